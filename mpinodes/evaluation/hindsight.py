@@ -1,4 +1,4 @@
-"""The best fixed decision at every horizon and, where asked for, the best one of every single round."""
+"""Find the best fixed decision at every horizon and, on demand, the best decision of every single round."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mpinodes.evaluation.meter import Meter
 from mpinodes.evaluation.samples import Total
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss
 
-LONG = 10.0  # expected seconds from which on a comparator that nobody asked for is left out
-Tell = Callable[[int, int], None]  # how many of how many are done
+LONG = 10.0  # expected seconds above which a comparator that was not asked for is left out
+Tell = Callable[[int, int], None]  # is called with the numbers of horizons done and of all
 
 
 def left_out(setup: Setup, meter: Meter) -> str:
-    """Return why no comparator is found, and so no regret; empty: one is found."""
+    """Return why no comparator, and so no regret, is computed; empty: it is computed."""
     wanted = setup.experiment.comparator
     if wanted is False:
         return "comparator=false"
@@ -50,13 +50,13 @@ def _expected_seconds(setup: Setup, meter: Meter) -> float:
 
 
 def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comparator]) -> list[Comparator]:
-    """Argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to each horizon.
+    """Return argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to every horizon.
 
     Args:
         meter: of the run.
         feasible: 𝒳.
-        tell: is told of progress.
-        known: by horizon, of another run on the same losses.
+        tell: is called after every horizon.
+        known: comparators by horizon, of another run on the same losses.
     """
     everything, began = meter.everything, np.nan_to_num(meter.last[0])
     if everything.is_constant:
@@ -68,21 +68,21 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
             fixed.append(known[t])
             continue
         near = [began, *(c.point for c in fixed[-1:])]
-        # The decisions of a run may be unknown, and what their running averages and agents lost.
+        # The decisions of a run may be unknown (nan), and the losses of averages and agents.
         fixed.append(best(everything.upto(t), feasible, np.nan_to_num(mean), float(np.nanmin(sums)), near))
         tell(len(fixed), len(meter.horizons))
     return fixed
 
 
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
-    """(2, h): Σ_t min_v Σ_i f_i^t(v), and the length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers' path."""
+    """Return Σ_t min_v Σ_i f_i^t(v), and the path length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers: (2, h)."""
     if everything.is_constant:
         return np.array([[c.value for c in fixed], np.zeros(len(fixed))])
     at = fixed[0]
-    sums, found = np.array([at.value, 0.0]), np.zeros((2, len(horizons)))
-    found[:, horizons == 1] = sums[:, None]
+    sums, totals = np.array([at.value, 0.0]), np.zeros((2, len(horizons)))
+    totals[:, horizons == 1] = sums[:, None]
     for t in range(2, int(horizons[-1]) + 1):
         before, at = at, best(everything.upto(t, first=t), feasible, at.point)
         sums += at.value, float(np.linalg.norm(at.point - before.point))
-        found[:, horizons == t] = sums[:, None]
-    return found
+        totals[:, horizons == t] = sums[:, None]
+    return totals

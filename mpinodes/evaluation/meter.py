@@ -1,4 +1,4 @@
-"""What decisions lose, added up chunk by chunk; `evaluation.regret` has the formulas."""
+"""Add up the losses of decisions chunk by chunk, and keep the sums at the horizons; formulas: `evaluation.regret`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from mpinodes.core import SampleLoss, Setup, Vector
 from mpinodes.evaluation.gathered import Examined, Labelled, RealValued, values_at
 from mpinodes.evaluation.samples import Total
 
-NUMBERS_AT_ONCE = 4_000_000  # of points that wait to be judged, 32 MB
+NUMBERS_AT_ONCE = 4_000_000  # numbers of the points that wait to be examined: 32 MB
 
 Columns = slice | NDArray[np.int64]
 
 
 class Points(NamedTuple):
-    """Where losses are asked for, in r rounds of k deciders and n agents, in the coordinates asked for."""
+    """Points at which losses are asked for, in r rounds of k deciders and n agents, with c coordinates of each."""
 
     decisions: Vector  # (r, k, c)
-    averages: Vector  # (r, k, c) running
+    averages: Vector  # (r, k, c) running averages
     estimates: Vector  # (r, n, c)
 
 
 class Lost(NamedTuple):
-    """What is lost there, by all deciders' losses together."""
+    """Losses at such points, summed over all deciders."""
 
-    own: Vector  # (r,) at each decider's own decision
-    averaged: Vector  # (r,) at each one's own average
+    own: Vector  # (r,) at every decider's own decision
+    averaged: Vector  # (r,) at every decider's own average
     everybodys: Vector  # (r, n) at every agent's estimate
     training: Vector | None  # (r,) the mean loss of an owner's samples at its decision; None: losses change by round
 
@@ -39,8 +39,8 @@ class Losses(ABC):
     """The losses of all deciders, without regularizers.
 
     Attributes:
-        kind: the class of all of them.
-        is_dense: whether their features are.
+        kind: the class of the losses.
+        is_dense: whether features are dense.
     """
 
     kind: type[SampleLoss]
@@ -49,19 +49,19 @@ class Losses(ABC):
     @property
     @abstractmethod
     def everything(self) -> Total:
-        """All samples of the run; those that come in every round once."""
+        """Return all samples of the run, each once."""
 
     @abstractmethod
     def columns(self, first: int, last: int) -> Columns:
-        """The coordinates of points that the losses of some rounds depend on, ascending."""
+        """Return the coordinates that the losses of rounds `first` to `last` depend on, ascending."""
 
     @abstractmethod
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """What is lost in rounds `first` on; columns: those that the points are of."""
+        """Return the losses of the rounds from `first` on, at points given in the coordinates `columns`."""
 
 
 class JudgedRounds(NamedTuple):
-    """What a stretch of rounds gave."""
+    """Decisions and losses of a stretch of rounds."""
 
     decisions: Vector  # (rounds, k, d)
     losses: Vector  # (rounds, 2 + n) the summands of the sums
@@ -73,20 +73,21 @@ _BY_HORIZON = ("horizons", "total", "last", "mean", "judged")
 
 
 class Meter:
-    """Adds up losses chunk by chunk, and keeps them at the horizons.
+    """Add up losses chunk by chunk, and keep the sums at the horizons.
 
-    With k deciders, a loss each (the network of a nondecomposable objective, or the n agents of a decomposable one):
+    There are k deciders with a loss each (the network of a nondecomposable objective, or the n agents of a decomposable
+    one):
 
     Attributes:
-        horizons: (h,) the rounds at which a run is judged.
+        horizons: (h,) rounds at which the run is judged.
         total: (h, 2 + n) the sums of network regret, of its running-average form, and of every agent's regret.
         last, mean: (h, d) last and average decision, averaged over the deciders.
-        accuracy: by set, (h, 2, k) shares of labels that the average and the last decision get right.
-        rmse: by set of real targets, (h, 2, k) the root of the mean squared error of theirs.
-        judged: (h, k, d) the decisions that an offline method is judged by.
-        whole: (h, k) F there, F the mean over rounds and agents; once the run has ended.
-        kind, is_dense: see `Losses`.
-        predicts: whether the losses predict such targets as there are, so that there is an accuracy or error.
+        accuracy: by set, (h, 2, k) accuracy of the average and of the last decision.
+        rmse: by set, (h, 2, k) root mean squared error of the average and of the last decision.
+        judged: (h, k, d) decisions by which an offline method is judged.
+        whole: (h, k) F at `judged`, the mean over rounds and agents; known when the run has ended.
+        kind, is_dense: class of the losses, and whether features are dense.
+        predicts: whether the losses predict the targets, so that an accuracy or error exists.
     """
 
     def __init__(self, setup: Setup, horizons: NDArray[np.int64], losses: Losses) -> None:
@@ -107,7 +108,7 @@ class Meter:
         has_targets = labelled or real
         self.predicts = bool(self._labelled or self._real_valued or not has_targets)
         self._judged_by = setup.algorithm.judged_by
-        self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points whose marks are still to be found
+        self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points that wait to be examined
         self._seen, self._weight = 0, 0.0
         self._sum_x, self._sum_f = np.zeros((k, d)), np.zeros(2 + n)
         self._latest = np.zeros((k, d))
@@ -121,15 +122,15 @@ class Meter:
 
     @property
     def everything(self) -> Total:
-        """All samples of the run; those that come in every round once."""
+        """Return all samples of the run, each once."""
         return self._losses.everything
 
     def majorities(self) -> dict[str, float]:
-        """By set of labelled samples, the share of the largest class."""
+        """Return the share of the largest class by set of labelled samples."""
         return {name: labelled.naive() for name, labelled in self._labelled.items()}
 
     def means(self) -> dict[str, float]:
-        """By set of samples with real targets, the RMSE of always naming the mean of those that are trained on."""
+        """Return the RMSE of predicting the mean training target, by set of samples with real targets."""
         return {name: real.naive() for name, real in self._real_valued.items()}
 
     def take(self, estimates: Vector) -> JudgedRounds:
@@ -156,7 +157,7 @@ class Meter:
         return JudgedRounds(x, summands, lost.training)
 
     def recall(self, losses: Vector) -> None:
-        """Add the next rounds, of which nothing is known but what the network lost: (r,)."""
+        """Add the next rounds from a record, given the network's losses, (r,); decisions are not known."""
         first, last = self._seen + 1, self._seen + len(losses)
         self._labelled, self.accuracy = {}, {}
         self._real_valued, self.rmse = {}, {}
@@ -168,7 +169,7 @@ class Meter:
             self._keep(at, self._latest)
 
     def state(self) -> dict[str, Any]:
-        """All that it needs to go on: plain data."""
+        """Return the state as plain data."""
         reached = slice(int(np.searchsorted(self.horizons, self._seen, side="right")))
         return {
             **{name: getattr(self, name) for name in _SUMS},
@@ -178,7 +179,7 @@ class Meter:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from there, to horizons that may be other ones than were to be reached then."""
+        """Continue from a state; the horizons to come may be others than when the state was made."""
         for name in _SUMS:
             setattr(self, name, state[name])
         reached = len(state["horizons"])
@@ -192,14 +193,14 @@ class Meter:
         self.rmse = {name: _continued(of, h) for name, of in state["rmse"].items()}
 
     def _penalty(self, points: Vector) -> Vector:
-        """(λ/2)‖·‖²: (..., d) -> (...), side by side as the axes say: in what order sums are taken depends on it."""
+        """Return (λ/2)‖·‖²: (..., d) -> (...), contiguous, because the order of later sums depends on the layout."""
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
     def _averages(self, decisions: Vector, columns: Columns) -> tuple[Vector, Vector]:
-        """Go on to the end of these rounds, (rounds, k, d), and tell of the running averages.
+        """Update the running averages by the decisions of the next rounds: (rounds, k, d).
 
         Returns:
-            Their coordinates (rounds, k, c), and what their regularizers come to together (rounds,).
+            Coordinates of the averages, (rounds, k, c), and the sums of their regularizers, (rounds,).
         """
         horizons = {int(self.horizons[at]): at for at in range(len(self.horizons))}
         averages = np.empty((len(decisions), self._deciders, self._sum_x[0, columns].size))
@@ -221,24 +222,23 @@ class Meter:
         return np.flatnonzero((self.horizons >= first) & (self.horizons <= last)).tolist()
 
     def end(self) -> None:
-        """No round will follow: of a run that ended before its time, the last one is the last horizon."""
+        """End the run. If the run ended early, its last round becomes the last horizon."""
         at = int(np.searchsorted(self.horizons, self._seen))
         if self.horizons[at] != self._seen:
             self.horizons[at], self.total[at] = self._seen, self._sum_f
             self._keep(at, self._latest)
         self._examine()
-        kept = slice(at + 1)
-        self.horizons, self.total, self.whole = self.horizons[kept], self.total[kept], self.whole[kept]
-        self.last, self.mean, self.judged = self.last[kept], self.mean[kept], self.judged[kept]
-        self.accuracy = {name: found[kept] for name, found in self.accuracy.items()}
-        self.rmse = {name: found[kept] for name, found in self.rmse.items()}
+        for name in (*_BY_HORIZON, "whole"):
+            setattr(self, name, getattr(self, name)[: at + 1])
+        self.accuracy = {name: marks[: at + 1] for name, marks in self.accuracy.items()}
+        self.rmse = {name: marks[: at + 1] for name, marks in self.rmse.items()}
         if self._judged_by:
             rounds = 1 if self.everything.is_constant else self._rounds
             values = values_at(self.everything.upto(rounds), self.judged.reshape(-1, self.judged.shape[2]))
             self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
 
     def _keep(self, at: int, last: Vector) -> None:
-        """What is judged at a horizon, which has just been reached."""
+        """Store the decisions of the horizon that has just been reached."""
         average = self._sum_x / self._weight
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
         if self._labelled or self._real_valued:
@@ -249,7 +249,7 @@ class Meter:
             self.judged[at] = last if self._judged_by == "last" else average
 
     def _examine(self) -> None:
-        """Accuracies, or errors, of many horizons at once: the samples are read, unpacked or drawn for all together."""
+        """Compute accuracies or errors of the waiting horizons together, so that samples are read once for all."""
         if self._unjudged:
             at = [horizon for horizon, _ in self._unjudged]
             points = np.ascontiguousarray(np.concatenate([points for _, points in self._unjudged]).T)
@@ -257,13 +257,13 @@ class Meter:
                 (self._labelled, self.accuracy), (self._real_valued, self.rmse),
             ]  # fmt: skip
             for sets, marks in examined:
-                for name, one in sets.items():
-                    marks[name][at] = one.marks(points).reshape(len(at), 2, -1)
+                for name, samples in sets.items():
+                    marks[name][at] = samples.marks(points).reshape(len(at), 2, -1)
         self._unjudged.clear()
 
 
 def _continued(values: NDArray[Any], length: int) -> NDArray[Any]:
-    """The same, with as many empty rows as it lacks."""
+    """Return values with rows of zeros added, up to a length."""
     whole = np.zeros((length, *values.shape[1:]), values.dtype)
     whole[: len(values)] = values
     return whole

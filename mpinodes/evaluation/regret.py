@@ -1,4 +1,4 @@
-"""What a run cost: regret, average fitness and consensus error, in one place, one formula each.
+"""Compute the losses of a run; this page has the formulas of regret, average fitness and consensus error.
 
 Nondecomposable objectives: everybody sees f^t, agent i decides the block B_i. With y_i(t) agent i's full estimate, x(t)
 the network's decision (the blocks (y_i(t))_{B_i} side by side) and x̃(t) the mean of x(1), ..., x(t):
@@ -48,7 +48,7 @@ from mpinodes.losses.linear import LinearLoss
 
 
 class Changing(Losses):
-    """Losses that come anew in every round, with as many samples each time."""
+    """Losses with new samples in every round, as many each time."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         self._samples = Samples(setup.stream, owners, setup.experiment.rounds)
@@ -57,13 +57,13 @@ class Changing(Losses):
 
     @property
     def everything(self) -> Total:
-        """See `Losses`."""
+        """Return all samples of the run, each once."""
         return self._samples.everything
 
     def columns(self, first: int, last: int) -> Columns:
-        """See `Losses`: of sparse samples the columns that they have, or one where they have none.
+        """Return the coordinates that the losses depend on: all, or those of nonzero features.
 
-        Only a loss that is a function of a·x does not depend on the other coordinates of x.
+        A loss that is a function of a·x does not depend on coordinates where all a are 0. At least one is returned.
         """
         features, *_ = self._samples.of(first, last)
         loss = self._samples.first
@@ -72,7 +72,7 @@ class Changing(Losses):
         return np.unique(features.indices) if features.nnz else np.zeros(1, np.int64)
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """See `Losses`."""
+        """Return the losses of the rounds from `first` on, at points in the coordinates `columns`."""
         samples, rounds = self._samples, len(points.decisions)
         features, targets, divisor = samples.of(first, first + rounds - 1)
         if not isinstance(columns, slice):  # sparse rows, with these columns alone, which are all that they have
@@ -86,7 +86,7 @@ class Changing(Losses):
         return Lost(lost[:, 0], lost[:, 1], everybodys, None)
 
     def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
-        """Of the samples of every group, over the divisor of all or of each, at its points: (g, p)."""
+        """Return the summed losses of every group of samples at its points, (g, p), over one divisor or many."""
         values = self._samples.first.values(features, targets, points)
         if np.ndim(divisor):
             return np.asarray((values / divisor.reshape(len(targets), 1, -1)).sum(axis=2))
@@ -94,7 +94,7 @@ class Changing(Losses):
 
 
 class ConstantLosses(Losses):
-    """Losses that stay the same, over as many samples as each owner has."""
+    """Losses that are the same in every round, of all samples of each owner."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         own: list[Any] = [setup.stream.merged(i)(1, 1) for i in range(owners)]
@@ -107,15 +107,15 @@ class ConstantLosses(Losses):
 
     @property
     def everything(self) -> Total:
-        """See `Losses`."""
+        """Return all samples of the run, each once."""
         return self._everything
 
     def columns(self, first: int, last: int) -> Columns:
-        """See `Losses`: all."""
+        """Return all coordinates."""
         return ALL
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """See `Losses`."""
+        """Return the losses of the rounds from `first` on, at points in all coordinates."""
         rounds, owners, _ = points.decisions.shape
         lost, training = np.zeros((2, rounds)), np.zeros(rounds)
         everybodys = np.zeros(points.estimates.shape[:2])
@@ -128,7 +128,7 @@ class ConstantLosses(Losses):
         return Lost(lost[0], lost[1], everybodys, training if self._decomposable else None)
 
     def _sums(self, owner: int, points: Vector) -> Vector:
-        """Σ ℓ of an owner's samples: (r, p, d) -> (r, p)."""
+        """Return Σ ℓ over an owner's samples: (r, p, d) -> (r, p)."""
         sums = np.zeros(points.shape[:2])
         for features, targets in self._blocks[owner]:
             at_once = max(1, IN_CACHE // (points.shape[1] * targets.size))
@@ -139,15 +139,15 @@ class ConstantLosses(Losses):
 
 
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
-    """Samples in blocks, which do not depend on how many rounds come at once, with so many points in each."""
+    """Return samples in blocks that suit a number of points in a round; blocks do not depend on the rounds at once."""
     if not isinstance(features, np.ndarray):
         return [(features, targets[None])]
-    # By columns: so the product with a few rows takes half as long.
+    # By columns, the product with a few rows takes half as long.
     return [(np.asfortranarray(features[rows]), targets[None, rows]) for rows in blocks(len(targets), points)]
 
 
 def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:
-    """The meter for the algorithm's kind of objective."""
+    """Return the meter for the algorithm's kind of objective."""
     owners = setup.topology.agents if setup.algorithm.decomposable else 1
     kind = ConstantLosses if setup.stream.batch == "all" else Changing
     losses: Losses = kind(setup, owners)

@@ -1,8 +1,8 @@
-"""The samples of a run, read as its rounds come, and the sum of the losses of any of its rounds.
+"""Read the samples of a run as its rounds come, and sum the losses of any of its rounds.
 
-`Total` is the memory of a run: its distinct samples, and how often each came. `Samples` makes it, once the run has
-ended. Of a stream whose samples never come again, all are read again then; of more than `KEPT` bytes of least squares,
-sums are kept instead (`Squares`), which more rounds make no larger.
+`Samples` reads the samples of some rounds. When the run has ended, it makes a `Total`: the distinct samples of the run,
+and how often each came, from which the loss of any stretch of rounds is summed. Samples that never come again are read
+again for that. If they have more than `KEPT` bytes, and their loss allows it, few samples stand for all (`Squares`).
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from mpinodes.core.messages import doubles, stack
 from mpinodes.core.parts import Recurring
 from mpinodes.losses.linear import LinearLoss
 
-KEPT = 64_000_000  # bytes of samples, above which sums are kept where they are known to do
-BYTES_AT_ONCE = 4_000_000  # of samples, or of their places, that are read together
-COLUMNS = 512  # of samples of which sums are kept: to sum up more takes longer than to read the samples again
+KEPT = 64_000_000  # bytes of samples above which they are condensed
+BYTES_AT_ONCE = 4_000_000  # bytes of samples, or of their places, that are read together
+COLUMNS = 512  # features above which condensing takes longer than reading the samples again
 
 Block = tuple[Features, Vector, Any]  # features (k, d), targets (k,), and the divisor of all or (k,) of each
 
 
 class Total:
-    """The losses of a run, to be summed over any rounds: distinct samples, and how often each came.
+    """The losses of a run, which can be summed over any rounds.
 
     Args:
-        one: a loss of the run, with the class and the regularizer of all.
-        owners: how many losses there are in a round.
-        block: the distinct samples; those that never came have an infinite divisor.
-        rows: by first and last round, which of them came, one after the other; None: all, once in every round.
+        loss: any loss of the run; all have its class and regularizer.
+        owners: number of losses in a round.
+        block: the distinct samples; samples that never came have an infinite divisor.
+        rows: gives, by first and last round, the places of the samples that came; None: all, in every round.
 
     Attributes:
         is_constant: whether losses are the same in every round.
     """
 
     def __init__(
-        self, one: Any, owners: int, block: Block, rows: Callable[[int, int], NDArray[np.int64]] | None
+        self, loss: Any, owners: int, block: Block, rows: Callable[[int, int], NDArray[np.int64]] | None
     ) -> None:
-        self._kind, self._regularizer = type(one), owners * one.regularizer
+        self._kind, self._regularizer = type(loss), owners * loss.regularizer
         self._features, self._targets, self._divisor = block
         self._rows, self.is_constant = rows, rows is None
 
@@ -70,23 +70,23 @@ class Total:
 
 
 class Squares(Total):
-    """Losses of more samples than are kept, whose class states how fewer samples stand for them (`condensed`).
+    """Losses of very many samples, whose class states how fewer samples stand for them (`condensed`).
 
     Args:
-        one: a loss of the run.
-        owners: how many losses there are in a round.
-        read: by first and last round, their samples.
-        at_once: rounds that are read together.
+        loss: any loss of the run.
+        owners: number of losses in a round.
+        read: gives the samples of rounds, by first and last round.
+        at_once: number of rounds that are read together.
     """
 
-    def __init__(self, one: Any, owners: int, read: Callable[[int, int], Block], at_once: int) -> None:
-        super().__init__(one, owners, (one.features, one.targets, one.divisor), None)
+    def __init__(self, loss: Any, owners: int, read: Callable[[int, int], Block], at_once: int) -> None:
+        super().__init__(loss, owners, (loss.features, loss.targets, loss.divisor), None)
         self._read, self._at_once, self.is_constant = read, at_once, False
-        self._summed, self._condense = (1, 0), type(one).condensed
-        self._left: tuple[Features, Vector] = one.features[:0], one.targets[:0]
+        self._summed, self._condense = (1, 0), type(loss).condensed
+        self._left: tuple[Features, Vector] = loss.features[:0], loss.targets[:0]
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """See `Total`."""
+        """Return Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped; the last sum is continued."""
         begun, done = self._summed
         if first != begun or rounds < done:
             done, self._left = first - 1, (self._left[0][:0], self._left[1][:0])
@@ -99,13 +99,13 @@ class Squares(Total):
 
 
 class Samples:
-    """Of losses that come anew in every round: round by round, owner by owner, so that some rounds are a slice.
+    """The samples of losses that change by round, ordered by round and then by owner.
 
     Attributes:
-        first: the loss of the first owner in round 1: what is said of it holds for all.
-        owners: whose they are.
-        of_each: samples that an owner has in a round; of a stream of the user's the most, and less come with copies of
-            the first whose divisor is infinite.
+        first: the loss of the first owner in round 1; all losses have its class.
+        owners: number of owners.
+        of_each: number of samples that an owner has in a round. For a user's stream it is the largest number, and
+            smaller rounds are filled up with copies of their first sample, whose divisor is infinite.
     """
 
     def __init__(self, stream: Stream, owners: int, rounds: int) -> None:
@@ -126,7 +126,7 @@ class Samples:
 
     @property
     def held_at_the_end(self) -> int:
-        """Bytes of the samples that are in memory then, beside the data: two copies of such as come again and again."""
+        """Return the bytes of samples in memory at the end, beside the data: two copies of recurring samples."""
         if self._recurs:
             features = [reader.features for reader in self._readers]
             held = sum(8 * x.size if isinstance(x, np.ndarray) else 16 * x.nnz for x in features)
@@ -135,7 +135,7 @@ class Samples:
 
     @property
     def _is_summed(self) -> bool:
-        """Whether sums are kept instead of samples: where the loss's own class, and none it extends, states how."""
+        """Return whether samples are condensed; the loss's own class must state how."""
         condenses = "condensed" in vars(type(self.first)) and not self._varying
         return condenses and self._size > KEPT and self._dimension < COLUMNS
 
@@ -147,7 +147,7 @@ class Samples:
 
     @cached_property
     def everything(self) -> Total:
-        """All samples of the run, those of rounds to come too."""
+        """Return all samples of the run, those of later rounds too."""
         self._last = None
         if self._recurs:
             # Where all owners have the same samples, these are one set.
@@ -167,11 +167,11 @@ class Samples:
         blocks = zip(*(self._of(start, min(start + self._at_once - 1, self._rounds)) for start in starts), strict=True)
         features, targets = stack(next(blocks)), np.concatenate(next(blocks))
         block = features, targets, np.concatenate(next(blocks)) if self._varying else self.first.divisor
-        each, places = self.owners * self.of_each, np.arange(len(targets))
-        return Total(self.first, self.owners, block, lambda first, last: places[(first - 1) * each : last * each])
+        m, places = self.owners * self.of_each, np.arange(len(targets))
+        return Total(self.first, self.owners, block, lambda first, last: places[(first - 1) * m : last * m])
 
     def _of(self, first: int, last: int) -> Block:
-        """Of these rounds, read anew."""
+        """Read the samples of these rounds."""
         rounds, n, m = last - first + 1, self.owners, self.of_each
         if self._varying:
             return self._one_by_one([losses(t) for t in range(first, last + 1) for losses in self._varying])
@@ -181,7 +181,7 @@ class Samples:
         return stack([loss.features for loss in seen])[order], targets, self.first.divisor
 
     def _one_by_one(self, losses: list[Any]) -> tuple[Features, Vector, Vector]:
-        """Of losses that may differ in the number and in the weights of their samples."""
+        """Return the samples of losses that may differ in the number and the weights of their samples."""
         blank = {"features": np.zeros((1, self._dimension)), "targets": np.ones(1), "divisor": np.inf}
         losses = [loss if len(loss.targets) else replace(loss, **blank) for loss in losses]
         place = np.arange(self.of_each)

@@ -1,4 +1,4 @@
-"""The theorems' bounds in record and summary."""
+"""The bounds of theorems, for record and summary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def variables(bounds: Sequence[Bound]) -> Variables:
 
 
 def beside(bound: Bound, measured: Variable | None) -> BoundSummary:
-    """Put a bound beside what was measured, at the last horizon; it does not apply if the run has no such quantity."""
+    """Return a bound and the measured value at the last horizon; without a measured value the bound does not apply."""
     value, most = float(bound.values[-1]), float(np.max(measured.values[-1])) if measured else None
     return BoundSummary(
         name=bound.name, of=bound.of, label=measured.label if measured else bound.of,

@@ -1,9 +1,11 @@
-"""The checkpoints of a run: what each of its participants needs to go on after a round, a file each.
+"""The checkpoints of a run: for each participant, a file with the state from which the run can continue after a round.
 
-`checkpoint/<round>-agent-<i>` and `checkpoint/<round>-logger`: to make and remove a directory for each takes
-milliseconds. A checkpoint is one of them all; the one before is kept until the next is whole, and two at the end: as
-agents are up to two chunks of rounds ahead of the logger, there may be five while the run goes on. An agent's holds
-what its messages hide: it is as private as the agent's data.
+    RUN/checkpoint/<round>-agent-<i>   state of an agent; it is as private as the agent's data
+    RUN/checkpoint/<round>-logger      state of the logger
+
+A checkpoint is complete when all participants have written their files. The last complete checkpoint is kept until the
+next one is complete, and two are kept at the end. Agents may be two chunks of rounds ahead of the logger, so there may
+be five checkpoints while the run goes on.
 """
 
 from __future__ import annotations
@@ -24,28 +26,28 @@ FOLDER = "checkpoint"
 LOGGER = "logger"
 
 INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
-LAYOUT = 5  # of what a checkpoint holds; one more whenever that changes
+LAYOUT = 5  # number of the layout of a checkpoint; raise it whenever the layout changes
 
 Kept: TypeAlias = Mapping[str, Any]
 
 
 class Stopped(Exception):
-    """A run was asked to stop, and all is kept that it needs to go on; raised with its directory and last round."""
+    """A run was asked to stop and has written a checkpoint; raised with the run's directory and last round."""
 
     def in_words(self, signal: str) -> str:
-        """What to say, given the signal that asked for it."""
+        """Return the message for the user, given the signal that stopped the run."""
         run, t = self.args
         return f"{signal}: stopped after round {t}, and all is kept; to go on: python -m mpinodes.run --resume {run}"
 
 
 class Order(NamedTuple):
-    """What the logger wants of the agents, and of itself, with a chunk of rounds.
+    """The order of the logger for a chunk of rounds, to the agents and to itself.
 
     Attributes:
-        end: its last round.
-        keeps: whether all write down after it what they need to go on.
-        stops: whether the run ends with it.
-        forget: what was kept after rounds before this one is needed no more.
+        end: the last round of the chunk.
+        keeps: whether to write a checkpoint after the chunk.
+        stops: whether the run ends with the chunk.
+        forget: checkpoints of earlier rounds than this one are not needed any more.
     """
 
     end: int
@@ -59,7 +61,7 @@ class Chunk(NamedTuple):
 
     Attributes:
         rows: (agents, rounds, row), valid until the next one.
-        order: what was wanted with them; None: the run has ended before their time.
+        order: the order of this chunk; None: the run ended early.
     """
 
     rows: Vector
@@ -67,7 +69,7 @@ class Chunk(NamedTuple):
 
 
 def places(run: Path, repeats: int) -> list[Path]:
-    """The directory of each repeat of a run."""
+    """Return the directory of each repeat of a run."""
     if repeats == 1:
         return [run]
     width = len(str(repeats - 1))
@@ -75,41 +77,43 @@ def places(run: Path, repeats: int) -> list[Path]:
 
 
 def name_of(agent: int) -> str:
-    """What an agent is called among the participants of a run."""
+    """Return the name of an agent among the participants of a run."""
     return f"agent-{agent}"
 
 
 class Keeper:
-    """Keeps what one participant of a run has to keep.
+    """The checkpoint files of one participant of a run.
 
     Args:
-        run: the directory.
-        name: of the participant.
-        whose: names the run, by what its noise is drawn from (`noise_name`); empty, to read: any.
+        run: the run directory.
+        name: name of the participant.
+        whose: name of the run, made of the key of its noise (`noise_name`); empty, for reading: any run.
     """
 
     def __init__(self, run: Path, name: str, whose: str = "") -> None:
         self._folder, self._name, self._whose = run / FOLDER, name, whose
-        self._place = str(self._folder)  # a Path is made in more time than a file is renamed in
-        self._draft = f"{self._place}/{name}.part"  # which what is needed no more becomes
+        self._place = str(self._folder)  # because making a Path takes longer than renaming a file
+        self._draft = (
+            f"{self._place}/{name}.part"  # a file that is not needed any more is reused as the draft of the next
+        )
         self._kept = self.rounds()[::-1]  # ascending
 
     def rounds(self) -> list[int]:
-        """After which this one has kept something, the latest first."""
-        found = (file.name.partition("-")[0] for file in self._folder.glob(f"*-{self._name}"))
-        return sorted((int(t) for t in found if t.isdecimal()), reverse=True)
+        """Return the rounds of the checkpoints, the latest first."""
+        rounds = (file.name.partition("-")[0] for file in self._folder.glob(f"*-{self._name}"))
+        return sorted((int(t) for t in rounds if t.isdecimal()), reverse=True)
 
     def save(self, t: int, content: Mapping[str, Any], lasting: bool = False) -> None:
-        """Keep what there is after round t.
+        """Write the state after round t.
 
         Args:
             t: the round.
-            content: plain data.
-            lasting: whether it is to stand a loss of power at once.
+            content: the state, as plain data.
+            lasting: whether to wait until a loss of power cannot destroy the file.
 
         Raises:
-            TypeError: something is no plain data; names it.
-            OSError: it cannot be written.
+            TypeError: a value is no plain data; names the value.
+            OSError: the file cannot be written.
         """
         if not self._kept:
             self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -118,12 +122,12 @@ class Keeper:
         self._kept.append(t)
 
     def load(self, t: int) -> dict[str, Any]:
-        """What was kept after round t.
+        """Return the state after round t.
 
         Raises:
-            Damaged: it is not as it was written.
-            BadInput: another version of mpinodes wrote it.
-            OSError: it cannot be read.
+            Damaged: the file is damaged, or of another round, participant or run.
+            BadInput: another version of mpinodes wrote the file.
+            OSError: the file cannot be read.
         """
         path = Path(self._path(t))
         content = snapshot.load(path)
@@ -138,17 +142,17 @@ class Keeper:
         return content
 
     def forget_before(self, t: int) -> None:
-        """Give up what was kept after earlier rounds."""
+        """Give up the checkpoints of earlier rounds."""
         while self._kept and self._kept[0] < t:
             self._forget(self._kept.pop(0))
 
     def keep_two(self) -> None:
-        """Give up all but the last two, once all participants have written the last one."""
+        """Give up all checkpoints but the last two, when all participants have written the last one."""
         while len(self._kept) > 2:
             self._forget(self._kept.pop(0))
 
     def forget_after(self, t: int) -> None:
-        """Give up what was kept after later rounds, by an attempt that has come further."""
+        """Give up the checkpoints of later rounds, of an earlier attempt that came further."""
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
 
@@ -161,13 +165,13 @@ class Keeper:
 
 
 def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
-    """Those of all agents."""
+    """Return the checkpoint files of all agents."""
     return [Keeper(run, name_of(agent), whose) for agent in range(agents)]
 
 
 def discard(run: Path) -> None:
-    """Take away all checkpoints of a run, and the log that they stand on."""
-    import shutil  # which brings more with it than the rest of this
+    """Remove all checkpoints of a run, and the log that they refer to."""
+    import shutil  # most agents do not need it
 
     shutil.rmtree(run / FOLDER, ignore_errors=True)
     (run / NAME).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Run directories: made, taken away, and held by the one process that writes to them."""
+"""Make, remove and lock run directories; only one process at a time writes to a run directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 
 RUNS, LOG = "runs", "log.txt"
-UNBEGUN = {LOG, "experiment.toml", "experiment.toml.part"}  # what a run leaves that was killed before it recorded
+UNBEGUN = {LOG, "experiment.toml", "experiment.toml.part"}  # files of a run that was killed before its first round
 PATIENCE = 10.0  # seconds to wait for another process that writes to a run directory
 
 
@@ -50,7 +50,7 @@ def make_directory(experiment: Experiment) -> Path:
 
 
 def unmake_directory(path: Path) -> None:
-    """Take away a run directory that was made for nothing, and `runs` if nothing else is in it."""
+    """Remove a run directory that is not needed, and `runs` if it is empty then."""
     shutil.rmtree(path, ignore_errors=True)
     if path.parent.name == RUNS:
         with suppress(OSError):
@@ -77,14 +77,14 @@ def require_there(directory: Path) -> None:
 
 @contextmanager
 def held(run: Path) -> Iterator[None]:
-    """For whoever writes to a run directory: two at once would each take away what the other has recorded.
+    """Lock a run directory for writing: two writers would destroy each other's record.
 
     Raises:
-        BadInput: somebody does already, and has not ended in `PATIENCE` seconds.
+        BadInput: another process holds the lock, and has not ended within `PATIENCE` seconds.
     """
     whole = run.absolute().parent if run.name.startswith("repeat-") else run
     path = (whole if (whole / LOG).exists() else run) / LOG
-    if not path.exists():  # no run has begun here
+    if not path.exists():  # no run has started here
         yield
         return
     try:
@@ -101,7 +101,7 @@ def held(run: Path) -> Iterator[None]:
 
 
 def is_held(run: Path) -> bool:
-    """Whether somebody writes to a run directory, or that cannot be told."""
+    """Return whether a process writes to a run directory, or may do so."""
     try:
         with (run / LOG).open("rb") as log:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -111,7 +111,7 @@ def is_held(run: Path) -> bool:
 
 
 def _locked(fd: int) -> bool:
-    """Whether a lock could be taken, or needs not be, where the file system has none."""
+    """Try to take a lock; return whether that worked, or the file system has no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

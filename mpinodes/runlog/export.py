@@ -1,4 +1,4 @@
-"""`record.h5`, written once: netCDF-4 by plain h5py, which xarray opens.
+"""Write `record.h5` when a run has ended: netCDF-4 by plain h5py, which xarray opens.
 
 Every dimension is a dimension scale with a coordinate.
 """
@@ -23,12 +23,12 @@ from mpinodes.runlog.layout_version import VERSION
 from mpinodes.runlog.log import Variable, Variables
 from mpinodes.runlog.reader import DIMS, RECORD, Reader
 
-CHUNK = 1 << 17  # bytes
-WORTH = 0.7  # of its size, that compressing has to leave at most
+CHUNK = 1 << 17  # bytes of a chunk
+WORTH = 0.7  # a variable is compressed if that leaves at most this part of its size
 
 
 class _Draft(io.FileIO):
-    """A file to be made by HDF5, which cannot bear an operation that fails.
+    """A file for HDF5, which crashes if writing fails: errors are stored instead of raised.
 
     Attributes:
         failure: the first error; nothing is written after it.
@@ -37,7 +37,7 @@ class _Draft(io.FileIO):
     failure: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write all of it, unless a write failed."""
+        """Write all data, unless an earlier write failed."""
         rest = view = memoryview(data).cast("B")
         try:
             while rest and not self.failure:
@@ -47,7 +47,7 @@ class _Draft(io.FileIO):
         return len(view)
 
     def truncate(self, size: int | None = None) -> int:
-        """Cut the file off or make it longer, unless a write failed."""
+        """Cut or extend the file, unless an earlier write failed."""
         try:
             return size or 0 if self.failure else super().truncate(size)
         except OSError as error:
@@ -57,14 +57,14 @@ class _Draft(io.FileIO):
 
 @contextmanager
 def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
-    """Make `record.h5` anew, whole or not at all.
+    """Make a new `record.h5`, whole or not at all.
 
     Args:
-        run: the directory.
+        run: the run directory.
         words: attributes of the record.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     path = run / RECORD
     draft = draft_of(path)
@@ -83,16 +83,16 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
 
 
 def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Variables) -> None:
-    """Write all rounds of a record, and what is known at the end.
+    """Write `record.h5`: all rounds, and the variables that are known at the end.
 
     Args:
-        record: the rounds, which are read some at a time.
-        run: the directory.
-        horizons: the rounds at which the run is judged.
-        variables: what is known at the end.
+        record: reads the rounds, some at a time.
+        run: the run directory.
+        horizons: (h,) rounds at which the run is judged.
+        variables: the variables that are known at the end.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     with new_record(run, {name: word for name, word in record.attrs.items() if isinstance(word, str)}) as file:
         for name in ("round", "agent", "coordinate"):
@@ -117,13 +117,13 @@ def add_dimension(file: h5py.File, name: str, values: NDArray[Any]) -> None:
 
 
 def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0) -> Any:
-    """Make a variable; dimensions that are not there yet count from 0.
+    """Make a variable; dimensions that do not exist yet get the coordinates 0, 1, ...
 
     Args:
-        file: of the record.
-        name: the variable's.
-        variable: its values.
-        rounds: the length of its first axis if the values are but the first piece; the rest is left to be written.
+        file: the record.
+        name: name of the variable.
+        variable: values of the variable.
+        rounds: length of the first axis if the values are only the first piece; the caller writes the others.
 
     Returns:
         The dataset.
@@ -135,7 +135,7 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
     shape = (rounds or len(values), *values.shape[1:])
     storage: dict[str, Any] = {}
     if rounds:  # compressed if that makes the first piece smaller
-        # As HDF5 does it: the first bytes of all numbers stand beside each other, and so on.
+        # Like HDF5's shuffle filter: the first bytes of all numbers come first, then the second bytes, and so on.
         shuffled = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T).tobytes()
         storage = {"chunks": values.shape, "fletcher32": True}
         if len(zlib.compress(shuffled, 1)) <= WORTH * len(shuffled):
@@ -149,7 +149,7 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
 
 
 def write_words(of: Any, words: Mapping[str, str]) -> None:
-    """Write attributes of a dataset or file: of fixed length, since those are within what HDF5 has checksums of."""
+    """Write attributes of a dataset or file, with fixed length, because HDF5's checksums cover only such attributes."""
     for name, word in words.items():
         encoded = word.encode()
         of.attrs.create(name, np.array(encoded, h5py.string_dtype("utf-8", max(len(encoded), 1))))

@@ -1,29 +1,30 @@
-"""The layout of what a run leaves, numbered, and who can read which."""
+"""The version of the layout of a run's files, and the check that this version of mpinodes can read them."""
 
 from __future__ import annotations
 
 from mpinodes.core.errors import BadInput
 
-VERSION = 3  # of record.h5 and summary.json; one more whenever something in them, or what noise is drawn from, changes
+VERSION = 3  # of record.h5 and summary.json; raise it whenever they, or the draws of noise, change
 
 
-def require_version(found: int | None, where: str) -> None:
-    """Refuse what has another layout than this version of mpinodes reads.
+def require_version(version: int | None, where: str) -> None:
+    """Reject a record with another layout than this version of mpinodes reads.
 
     Args:
-        found: its `version`; None: it has none.
+        version: the version of the record; None: the record has none.
         where: the run directory.
 
     Raises:
-        BadInput: says in a line what it is.
+        BadInput: the versions differ.
     """
-    if found == VERSION:
+    if version == VERSION:
         return
-    if found is None:
-        what = "its record has no version: it was made before records had one"
+    if version is None:
+        problem = "its record has no version: it was made before records had one"
     else:
-        what = f"its record has version {found}, {'newer' if isinstance(found, int) and found > VERSION else 'older'}"
+        age = "newer" if isinstance(version, int) and version > VERSION else "older"
+        problem = f"its record has version {version}, {age}"
     raise BadInput(
-        f"{where}: {what}; this mpinodes reads version {VERSION}: run its experiment.toml again, or read it with the "
-        "mpinodes that its summary.json names under versions"
+        f"{where}: {problem}; this mpinodes reads version {VERSION}: run its experiment.toml again, or read it with "
+        "the mpinodes that its summary.json names under versions"
     )

@@ -40,7 +40,7 @@ class Variable(NamedTuple):
     Attributes:
         dims: the names of its axes.
         values: (...) of that many axes.
-        label, unit: what people call it; "": as `long_names` has it.
+        label, unit: name for people, and unit; "": those of `long_names`.
     """
 
     dims: tuple[str, ...]
@@ -109,8 +109,10 @@ class Log(_Opened):
         declared = [(name, v.dims, v.values.shape[1:]) for name, v in variables.items()]
         if self._declared and declared != self._declared:
             names = {name for name, *_ in declared} ^ {name for name, *_ in self._declared}
-            what = f"with or without {', '.join(sorted(names))}" if names else "in another order or shape"
-            raise BadInput(f"{self._path}: its rounds were recorded {what}: go on with the metrics that it began with")
+            change = f"with or without {', '.join(sorted(names))}" if names else "in another order or shape"
+            raise BadInput(
+                f"{self._path}: its rounds were recorded {change}: go on with the metrics that it began with"
+            )
         rounds = len(next(iter(variables.values())).values)
         if rounds == 0:
             return  # a frame of 0 rounds holds facts
@@ -255,10 +257,10 @@ class LogReader(_Opened):
 
 
 def require(path: Path, place: Position) -> None:
-    """Refuse a log that does not hold what was written before a place.
+    """Reject a log whose content before a place is not what was written there.
 
     Raises:
-        Unreadable: what it holds there is something else, or less.
+        Unreadable: the content before the place is another, or shorter.
         OSError: the file cannot be read.
     """
     log = LogReader(path, place.byte)

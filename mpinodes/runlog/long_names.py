@@ -1,15 +1,15 @@
-"""What people call the variables of a record that are no metrics, and in what they count."""
+"""Names for people, and units, of the variables of a record that are no metrics."""
 
 from __future__ import annotations
 
-PURE_NUMBER = "1"  # as CF conventions have it
+PURE_NUMBER = "1"  # the unit of pure numbers in the CF conventions
 
 LONG_NAMES = {
     "decision": "estimate of an agent",
     "offset": "what an agent plays its estimate plus and minus of",
     "transcript": "words of the frame that an agent sends",
-    "receiver": "whether it is sent to a neighbor (1) or not (0)",
-    "lateness": "how late a neighbor hears it (-1: never)",
+    "receiver": "whether the message is sent to a neighbor (1) or not (0)",
+    "lateness": "rounds until a neighbor receives the message (-1: never)",
     "event_kind": "law of the noise: 0 none, 1 Laplace, 2 Gaussian, 3 penalty, 4 gamma norm",
     "event_scale": "scale of the noise, per coordinate",
     "event_draws": "draws of noise on the same value",
@@ -52,6 +52,6 @@ UNITS = {
 
 
 def attributes(name: str, label: str, unit: str) -> dict[str, str]:
-    """`long_name` and `units` of a variable or dimension, given what it is said to be called, or nothing."""
+    """Return `long_name` and `units` of a variable or dimension; a label or unit that is not empty comes first."""
     long_name = label or LONG_NAMES.get(name, name.replace("_", " "))
     return {"long_name": long_name, "units": unit or UNITS.get(name, PURE_NUMBER)}

@@ -1,4 +1,4 @@
-"""How far a run or a study is: a bar on a terminal, elsewhere a line every few seconds; of a run, `progress.jsonl`."""
+"""Show the progress of a run or a study: a bar on a terminal, else a line every few seconds; and `progress.jsonl`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 def on_terminal() -> bool:
-    """Whether a person watches: our own stderr is a terminal, or that of the mpirun that started us."""
+    """Return whether stderr is a terminal, or that of the mpirun that started this process."""
     if getattr(sys.stderr, "closed", True):  # or None, as a daemon's is
         return False
     if sys.stderr.isatty():
@@ -98,12 +98,12 @@ def in_minutes(seconds: float) -> str:
 
 
 def _shown(path: Path, rounds: int) -> list[str]:
-    """Return the lines that an attempt before has written of these rounds."""
+    """Return the lines of these rounds that an earlier attempt has written."""
     lines = []
     with suppress(OSError, ValueError, LookupError, TypeError):  # a torn line is the last
         for line in path.read_text("utf-8").splitlines(keepends=True):
-            told = json.loads(line)
-            if told["round"] <= rounds and "finishing" not in told and line.endswith("\n"):
+            progress = json.loads(line)
+            if progress["round"] <= rounds and "finishing" not in progress and line.endswith("\n"):
                 lines.append(line)
     return lines
 
@@ -128,11 +128,11 @@ class Progress:
         self._jsonl.write(json.dumps(self._last) + "\n")
         self._jsonl.flush()
 
-    def finishing(self, what: str, done: int, of: int) -> None:
-        """Show how many parts of what follows the rounds are done."""
-        with suppress(OSError), self._file.open("a", encoding="utf-8") as file:  # the results matter more
-            file.write(json.dumps(self._last | {"finishing": what, "done": done, "of": of}) + "\n")
-        self._bar.say(f"{what}, {done} of {of} horizons", is_last=done == of)
+    def finishing(self, step: str, done: int, of: int) -> None:
+        """Show how many parts are done of a step that follows the rounds."""
+        with suppress(OSError), self._file.open("a", encoding="utf-8") as file:  # a full disk must not cost the results
+            file.write(json.dumps(self._last | {"finishing": step, "done": done, "of": of}) + "\n")
+        self._bar.say(f"{step}, {done} of {of} horizons", is_last=done == of)
 
     def close(self) -> None:
         """Take the bar away."""

@@ -1,7 +1,7 @@
-"""The rounds of a run, read: from `record.h5` if that is there, else from `rounds.log`.
+"""Read the rounds of a run, from `record.h5` if the file exists, else from `rounds.log`.
 
-A damaged record.h5 may ask for anything: no array is made before its size was compared with the file's. HDF5 may loop
-for ever in what it does not protect by checksums (words of any length, names of dimensions): these are not read here.
+A damaged record.h5 may claim any size, so no array is made before its size was compared with that of the file. HDF5 may
+loop forever in data without checksums (words of any length, names of dimensions), so such data are not read here.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     import xarray
 
 RECORD, DIMS = "record.h5", "dims"
-PACKED_AT_MOST = 1100  # times, by deflate
+PACKED_AT_MOST = 1100  # the largest factor by which deflate compresses
 CHUNK_AT_MOST = 1 << 20  # bytes of a chunk of more than one round
-CACHED = 1 << 18  # bytes of chunks of a variable, where HDF5 would keep megabytes of each
+CACHED = 1 << 18  # bytes of chunks that HDF5 caches of a variable
 
 
 class _Living:
-    """`rounds.log` as a `Reader` needs it.
+    """`rounds.log` in the form that `Reader` needs.
 
     Attributes:
-        attrs: its attributes.
-        dims: the dimensions of each variable and coordinate.
-        rounds: the number of its rounds.
+        attrs: attributes of the record.
+        dims: dimensions of each variable and coordinate.
+        rounds: number of rounds.
     """
 
     def __init__(self, path: Path) -> None:
@@ -52,17 +52,17 @@ class _Living:
     def read(self, name: str, rounds: slice) -> Variable:
         some = range(self.rounds)[rounds]
         if name == "round":
-            found = Variable((name,), np.arange(some.start + 1, some.stop + 1))
+            variable = Variable((name,), np.arange(some.start + 1, some.stop + 1))
         elif name in self._sizes:
-            found = Variable((name,), np.arange(self._sizes[name]))
+            variable = Variable((name,), np.arange(self._sizes[name]))
         else:
-            found = self._log.read(name, some.start, some.stop)
-        words = long_names.attributes(name, found.label, found.unit)
-        return found._replace(label=words["long_name"], unit=words["units"])
+            variable = self._log.read(name, some.start, some.stop)
+        words = long_names.attributes(name, variable.label, variable.unit)
+        return variable._replace(label=words["long_name"], unit=words["units"])
 
 
 class _Finished:
-    """`record.h5` in the same form."""
+    """`record.h5` in the form that `Reader` needs, with the attributes of `_Living`."""
 
     def __init__(self, path: Path) -> None:
         self._size = path.stat().st_size
@@ -92,19 +92,19 @@ class _Finished:
 
 
 class Reader:
-    """The record of a run directory: its rounds so far, and what is known at the end if the run is over.
+    """The record of a run directory: the rounds so far, and the results if the run has ended.
 
     Attributes:
         path: the file that is read.
-        attrs: its attributes, plain words and numbers.
-        names: the names of its variables and coordinates.
-        by_round: those of variables that have a row for every round.
-        rounds: the number of its rounds.
+        attrs: attributes of the record, words and numbers.
+        names: names of all variables and coordinates.
+        by_round: names of the variables that have a row for every round.
+        rounds: number of rounds.
 
     Raises:
         FileNotFoundError: there is no record.
-        Unreadable: it is damaged.
-        BadInput: it is of another version of mpinodes.
+        Unreadable: the record is damaged.
+        BadInput: another version of mpinodes wrote the record.
     """
 
     def __init__(self, run: Path) -> None:
@@ -117,7 +117,7 @@ class Reader:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Say in one line what is wrong with a damaged file, in whatever way HDF5 meets the damage."""
+        """Turn any failure of HDF5 in a damaged file into an error of one line."""
         try:
             yield
         except (BadInput, FileNotFoundError):
@@ -130,11 +130,11 @@ class Reader:
         return name in self._dims
 
     def read(self, name: str, rounds: slice = slice(None)) -> Variable:
-        """Return a variable, whole or, if it is by round, some rounds of it.
+        """Return a variable; of a variable by round, `rounds` chooses some rounds.
 
         Raises:
-            KeyError: there is none of that name.
-            Unreadable: it is damaged.
+            KeyError: there is no variable of that name.
+            Unreadable: the record is damaged.
         """
         if name not in self._dims:
             raise KeyError(name)
@@ -163,12 +163,12 @@ class Reader:
 
 @dataclass(frozen=True)
 class Rows:
-    """Messages as if they were an array: (rounds, agents), or (rounds,) of one agent.
+    """Messages of a record in the form of an array: (rounds, agents), or (rounds,) of one agent.
 
     Attributes:
         read: gives the messages of all agents after round `first` up to round `last`.
-        shape, dtype: as of an array.
-        agent: whose messages these are; ...: those of all.
+        shape, dtype: like those of an array.
+        agent: the agent whose messages these are; ...: all agents.
     """
 
     read: Callable[[int, int], NDArray[Any]]
@@ -193,26 +193,27 @@ def is_recorded(run: Path) -> bool:
 
 
 def dims_of(dataset: Any) -> tuple[str, ...]:
-    """The names of its dimensions."""
+    """Return the names of the dimensions of a dataset."""
     return tuple(_plain(dataset.attrs[DIMS]).split())
 
 
 def _plain(value: Any) -> Any:
-    """A word or a number as Python has it."""
+    """Return a word or a number of HDF5 as Python's str, int or float."""
     return value.decode() if isinstance(value, bytes) else value.item() if isinstance(value, np.generic) else value
 
 
 def load(run: Path) -> xarray.Dataset:
-    """The record of a run directory, read into memory; of a run that goes on, its rounds so far.
+    """Read the record of a run directory into memory; of a run that goes on, the rounds so far.
 
     Raises:
-        FileNotFoundError, BadInput: as of a `Reader`.
+        FileNotFoundError: there is no record.
+        BadInput: the record is damaged, or of another version of mpinodes.
     """
     import xarray
 
     with Reader(run) as record:
-        attrs, found = dict(record.attrs), {name: record.read(name) for name in record.names}
-    more = attrs.pop("coordinates", "").split()  # as netCDF has it
-    variables = {name: (v.dims, v.values, {"long_name": v.label, "units": v.unit}) for name, v in found.items()}
-    coordinates = {name: variables.pop(name) for name, v in found.items() if v.dims == (name,) or name in more}
+        attrs, arrays = dict(record.attrs), {name: record.read(name) for name in record.names}
+    more = attrs.pop("coordinates", "").split()  # the convention of netCDF
+    variables = {name: (v.dims, v.values, {"long_name": v.label, "units": v.unit}) for name, v in arrays.items()}
+    coordinates = {name: variables.pop(name) for name, v in arrays.items() if v.dims == (name,) or name in more}
     return xarray.Dataset(variables, coordinates, attrs)

@@ -1,7 +1,7 @@
-"""State as plain data: written to a file and taken up again, bit for bit, and without pickle.
+"""Write plain data to a file and read them again, bit for bit, without pickle.
 
-Written are None, booleans, numbers, words, bytes, arrays, and tuples, lists, dictionaries, dataclasses and named tuples
-of these. A file is MessagePack behind a checksum of it, which tells a damaged one.
+Plain data are None, booleans, numbers, words, bytes, arrays, and tuples, lists, dictionaries, dataclasses and named
+tuples of plain data. A file is a checksum and then MessagePack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 SUM = 16  # bytes of the checksum
-LONGEST = 63  # bits of an integer that MessagePack holds
+LONGEST = 63  # bits of the largest integer of MessagePack
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -32,14 +32,14 @@ def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = Fals
     """Write a file, whole or not at all.
 
     Args:
-        path: of the file.
-        content: what to write.
-        draft: where it is written first; a file that is there is used again, for to make one takes longer.
-        lasting: whether to wait until it is where a loss of power cannot take it.
+        path: path of the file.
+        content: plain data by name.
+        draft: path where the file is written first; an existing file is overwritten, which is faster than a new one.
+        lasting: whether to wait until a loss of power cannot destroy the file.
 
     Raises:
-        TypeError: something in it is no plain data; names it.
-        OSError: it cannot be written.
+        TypeError: a value is no plain data; names the value.
+        OSError: the file cannot be written.
     """
     rest = memoryview(dumps(content))
     file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)
@@ -55,45 +55,45 @@ def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = Fals
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What was saved.
+    """Return the content of a file.
 
     Raises:
-        Damaged: it was not, or not this.
-        OSError: it cannot be read.
+        Damaged: the file is not as `save` left it.
+        OSError: the file cannot be read.
     """
     return loads(path.read_bytes(), path)
 
 
 def dumps(content: Mapping[str, Any]) -> bytes:
-    """The bytes of a file.
+    """Return the bytes of a file with this content.
 
     Raises:
-        TypeError: something in it is no plain data; names it.
+        TypeError: a value is no plain data; names the value.
     """
     packed = packed_up(content)
     return _sum(packed) + packed
 
 
 def loads(whole: bytes, path: Path) -> dict[str, Any]:
-    """What was saved, given the bytes.
+    """Return the content, given the bytes of a file.
 
     Raises:
-        Damaged: they are not those of `dumps`; names the path.
+        Damaged: the bytes do not come from `dumps`; names the path.
     """
     packed = memoryview(whole)[SUM:]
     if whole[:SUM] != _sum(packed):
         raise Damaged(f"{path}: damaged: its checksum is another")
     try:
         return {name: _opened(value) for name, value in msgspec.msgpack.decode(packed).items()}
-    except Exception as error:  # which a checksum made by hand leaves possible
+    except Exception as error:  # possible with a forged checksum
         raise Damaged(f"{path}: damaged: {type(error).__name__}: {error}") from error
 
 
 def packed_up(content: Mapping[str, Any]) -> bytes:
-    """The bytes that are written.
+    """Return content as MessagePack.
 
     Raises:
-        TypeError: something in it is no plain data; names it.
+        TypeError: a value is no plain data; names the value.
     """
     return _encoder.encode({name: _packed(value, name) for name, value in content.items()})
 
@@ -130,7 +130,7 @@ def _packed(value: Any, where: str) -> Any:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Of the parts of a dataclass or named tuple; none: it is neither."""
+    """Return the names of the fields of a dataclass or named tuple; empty for other classes."""
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))
     return tuple(getattr(kind, "_fields", ())) if issubclass(kind, tuple) else ()

@@ -1,4 +1,4 @@
-"""What is said of a finished run whose results cannot be drawn or worded: no such failure is one of the run."""
+"""Warn that the results of a finished run cannot be drawn or worded; such a failure is not one of the run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def warn(directory: Path, failure: str, error: Exception) -> None:
     """Print one line on stderr, and write the traceback into the log of the run.
 
     Args:
-        directory: of the run.
-        failure: what cannot be done.
-        error: why.
+        directory: the run directory.
+        failure: what cannot be done, for the message.
+        error: the reason.
     """
     log = directory / "log.txt"
     with suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
