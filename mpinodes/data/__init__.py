@@ -1,4 +1,4 @@
-"""One module per file format of the papers' data sets: `read(path)` gives a `Source`."""
+"""Readers of data files, one module for each format: `read(path)` returns a `Source`."""
 
 from mpinodes.data.source import Source
 

@@ -1,4 +1,4 @@
-"""UCI's files of fields that are categories or whole numbers: a line for each row, fields separated by commas."""
+"""Read UCI's files of categories and whole numbers: one line for each row, fields separated by commas."""
 
 from __future__ import annotations
 

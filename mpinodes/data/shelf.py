@@ -1,4 +1,4 @@
-"""Arrays that are read from files, or drawn from the seed, once for all ranks of a host.
+"""A cache of arrays that are read from files, or drawn from the seed, once for all ranks of a host.
 
 While a folder is shared, the first rank that needs some arrays saves them there and all ranks map them:
 

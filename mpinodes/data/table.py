@@ -33,13 +33,13 @@ SPARSE = (".libsvm", ".svm", ".txt")
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What is known of a file without looking at its samples.
+    """Facts about a file that the user states.
 
     Attributes:
-        columns: Features of a sample; 0: as many as the file has.
-        labels: The two that become −1 and +1; empty: targets are numbers, and stay as they are.
-        header: Whether the first line of a .csv holds names; None: where none of its entries is a number. A line of
-            numbers alone may be either, and has to be stated.
+        columns: Number of features of a sample; 0: as many as the file has.
+        labels: The two labels that become −1 and +1; empty: targets are numbers, and stay as they are.
+        header: Whether the first line of a .csv holds names; None: it does if no entry is a number. For a line of
+            numbers alone, this must be stated.
         target: The name of the column that is the target; empty: the last.
     """
 
@@ -84,7 +84,7 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
 
 
 class _Table(NamedTuple):
-    """What a dense file holds, not yet checked.
+    """The content of a dense file, not yet checked.
 
     Attributes:
         features: (N, d); NaN stands for an entry that is no number.
@@ -131,7 +131,7 @@ def _npz(path: Path, stated: FileFacts) -> _Table:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             names = ", ".join(file)
             arrays = [np.asarray(file[name]) for name in ("features", "targets") if name in file]
-    except Exception as error:  # whatever NumPy meets, it is the file
+    except Exception as error:  # whatever fails, the reason is the file
         raise BadInput(f"{path}: not an .npz of `features` and `targets`, all numbers: {error}") from error
     if len(arrays) < 2:
         raise BadInput(
@@ -255,7 +255,7 @@ def _parquet(path: Path, stated: FileFacts) -> _Table:
         frame = pandas.read_parquet(path)
     except ImportError as error:
         raise BadInput(f"{path}: pandas reads Parquet with pyarrow or fastparquet: pip install pyarrow") from error
-    except Exception as error:  # whatever its reader meets, it is the file
+    except Exception as error:  # whatever fails, the reason is the file
         raise BadInput(f"{path}: not Parquet: {type(error).__name__}: {str(error).splitlines()[0]}") from error
     require_no_index(frame, stated.target, str(path))
     if len(frame.columns) < 2 or not len(frame):
@@ -285,10 +285,10 @@ def _numbers(column: Any) -> NDArray[np.float64]:
 
 
 def require_no_index(frame: Any, target: str, where: str) -> None:
-    """Refuse the name of a data frame's index as its target; unless asked for, an index is left out.
+    """Reject a target that is the index of a data frame, not a column.
 
     Raises:
-        BadInput: says how the index becomes a column.
+        BadInput: the target is the index; says how the index becomes a column.
     """
     if target.strip() in {str(name).strip() for name in frame.index.names} - {*map(str.strip, map(str, frame.columns))}:
         raise BadInput(f"{where}: {target!r} is its index, and no column: reset_index() makes it one")

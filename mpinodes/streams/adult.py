@@ -20,7 +20,7 @@ __all__ = ["Adult"]
 
 @dataclass(frozen=True)
 class Adult(FileStream):
-    """> 50K against <= 50K."""
+    """The Adult data: income above 50,000 dollars (+1) or not (−1)."""
 
     rows: Annotated[
         Literal["split", "all"],
@@ -43,12 +43,12 @@ class Adult(FileStream):
 
     @property
     def unproven_because(self) -> str:
-        """See `Stream`."""
+        """Return why nothing is proven: the partition, or scaling by maxima of the data."""
         maxima = "columns are divided by maxima read off the data (set data.scaling=public)"
         return together(super().unproven_because, maxima if self.scaling == "maxima" else "")
 
     def open(self) -> tuple[Source, Source | None]:
-        """Adult.data, and adult.test; or one after the other, and no test set."""
+        """Return adult.data and adult.test; with `rows` = all, both as the training set, and no test set."""
         paths = self.located()
         sources = adult.read_by_maxima(paths) if self.scaling == "maxima" else [adult.read(path) for path in paths]
         if self.rows == "all":

@@ -19,7 +19,7 @@ CAT = 3
 
 @dataclass(frozen=True)
 class Cifar10(FileStream):
-    """Cat against rest."""
+    """The CIFAR-10 data: cats (+1) against the other nine classes (−1)."""
 
     train: Train = 0.84
 
@@ -32,5 +32,5 @@ class Cifar10(FileStream):
     }
 
     def open(self) -> tuple[Source, Source | None]:
-        """Both sets, from the training batches."""
+        """Return training and test set, both from the training batches."""
         return split(against_rest(cifar10.read(self.located()), CAT), self.train)

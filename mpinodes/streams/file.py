@@ -1,4 +1,4 @@
-"""A user's own samples: .npz, .csv, .parquet or LIBSVM text, one file for all agents or one for each."""
+"""A stream of the user's own samples: .npz, .csv, .parquet or LIBSVM text, one file for all agents or one for each."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, spl
 __all__ = ["File"]
 
 AGENT = "{agent}"
-LARGEST = 1_000_000  # features that a file may have unasked
+LARGEST = 1_000_000  # features above which the user must state data.columns
 MOST_CLASSES = 1000
 
 
 @dataclass(frozen=True)
 class File(LabelledStream):
-    """Targets and features as they stand in the file."""
+    """The samples of a user's file, with targets and features as in the file."""
 
     file: Annotated[
         str,
@@ -96,28 +96,28 @@ class File(LabelledStream):
 
     @property
     def has_labels(self) -> bool:
-        """Whether targets are labels ±1."""
+        """Return whether targets are labels ±1."""
         return self.targets == "labels"
 
     def _fits(self, number: int) -> bool:
-        """Whether there may be so many labels."""
+        """Return whether a number of labels is allowed."""
         return 2 <= number <= MOST_CLASSES if self.targets == "classes" else number == 2
 
     @property
     def classes(self) -> int:
-        """As stated, or found."""
+        """Return the number of classes, as stated or as in the file; 0: targets are no classes."""
         return len(self.labels or self._found) if self.targets == "classes" else 0
 
     @property
     def unproven_because(self) -> str:
-        """See `Stream`: what the user has not stated."""
+        """Return why nothing is proven: facts that the user has not stated, and scaling by the data themselves."""
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
             unstated.append(f"the number of columns is read off the file (state data.columns={self.dimension})")
         if self.targets != "real" and not self.labels:
-            found = [int(value) if value.is_integer() else value for value in self._found]
-            what = "which label is +1" if self.has_labels else "which classes there are"
-            unstated.append(f"{what} is read off the data (state data.labels={found})")
+            labels = [int(value) if value.is_integer() else value for value in self._found]
+            fact = "which label is +1" if self.has_labels else "which classes there are"
+            unstated.append(f"{fact} is read off the data (state data.labels={labels})")
         if self.header == "inferred" and self.file.endswith(".csv"):
             unstated.append("whether the first line holds names is read off the file (state data.header=true or false)")
         if self._scaled[0]:
@@ -128,7 +128,7 @@ class File(LabelledStream):
 
     @property
     def public(self) -> str:  # type: ignore[override]
-        """See `Stream`: what the numbers rest on where columns may be scaled by their own extremes."""
+        """Return the assumption of what is proven, where columns may be scaled by their own largest sizes."""
         names = self._scaled[1]
         return (
             names and f"{names} to a largest size of exactly 1: what is proven holds if public constants scaled them."
@@ -151,22 +151,22 @@ class File(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """As the user gives it."""
+        """Return the bound that the user states."""
         return float(self.bound)
 
     @property
     def feature_norm(self) -> float:
-        """As the user gives it, or of entries of the largest size."""
+        """Return the norm that the user states, or that of features of the largest size."""
         return min(float(self.norm), super().feature_norm)
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Return the name of the file."""
         return Path(self.file).name
 
     @property
     def source_files(self) -> list[Path]:
-        """The file, or the agents' files in their order."""
+        """Return the file, or the files of the agents in their order."""
         return [Path(self.file.replace(AGENT, str(i))) for i in range(self.agents if AGENT in self.file else 1)]
 
     @cached_property
@@ -203,20 +203,20 @@ class File(LabelledStream):
 
     @cached_property
     def _found(self) -> list[float]:
-        """The labels that there are, ascending, where none are stated."""
-        found: list[float] = np.unique(self._whole.targets).tolist()
-        if self._fits(len(found)):
-            return found
+        """Return the labels in the file, ascending; used where the user states none."""
+        labels: list[float] = np.unique(self._whole.targets).tolist()
+        if self._fits(len(labels)):
+            return labels
         if self.targets == "classes":
-            raise BadInput(f"{self.file}: {len(found)} different targets; from two to {MOST_CLASSES} classes expected")
-        shown = ", ".join(f"{value:g}" for value in found[:5])
+            raise BadInput(f"{self.file}: {len(labels)} different targets; from two to {MOST_CLASSES} classes expected")
+        shown = ", ".join(f"{value:g}" for value in labels[:5])
         raise BadInput(
-            f"{self.file}: {len(found)} different targets ({shown}{', ...' if len(found) > 5 else ''}); two labels "
+            f"{self.file}: {len(labels)} different targets ({shown}{', ...' if len(labels) > 5 else ''}); two labels "
             "expected: state them by data.labels, or set data.targets=classes (for problem.loss=softmax), or real"
         )
 
     def open(self) -> tuple[Source, Source | None]:
-        """The file, or the agents' files one after the other; without a test set where all samples train."""
+        """Return training and test set, of the file or of all agents' files; None: all samples train."""
         source = self._whole
         if self.has_labels and not self.labels:
             source = against_rest(source, self._found[1])
@@ -232,18 +232,18 @@ class File(LabelledStream):
 
     @property
     def remedy(self) -> str:
-        """See `LabelledStream`."""
+        """Return what the user can do about a sample outside the domain, for an error message."""
         return ", as data.bound or data.norm has it; a bound must hold for all data there could be"
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:
-        """With one file for each agent, its rows."""
+        """Return the rows of every agent: those of the agent's own file, or of its share."""
         if AGENT not in self.file or self.partition == "shared":
             return deal(self._sources[0].targets, self)
         ends = np.cumsum([len(source.targets) for source in self._files])
         return tuple(np.split(np.arange(ends[-1]), ends[:-1]))
 
     def forget(self) -> None:
-        """Let go of what was read."""
+        """Free what was read from files."""
         super().forget()
         self.__dict__.pop("_files", None)

@@ -1,4 +1,4 @@
-"""Labelled samples from files in a directory, fetched once where they are missing."""
+"""Streams of labelled samples from files in a directory; missing files are downloaded once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Train = Annotated[
         description="samples to train on, the others test: a number above 1, or a share; 1: all, none test",
     ),
 ]
-BLOCK = 1 << 22  # numbers that are looked at in one go
+BLOCK = 1 << 22  # numbers in memory at once
 
 
 @dataclass(frozen=True)
 class FileStream(LabelledStream):
-    """A data set whose files have upstream's names."""
+    """A published data set, whose files have the published names."""
 
     dir: Annotated[
         str,
@@ -41,32 +41,32 @@ class FileStream(LabelledStream):
 
     @property
     def source_files(self) -> list[Path]:
-        """See `located`."""
+        """Return the files of the data set; downloads them if they are missing."""
         return self.located()
 
     def located(self) -> list[Path]:
-        """The files, in the order of `wanted`.
+        """Return the files in the order of `wanted`; downloads them if they are missing.
 
         Raises:
-            BadInput: they are neither there nor to be had.
+            BadInput: a file is missing and cannot be downloaded.
         """
         return locate(self.wanted, Path(self.dir) if self.dir else None)
 
 
 def between(source: Source, negative: float, positive: float) -> Source:
-    """The samples of two classes, as −1 and +1."""
+    """Return the samples of two classes, as −1 and +1."""
     rows = np.flatnonzero(np.isin(source.targets, (negative, positive)))
     return choose(source, rows, np.where(source.targets[rows] == positive, 1.0, -1.0))
 
 
 def against_rest(source: Source, positive: float) -> Source:
-    """All samples, those of one class as +1, the others as −1."""
+    """Return all samples, those of one class as +1, the others as −1."""
     rows = np.arange(len(source.targets))
     return choose(source, rows, np.where(source.targets == positive, 1.0, -1.0))
 
 
 def numbered(source: Source, classes: Sequence[float]) -> Source:
-    """All samples, each target as its place among the classes, ascending."""
+    """Return all samples; a target becomes its place among the ascending classes."""
     return choose(source, np.arange(len(source.targets)), np.searchsorted(classes, source.targets).astype(float))
 
 

@@ -1,4 +1,4 @@
-"""Points in a cube, whose mean is to be estimated.
+"""Points in a cube, of which the mean is estimated.
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", section V:
 each agent has as many points of [−R, R]^p, from a normal law of mean 0.7R and variance 1 in each coordinate, truncated
@@ -23,7 +23,7 @@ __all__ = ["Mean"]
 
 @dataclass(frozen=True)
 class Mean(LabelledStream):
-    """Points without targets."""
+    """Truncated normal points in the cube [−R, R]^p, without targets."""
 
     batch: Batches = "all"
     points: Annotated[int, Meta(ge=1, le=10**8, description="points that each agent has, if evenly dealt")] = 100
@@ -37,16 +37,16 @@ class Mean(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """R."""
+        """Return R, the largest |coordinate|."""
         return self.radius
 
     def open(self) -> tuple[Source, Source | None]:
-        """The points, drawn from the seed."""
+        """Return the points, drawn from the seed, and no test set."""
         (points,) = self.once(self._drawn, self.agents * self.points, self.dimension, self.radius)
         return in_memory(points, np.zeros(len(points))), None
 
     def real_valued(self) -> dict[str, Source]:
-        """Nothing: points have no targets."""
+        """Return no sets, because points have no targets."""
         return {}
 
     def _drawn(self) -> list[Vector]:

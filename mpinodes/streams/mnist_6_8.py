@@ -20,7 +20,7 @@ PIXELS = 28 * 28
 
 @dataclass(frozen=True)
 class Mnist(FileStream):
-    """6 against 8."""
+    """The digits 6 (−1) and 8 (+1) of MNIST."""
 
     train: Train = 8000
 
@@ -31,7 +31,7 @@ class Mnist(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Both sets, from the training file."""
+        """Return training and test set, both from the training file."""
         images, labels = self.located()
         source = idx.read(images, labels)
         if source.dimension != PIXELS:

@@ -18,7 +18,7 @@ __all__ = ["Mushrooms"]
 
 @dataclass(frozen=True)
 class Mushrooms(FileStream):
-    """Edible against poisonous."""
+    """The mushrooms data: edible (−1) against poisonous (+1)."""
 
     train: Train = 6000
 
@@ -29,7 +29,7 @@ class Mushrooms(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Both sets, from one file; LIBSVM's label 2 is UCI's p."""
+        """Return training and test set, both from one file. LIBSVM's label 2 is UCI's p (poisonous)."""
         (path,) = self.located()
         if path.name.endswith(".data"):
             return split(agaricus.read(path), self.train)

@@ -27,13 +27,13 @@ FEWEST = 10
 
 
 def every_round(t: int) -> range:
-    """Every round has samples of its own."""
+    """Return the group of round t: every round has samples of its own."""
     return range(t - 1, t)
 
 
 @dataclass(frozen=True)
 class OLR(Stream):
-    """One sample a round by default; x̂ and every a(t), b(t) come from the seed."""
+    """Synthetic linear regression without end; x̂ and all samples a(t), b(t) are drawn from the seed."""
 
     dimension: Annotated[int, Meta(ge=1, le=1_000_000, description="d, coordinates of the decision")] = 21
     batch: Batch = 1
@@ -55,22 +55,22 @@ class OLR(Stream):
 
     @property
     def feature_norm(self) -> float:
-        """0.5 √d."""
+        """Return 0.5 √d, the largest norm of a(t)."""
         return 0.5 * sqrt(self.dimension)
 
     @property
     def makes_all_losses(self) -> bool:
-        """See `Stream`."""
+        """Return whether this is the class itself: a class that extends it may make losses by itself."""
         return type(self) is OLR
 
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """The losses by round."""
+        """Return a function that gives the loss of a round."""
         truth = self._truth()
         data = Draws(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
         return lambda t: self.make_loss(*self._drawn(data.at(t), self.batch, truth))
 
     def real_valued(self) -> dict[str, Source]:
-        """A test set of the same law."""
+        """Return a test set of the same distribution."""
         number = max(FEWEST, min(TEST_SAMPLES, TEST_NUMBERS // self.dimension))
         return {"test": in_memory(*self._drawn(Draws(self.seed, Purpose.TEST).at(0), number, self._truth()))}
 
@@ -82,9 +82,9 @@ class OLR(Stream):
         return features, features @ truth + sqrt(self.variance) * draw.standard_normal(number)
 
     def groups(self, agent: int) -> Callable[[int], range]:
-        """Every round has samples of its own."""
+        """Return a function that gives the group of a round: every round has samples of its own."""
         return every_round
 
     def samples(self, agent: int) -> Callable[[int], range]:
-        """Every sample is used once."""
+        """Return a function that gives the samples of a round; each sample is used once."""
         return lambda t: range((t - 1) * self.batch, t * self.batch)

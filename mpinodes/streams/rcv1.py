@@ -23,7 +23,7 @@ DIMENSION = 47_236
 
 @dataclass(frozen=True)
 class Rcv1(FileStream):
-    """Sparse text."""
+    """The RCV1 data: sparse text in two groups of topics."""
 
     train: Train = 0.8
 
@@ -34,14 +34,14 @@ class Rcv1(FileStream):
     defaults = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Both sets, from one file, with rows longer than 1 scaled to 1."""
+        """Return training and test set, both from one file; rows of norm above 1 are scaled to norm 1."""
         (path,) = self.located()
         source = libsvm.read(path, DIMENSION, (-1, 1))
         return split(replace(source, features=lambda rows: shortened(source.features(rows))), self.train)
 
 
 def shortened(rows: Features) -> Features:
-    """Sparse rows, those longer than 1 scaled to 1."""
+    """Return sparse rows; those of norm above 1 are scaled to norm 1."""
     from scipy.sparse import diags_array
 
     return (diags_array(1 / np.maximum(row_norms(rows), 1.0)) @ rows).tocsr()

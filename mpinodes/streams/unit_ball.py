@@ -25,7 +25,7 @@ TEST_SAMPLES = 10_000
 
 @dataclass(frozen=True)
 class UnitBall(LabelledStream):
-    """Two half balls."""
+    """Uniform points in the unit ball, labelled by the side of a random hyperplane through 0."""
 
     dimension: Annotated[int, Meta(ge=1, le=100_000, description="d, coordinates of a sample")] = 10
     total: Annotated[int, Meta(ge=1, le=10**9, description="training samples of all agents together")] = 100_000
@@ -37,7 +37,7 @@ class UnitBall(LabelledStream):
     defaults = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Both sets, drawn from the seed."""
+        """Return training and test set, drawn from the seed."""
         points, labels, test_points, test_labels = self.once(self._drawn, self.total, self.dimension)
         return in_memory(points, labels), in_memory(test_points, test_labels)
 
