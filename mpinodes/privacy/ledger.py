@@ -52,8 +52,6 @@ class Uses(NamedTuple):
 
     def released(self, vectors: int) -> Uses:
         """Return the uses by release instead of message, given the number of vectors of a message."""
-        if vectors == 1:
-            return self
         release = self.message[:, None] * vectors + np.arange(vectors)
         return Uses(release.ravel(), np.repeat(self.group, vectors))
 
@@ -91,15 +89,16 @@ class Costs:
     """The costs of releases t that move by δ in L2, for arrays of t and δ.
 
     Attributes:
+        kind: by release, the law of the noise.
         roundings: by release, what rounding adds to its L1 change and to its L2 change.
     """
 
     def __init__(self, events: Events) -> None:
-        self._kind, self._scale, self._draws = events.kind.ravel(), events.scale.ravel(), events.draws.ravel()
-        by_norm = self._kind == Kind.GAMMA_NORM
+        self.kind, self._scale, self._draws = events.kind.ravel(), events.scale.ravel(), events.draws.ravel()
+        by_norm = self.kind == Kind.GAMMA_NORM
         self._dimension = events.dimension
         if not self._dimension:
-            self._kind = np.where(by_norm, Kind.PURE, self._kind)
+            self.kind = np.where(by_norm, Kind.PURE, self.kind)
         rounding_l2 = events.rounding_l2.ravel()
         self.roundings = np.where(by_norm, rounding_l2, events.rounding_l1.ravel()), rounding_l2
         self._ratio = events.l1_per_l2.ravel()
@@ -108,14 +107,14 @@ class Costs:
         """Return pure ε, (m,); inf where there is none."""
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
-        shift = np.where((delta > 0) & (self._kind[t] == Kind.GAUSSIAN), np.inf, shift)
+        shift = np.where((delta > 0) & (self.kind[t] == Kind.GAUSSIAN), np.inf, shift)
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """Return ρ of zCDP, (m,); inf where there is none."""
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
-        shift = np.where(self._kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
-        pure = self._kind[t] == Kind.PURE
+        shift = np.where(self.kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
+        pure = self.kind[t] == Kind.PURE
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
@@ -126,8 +125,8 @@ class Costs:
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
         rho = self._draws * shift_rho(np.ones(len(shift)), self._scale)
-        rho = np.where(self._kind == Kind.GAMMA_NORM, rho / max(self._dimension, 1), rho)
-        return shift, np.where(self._kind == Kind.PURE, pure_rho(shift), rho)
+        rho = np.where(self.kind == Kind.GAMMA_NORM, rho / max(self._dimension, 1), rho)
+        return shift, np.where(self.kind == Kind.PURE, pure_rho(shift), rho)
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
         """Return Rényi divergences, the least that is proven at each order: (m, orders)."""
@@ -137,17 +136,13 @@ class Costs:
         with np.errstate(over="ignore", invalid="ignore"):
             by_norm = partial(gamma_norm_rdp, self._dimension)
             for kind, curves in ((Kind.LAPLACE, laplace_rdp), (Kind.PURE, pure_rdp), (Kind.GAMMA_NORM, by_norm)):
-                here = (self._kind[t] == kind) & np.isfinite(single) & (single > 0)
+                here = (self.kind[t] == kind) & np.isfinite(single) & (single > 0)
                 if here.any():
                     # Equal shifts share a curve; within a thousandth, rounded up, they count as equal.
                     step = np.ceil(np.log(single[here]) / log(1.001) - 1e-9).astype(int)
                     values, where = np.unique(step, return_inverse=True)
                     curve[here] = np.minimum(curve[here], draws[here, None] * curves(1.001**values)[where])
         return curve
-
-    def kinds(self, t: Indices) -> Vector:
-        """Return the noise laws of releases, each a `Kind`: (m,)."""
-        return np.asarray(self._kind[t])
 
 
 @dataclass(slots=True)
@@ -377,7 +372,7 @@ class Saturated(Ledger):
         first = (self._first + 1) * events.vectors - 1
         direct = np.repeat(times, events.vectors) * events.l2.ravel()[message]
         direct += np.where(message > first[group], hidden[message], 0.0)
-        kind = self.costs.kinds(message)
+        kind = self.costs.kind[message]
         size = np.where(kind == Kind.GAUSSIAN, self.costs.rho(message, direct), self.costs.pure(message, direct))
         order = np.lexsort((-size, kind, group))
         ordered, law = group[order], kind[order]

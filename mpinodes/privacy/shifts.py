@@ -168,7 +168,7 @@ class Prices:
         # The least ratio of L1 to L2 change turns a shift back into the largest ρ; that of rounding is no less.
         self._shifts = shifts
         if shifts:
-            kind = costs.kinds(np.arange(slope.size)).reshape(shape)
+            kind = costs.kind.reshape(shape)
             self._in_cells = (kind == shifts.kind) & ((kind == Kind.LAPLACE) | (events.draws == 1))
             squares = np.divide(self._rho, self.slope**2, where=self._in_cells & (self.slope > 0), out=np.zeros(shape))
             self._ratio = np.array([shifts.ratio(most) for most in squares.max(axis=(0, 2)).tolist()])

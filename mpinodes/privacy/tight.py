@@ -37,7 +37,7 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> f
     squares = 0.0
     for ledger, count in zip(ledgers, counts, strict=True):
         message, delta_2 = ledger.envelope()
-        kinds = ledger.costs.kinds(message)
+        kinds = ledger.costs.kind[message]
         kinds = np.where(kinds == Kind.GAMMA_NORM, Kind.PURE, kinds)
         if not np.isin(kinds, (Kind.LAPLACE, Kind.PURE, Kind.GAUSSIAN)).all():
             return np.inf

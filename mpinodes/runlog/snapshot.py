@@ -41,7 +41,8 @@ def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = Fals
         TypeError: a value is no plain data; names the value.
         OSError: the file cannot be written.
     """
-    rest = memoryview(dumps(content))
+    packed = packed_up(content)
+    rest = memoryview(_sum(packed) + packed)
     file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)
     try:
         os.ftruncate(file, len(rest))
@@ -61,25 +62,7 @@ def load(path: Path) -> dict[str, Any]:
         Damaged: the file is not as `save` left it.
         OSError: the file cannot be read.
     """
-    return loads(path.read_bytes(), path)
-
-
-def dumps(content: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a file with this content.
-
-    Raises:
-        TypeError: a value is no plain data; names the value.
-    """
-    packed = packed_up(content)
-    return _sum(packed) + packed
-
-
-def loads(whole: bytes, path: Path) -> dict[str, Any]:
-    """Return the content, given the bytes of a file.
-
-    Raises:
-        Damaged: the bytes do not come from `dumps`; names the path.
-    """
+    whole = path.read_bytes()
     packed = memoryview(whole)[SUM:]
     if whole[:SUM] != _sum(packed):
         raise Damaged(f"{path}: damaged: its checksum is another")

@@ -49,7 +49,7 @@ class Adult(FileStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """Return adult.data and adult.test; with `rows` = all, both as the training set, and no test set."""
-        paths = self.located()
+        paths = self.source_files
         sources = adult.read_by_maxima(paths) if self.scaling == "maxima" else [adult.read(path) for path in paths]
         if self.rows == "all":
             return replace(joined(sources), upstream=sum(adult.UPSTREAM.values())), None

@@ -33,4 +33,4 @@ class Cifar10(FileStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """Return training and test set, both from the training batches."""
-        return split(against_rest(cifar10.read(self.located()), CAT), self.train)
+        return split(against_rest(cifar10.read(self.source_files), CAT), self.train)

@@ -41,10 +41,6 @@ class FileStream(LabelledStream):
 
     @property
     def source_files(self) -> list[Path]:
-        """Return the files of the data set; downloads them if they are missing."""
-        return self.located()
-
-    def located(self) -> list[Path]:
         """Return the files in the order of `wanted`; downloads them if they are missing.
 
         Raises:

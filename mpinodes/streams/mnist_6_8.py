@@ -32,7 +32,7 @@ class Mnist(FileStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """Return training and test set, both from the training file."""
-        images, labels = self.located()
+        images, labels = self.source_files
         source = idx.read(images, labels)
         if source.dimension != PIXELS:
             raise BadInput(f"{images}: images of {source.dimension} pixels; MNIST's have {PIXELS}")

@@ -30,7 +30,7 @@ class Mushrooms(FileStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """Return training and test set, both from one file. LIBSVM's label 2 is UCI's p (poisonous)."""
-        (path,) = self.located()
+        (path,) = self.source_files
         if path.name.endswith(".data"):
             return split(agaricus.read(path), self.train)
         return split(libsvm.read(path, 112, (1, 2)), self.train)

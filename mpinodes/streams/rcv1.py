@@ -35,7 +35,7 @@ class Rcv1(FileStream):
 
     def open(self) -> tuple[Source, Source | None]:
         """Return training and test set, both from one file; rows of norm above 1 are scaled to norm 1."""
-        (path,) = self.located()
+        (path,) = self.source_files
         source = libsvm.read(path, DIMENSION, (-1, 1))
         return split(replace(source, features=lambda rows: shortened(source.features(rows))), self.train)
 
