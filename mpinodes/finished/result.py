@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,12 +91,12 @@ class Plots:
             figure = drawers(summary)[name][1](data, summary)
         if figure is None:
             raise BadInput(f"{self._result.directory}: the run has not the numbers for a figure of {name}")
-        vars(figure)["_repr_png_"] = lambda: _png(figure)  # a notebook without pyplot shows a figure by nothing else
+
+        def png() -> bytes:
+            file = BytesIO()
+            with drawing.style():
+                figure.savefig(file, format="png")
+            return file.getvalue()
+
+        vars(figure)["_repr_png_"] = png  # a notebook without pyplot shows a figure by nothing else
         return figure
-
-
-def _png(figure: Figure) -> bytes:
-    from mpinodes.presentation import plots as drawing
-
-    with drawing.style():
-        return drawing.image(figure, "png")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -17,11 +17,8 @@ from mpinodes.core.errors import BadInput
 from mpinodes.finished import runs as tables
 from mpinodes.finished.runs import RUNS, TABLE, FinishedRun, differing, frozen
 from mpinodes.metrics.built_in import BUILT_IN
-from mpinodes.studies.study import FILE, SEED, Axis, Study
+from mpinodes.studies.study import FILE, SEED, Study
 from mpinodes.summary.summary import Column
-
-if TYPE_CHECKING:
-    import pandas
 
 CONFIDENCE = 0.95
 ROUNDING = 1e-12  # a standard deviation of so little of the mean is that of equal values
@@ -50,26 +47,24 @@ class Estimate(NamedTuple):
         return (None, None) if np.isnan(self.half) else (self.mean - self.half, self.mean + self.half)
 
     @classmethod
-    def of(cls, values: Sequence[float] | np.ndarray) -> Estimate:
+    def of(cls, values: Sequence[Any] | np.ndarray) -> Estimate:
         """Return the estimate from one value for each seed."""
-        numbers = np.array(values, float)
-        mean, half = interval(numbers)
-        std = float(_deviation(numbers)) if len(numbers) > 1 else np.nan
-        return cls(float(mean), std, float(half), len(numbers))
+        mean, std, half = (float(x) for x in interval(np.array(values, float)))
+        return cls(mean, std, half, len(values))
 
 
-def interval(values: np.ndarray) -> tuple[Any, Any]:
-    """Return the mean over the first axis, and half the width of its 95 % interval; nan: there is one value alone."""
-    number = len(values)
+def interval(values: np.ndarray) -> tuple[Any, Any, Any]:
+    """Return mean and deviation over the first axis, and half the width of the 95 % interval of the mean.
+
+    Deviation and width are nan if there is one value alone.
+    """
+    number, mean = len(values), values.mean(axis=0)
     if number < 2:
-        return values.mean(axis=0), np.full(values.shape[1:], np.nan)
-    half = student.ppf((1 + CONFIDENCE) / 2, number - 1) * _deviation(values) / np.sqrt(number)
-    return values.mean(axis=0), half
-
-
-def _deviation(values: np.ndarray) -> np.ndarray:
+        unknown = np.full(values.shape[1:], np.nan)
+        return mean, unknown, unknown
     std = values.std(axis=0, ddof=1)
-    return np.where(std <= ROUNDING * np.abs(values.mean(axis=0)), 0.0, std)
+    std = np.where(std <= ROUNDING * np.abs(mean), 0.0, std)
+    return mean, std, student.ppf((1 + CONFIDENCE) / 2, number - 1) * std / np.sqrt(number)
 
 
 class Difference(NamedTuple):
@@ -124,7 +119,9 @@ class Comparison:
             BadInput: there are no finished runs, or they do not differ in such a key.
         """
         left_out: list[str] = []
-        runs, again = _once(tables.found(places, left_out))
+        by_bits: dict[Hashable, FinishedRun] = {}
+        again = [run for run in tables.found(places, left_out) if by_bits.setdefault(run.bits, run) is not run]
+        runs = list(by_bits.values())
         left_out += [line for place in places for line in tables.unfinished(place)]
         varied = [key for key in differing(runs) if key != SEED]
         for option, key in (("--by", by), *(("--along", key) for key in along or ())):
@@ -135,15 +132,22 @@ class Comparison:
         remarks = [*_named("A run done again, to the same bits, counts once", [str(run.place) for run in again])]
         remarks += _named(f"Left out, as there is no finished run: {len(left_out)}", left_out)
         if study:
-            declared, unread = _axes_of(study)
-            listed = {axis.key: [frozen(point[axis.key]) for point in axis.points] for axis in declared}
-            told = [key for key in listed if key != SEED and len(set(_values(runs, key))) > 1]
-            keys = told if not unread and _tell_apart(runs, told) else keys
-            remarks += [*unread, *_missing(study, len(runs) + len(again))]
+            try:
+                listed = {axis.key: [frozen(p[axis.key]) for p in axis.points] for axis in Study.of([str(study)]).axes}
+                told = [key for key in listed if key != SEED and len(set(_values(runs, key))) > 1]
+                keys = told if _tell_apart(runs, told) else keys
+            except BadInput as error:
+                remarks.append(f"{error}; axes are the keys that tell the runs apart.")
+            members = tables.members(study)
+            if len(members) > (there := len(runs) + len(again)):
+                remarks.append(f"{len(members) - there} runs of the study are not done, and missing here.")
+            elif not members and (study / TABLE).is_file():
+                remarks.append(f"{study / TABLE}: not the table of a study; here are all runs in {study / RUNS}.")
         if by is not None and by not in keys:
             keys = _inferred(runs, [by, *keys])
         free = [key for key in keys if key not in (along or ())]
-        first = by or next((key for key in free if not _is_numeric(runs, key)), free[0] if free else None)
+        words = (key for key in free if not all(map(_is_number, _values(runs, key))))
+        first = by or next(words, free[0] if free else None)
         title = study.absolute().name if study else ", ".join(place.absolute().name for place in places[:3])
         axes = list(dict.fromkeys(filter(None, [first, *(keys if along is None else along)])))
         over = [] if _tell_apart(runs, axes) else [key for key in _inferred(runs, [*axes, *varied]) if key not in axes]
@@ -169,7 +173,7 @@ class Comparison:
 
     def is_numeric(self, axis: str) -> bool:
         """Return whether all values of an axis are numbers."""
-        return _is_numeric(self.runs, axis)
+        return all(map(_is_number, _values(self.runs, axis)))
 
     @cached_property
     def results(self) -> list[str]:
@@ -184,13 +188,23 @@ class Comparison:
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
         """Return the estimate of a result for each group of runs; None: a run of the group has no such result."""
-        of_group = {values: _all(runs, name) for values, runs in self.groups.items()}
-        return {values: None if there is None else Estimate.of(there) for values, there in of_group.items()}
+        estimates: dict[tuple[Any, ...], Estimate | None] = {}
+        for values, runs in self.groups.items():
+            results = [run.results.get(name) for run in runs]
+            estimates[values] = None if None in results else Estimate.of(results)
+        return estimates
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
         """Return the differences of results along the first axis, paired by seed."""
+        import pandas
+
         found: list[Difference] = []
-        by_seed = {values: self._by_seed(runs, names) for values, runs in self.groups.items()}
+        by_seed = {}
+        for values, runs in self.groups.items():
+            rows = [[run.results.get(name) for name in names] for run in runs]
+            frame = pandas.DataFrame(rows, [run.keys.get(SEED) for run in runs], names, dtype=float)
+            # Several runs have one seed if their noise is secret.
+            by_seed[values] = frame.groupby(level=0).agg(lambda results: results.mean(skipna=False))
         for rest in dict.fromkeys(values[1:] for values in self.groups if self.axes):
             sides = [point for point in self.points(self.axes[0]) if (point, *rest) in by_seed]
             for one, other in combinations(sides, 2):
@@ -198,15 +212,6 @@ class Comparison:
                 pairs = ((name, apart[name].dropna().to_numpy()) for name in names)
                 found += [Difference(rest, one, other, name, Estimate.of(v)) for name, v in pairs if len(v)]
         return found
-
-    @staticmethod
-    def _by_seed(runs: Sequence[FinishedRun], names: Sequence[str]) -> pandas.DataFrame:
-        """Return mean results by seed; several runs have one seed if their noise is secret."""
-        import pandas
-
-        rows = [[run.results.get(name) for name in names] for run in runs]
-        frame = pandas.DataFrame(rows, [run.keys.get(SEED) for run in runs], names, dtype=float)
-        return frame.groupby(level=0).agg(lambda results: results.mean(skipna=False))
 
     def beyond(self) -> list[tuple[str, str]]:
         """Return the keys beyond the axes in which the runs differ, and how; keys of the problem come first."""
@@ -234,41 +239,10 @@ def shown(value: Any) -> str:
     return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _once(runs: Sequence[FinishedRun]) -> tuple[list[FinishedRun], list[FinishedRun]]:
-    """Return the runs, each once, and the runs that are one of these, done again."""
-    kept: dict[Hashable, FinishedRun] = {}
-    again = [run for run in runs if kept.setdefault(run.bits, run) is not run]
-    return list(kept.values()), again
-
-
 def _named(text: str, items: Sequence[str]) -> list[str]:
     """Return a remark that names the first of some items; nothing: there are none."""
     more = f", and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
     return [f"{text}: {', '.join(items[:MOST_NAMED])}{more}."] if items else []
-
-
-def _axes_of(study: Path) -> tuple[tuple[Axis, ...], list[str]]:
-    """Return the axes that the file of a study declares; or none, and why."""
-    try:
-        return Study.of([str(study)]).axes, []
-    except BadInput as error:
-        return (), [f"{error}; axes are the keys that tell the runs apart."]
-
-
-def _missing(study: Path, runs: int) -> list[str]:
-    """Return how many runs of a study are missing, by its table."""
-    members = tables.members(study)
-    if members and len(members) > runs:
-        return [f"{len(members) - runs} runs of the study are not done, and missing here."]
-    if not members and (study / TABLE).is_file():
-        return [f"{study / TABLE}: not the table of a study; here are all runs in {study / RUNS}."]
-    return []
-
-
-def _all(runs: Sequence[FinishedRun], name: str) -> list[float] | None:
-    """Return a result of every run; None: some run has none."""
-    there = [float(x) for run in runs if (x := run.results.get(name)) is not None]
-    return there if len(there) == len(runs) else None
 
 
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
@@ -281,8 +255,8 @@ def _values(runs: Sequence[FinishedRun], key: str) -> list[Any]:
     return [frozen(run.keys.get(key)) for run in runs]
 
 
-def _is_numeric(runs: Sequence[FinishedRun], key: str) -> bool:
-    return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in _values(runs, key))
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:

@@ -121,7 +121,8 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
             if there := [read[id(run)][name] for run in runs if name in read[id(run)]]:
                 shared = sorted(set.intersection(*(set(t.tolist()) for t, _ in there)))
                 values = np.array([values[np.isin(t, shared)] for t, values in there])
-                lines[group] = (np.array(shared), *interval(values))
+                mean, _, half = interval(values)
+                lines[group] = np.array(shared), mean, half
         label = f"{curve.label}{' (%)' * (curve.unit == 'share')}"
         yield Plot(name, "rounds", label, comparison.axes, lines, guesses if name == "accuracy" else {})
     first, *rest = compared_results(comparison) or [PROVEN]
@@ -139,7 +140,8 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         for name, curve in curves().items():
             if curve.variable in record and "horizon" in record[curve.variable].dims:
                 t, named = curve.values(record)
-                values = (named.mean("agent") if "agent" in named.dims else named).values / run.losses(curve.variable)
+                over = ["agent"] if "agent" in named.dims else []
+                values = named.reduced(np.nanmean, over).values / run.losses(curve.variable)
                 # Privacy that is lost without bound in the end has no curve, as where nothing is proven.
                 if np.isfinite(values[-1:] if curve is PRIVACY else values).any():
                     read[name] = t, values

@@ -27,7 +27,7 @@ from mpinodes.finished.runs import summary_of
 from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
 from mpinodes.launch.launching import in_words
 from mpinodes.runlog.directories import write_text
-from mpinodes.runlog.layout_version import require_version
+from mpinodes.runlog.layout_version import VERSION, require_version
 from mpinodes.running import job
 from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import SEED, GridPoint, word_of
@@ -117,23 +117,25 @@ def _planned(point: GridPoint, runs: Path) -> PlannedRun:
     words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
     for place in sorted({*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}):  # or of a study that moved
         if is_done(place, setup):
-            _require_same_sources(place, setup.experiment)
+            for key, path in sources.files(setup.experiment):
+                if sources.changed_since(place, key, path):
+                    file = f"{key} = {str(path)!r}"
+                    raise BadInput(f"{place}: done when {file} was another file; delete that run, or set output.dir")
             noise = _own_noise(setup, noise_of(place / "experiment.toml"))
             return make(name=place.name, is_done=True, is_ready=True, near=0.0, experiment=b"", noise=noise)
     is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
     ready = kept_in_budget(setup) if is_ready else setup
     noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
-    encoded, name = msgspec.msgpack.encode(ready.experiment), _free_name(words, digits, runs)
+    encoded, name = msgspec.msgpack.encode(ready.experiment), f"{words}-{digits[:SHORT]}".lstrip("-")
+    if summary_of(runs / name):
+        name = f"{words}-{digits}".lstrip("-")
+    try:
+        version = json.loads((runs / name / "summary.json").read_text("utf-8"))["version"]
+    except (OSError, ValueError, LookupError, TypeError):
+        version = VERSION  # there is no summary that the new run would delete
+    require_version(version, f"{runs / name}, to be deleted or kept elsewhere")
     near = ready.experiment.privacy.epsilon if is_ready else 0.0
     return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
-
-
-def _require_same_sources(place: Path, e: Experiment) -> None:
-    for key, path in sources.files(e):
-        if sources.changed_since(place, key, path):
-            raise BadInput(
-                f"{place}: done when {key} = {str(path)!r} was another file; delete that run, or set output.dir"
-            )
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
@@ -152,23 +154,6 @@ def identity(e: Experiment) -> str:
     return replace(e, privacy=privacy, output=None, report=False).toml()
 
 
-def _free_name(words: str, digits: str, runs: Path) -> str:
-    """Return the name of a directory: words for people, and enough digits to be unique."""
-    short = f"{words}-{digits[:SHORT]}".lstrip("-")
-    name = short if summary_of(runs / short) is None else f"{words}-{digits}".lstrip("-")
-    _require_no_other_version(runs / name)
-    return name
-
-
-def _require_no_other_version(place: Path) -> None:
-    """Refuse to delete results that another version of mpinodes wrote."""
-    try:
-        version = json.loads((place / "summary.json").read_text("utf-8"))["version"]
-    except (OSError, ValueError, LookupError, TypeError):
-        return
-    require_version(version, f"{place}, to be deleted or kept elsewhere")
-
-
 def is_done(place: Path, setup: Setup) -> bool:
     """Return whether a directory holds this very run, whole: on the same files, which may have been moved."""
     if summary_of(place) is None:
@@ -184,20 +169,19 @@ def is_done(place: Path, setup: Setup) -> bool:
 def in_lockstep(plan: PlannedRun, place: Path) -> str:
     """Run it in this process; returns why it failed, or nothing."""
     experiment = msgspec.msgpack.decode(plan.experiment, type=Experiment)
-    again = replace(experiment, output=Output(str(place)))
+
+    def set_up() -> Setup:
+        setup = set_up_again(replace(experiment, output=Output(str(place))), plan.connected_over)
+        return setup if plan.is_ready else kept_in_budget(setup, plan.near)
+
     try:
         with _quietly():
-            job.run_set_up(lambda: _set_up(again, plan))
+            job.run_set_up(set_up)
     except BadInput as error:
         return str(error)
     except Exception as error:
         return in_words(error)
     return ""
-
-
-def _set_up(experiment: Experiment, plan: PlannedRun) -> Setup:
-    setup = set_up_again(experiment, plan.connected_over)
-    return setup if plan.is_ready else kept_in_budget(setup, plan.near)
 
 
 def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], str] = in_lockstep) -> str:

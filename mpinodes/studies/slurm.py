@@ -27,8 +27,8 @@ def submit(words: list[str]) -> str:
         BadInput: the study is malformed, a run cannot be done, or Slurm refuses the array.
     """
     study = Study.of(words)
-    with pools.processes(pools.cores()) as pool:
-        runs = len(sweeping.prepared(study, pool))
+    with pools.processes(pools.cores()) as pool, sweeping.ready(study, pool) as plans:
+        runs = len(plans)
     place = study.place.absolute()
     (place / LOGS).mkdir(exist_ok=True)
     script = place / SCRIPT

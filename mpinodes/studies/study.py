@@ -112,20 +112,24 @@ class Study:
         Raises:
             BadInput: an exclusion is of no run, or nothing is left.
         """
-        base = {k: v for k, v in _base(self.tree).items() if k != "output"}
-        base = merge({"report": False}, base)
-        exclusions = _exclusions(self.tree, self.axes)
+        base = {"report": False} | {key: value for key, value in _base(self.tree).items() if key != "output"}
+        exclusions = _tables(self.tree.get("study", {}), "exclude", 'as [{ algorithm.name = "dola" }]')
+        varied = sorted({key for axis in self.axes for point in axis.points for key in point})
+        for key in (key for exclusion in exclusions for key in exclusion):
+            if key not in varied:
+                raise BadInput(f"study.exclude: {key} is varied along no axis; {suggest(key, varied)}")
         left, used, settled = [], set(), set()
         for of_axes in product(*(axis.points for axis in self.axes)):
             settings = {key: value for point in of_axes for key, value in point.items()}
-            matching = [k for k, e in enumerate(exclusions) if _matches(e, settings)]
+            matching = [k for k, exclusion in enumerate(exclusions) if _matches(exclusion, settings)]
             used.update(matching)
             if not matching:
                 setting = repr({key: value for key, value in settings.items() if key != SEED})
                 left.append(GridPoint(settings, merge(base, nested(settings)), setting not in settled))
                 settled.add(setting)
-        if idle := [k for k in range(len(exclusions)) if k not in used]:
-            raise BadInput(f"study.exclude: {_shown(exclusions[idle[0]])} is no run of this study")
+        if idle := [exclusion for k, exclusion in enumerate(exclusions) if k not in used]:
+            shown = ", ".join(f"{key} = {value!r}" for key, value in idle[0].items())
+            raise BadInput(f"study.exclude: {shown} is no run of this study")
         if not left:
             raise BadInput("study.exclude: it excludes every run")
         return left
@@ -137,6 +141,11 @@ class Study:
 
 def _base(tree: Tree) -> Tree:
     return {key: value for key, value in tree.items() if key != "study"}
+
+
+def _matches(exclusion: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    lists = {key: value if isinstance(value, list) else [value] for key, value in exclusion.items()}
+    return all(key in settings and settings[key] in values for key, values in lists.items())
 
 
 # ----------------------------------------------------------------------------------------------------- the command line
@@ -202,17 +211,18 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
         if key not in KEYS:
             raise BadInput(f"unknown key study.{key}; {suggest(str(key), KEYS, 'study.')}")
     axes = [*_grid(study), *_zip(study), *_cases(study), *_seeds(study, tree)]
-    found: dict[str, str] = {}
+    table_of: dict[str, str] = {}
     for axis in axes:
-        keys = {key for point in axis.points for key in point}
-        for key in sorted(keys):
-            if key in found:
-                raise BadInput(f"study: {key} is varied twice, in {found[key]} and in {axis.table}; leave one out")
+        for key in sorted({key for point in axis.points for key in point}):
+            if key in table_of:
+                raise BadInput(f"study: {key} is varied twice, in {table_of[key]} and in {axis.table}; leave one out")
             if key == "repeats" or key.partition(".")[0] in ("study", "output"):
                 raise BadInput(f"study: {key} is no axis; seeds take the place of repeats, and runs find their places")
-            found[key] = axis.table
-    if fixed := [key for key, _ in flat(_base(tree)) if key in found and key not in (SEED, NAME)]:
-        raise BadInput(f"study: {fixed[0]} is given once and for all, and varied in {found[fixed[0]]}; leave one out")
+            table_of[key] = axis.table
+    if fixed := [key for key, _ in flat(_base(tree)) if key in table_of and key not in (SEED, NAME)]:
+        raise BadInput(
+            f"study: {fixed[0]} is given once and for all, and varied in {table_of[fixed[0]]}; leave one out"
+        )
     if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
         raise BadInput(f"study: {runs} runs, and {MOST_RUNS} are the most; fewer values, or fewer seeds")
     if "repeats" in tree:
@@ -223,7 +233,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
 def _grid(study: Tree) -> Iterator[Axis]:
     for key, values in flat(_table(study.get("grid", {}), "study.grid")):
         _require_list(values, f"study.grid.{key}", key)
-        if len({repr(value) for value in values}) < len(values):
+        if not _are_distinct(values):
             raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice")
         yield Axis("study.grid", key, tuple({key: value} for value in values))
 
@@ -234,11 +244,10 @@ def _zip(study: Tree) -> Iterator[Axis]:
         return
     for key, values in columns.items():
         _require_list(values, f"study.zip.{key}", key)
-    lengths = {key: len(values) for key, values in columns.items()}
-    if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{key} {length}" for key, length in lengths.items())
+    if len({len(values) for values in columns.values()}) > 1:
+        told = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
         raise BadInput(f"study.zip: lists of one length go together, and here are {told}")
-    distinct = [key for key, values in columns.items() if len({repr(value) for value in values}) == len(values)]
+    distinct = [key for key, values in columns.items() if _are_distinct(values)]
     if not distinct:
         raise BadInput("study.zip: no key has another value in every place, to tell its runs by; use [[study.cases]]")
     rows = zip(*columns.values(), strict=True)
@@ -246,21 +255,15 @@ def _zip(study: Tree) -> Iterator[Axis]:
 
 
 def _cases(study: Tree) -> Iterator[Axis]:
-    cases = study.get("cases", [])
-    if not isinstance(cases, list) or not all(isinstance(case, dict) and case for case in cases):
-        raise BadInput("study.cases: expected a list of tables, each [[study.cases]] with the keys of one case")
-    points = [dict(flat(case)) for case in cases]
-    points = [point if NAME in point else {NAME: _named(point)} | point for point in points]
+    points = []
+    for case in _tables(study, "cases", "each [[study.cases]] with the keys of one case"):
+        name = "-".join(word_of(key, value) for key, value in case.items())
+        points.append(case if NAME in case else {NAME: name} | case)
     names = [point[NAME] for point in points]
     if twice := [name for name in names if names.count(name) > 1]:
         raise BadInput(f"study.cases: two are called {twice[0]!r}; give each a name of its own (name = ...)")
     if points:
         yield Axis("study.cases", NAME, tuple(points))
-
-
-def _named(settings: Mapping[str, Any]) -> str:
-    """Return a name made of the settings of a case."""
-    return "-".join(word_of(key, value) for key, value in settings.items())
 
 
 def word_of(key: str, value: Any) -> str:
@@ -285,7 +288,7 @@ def _seeds(study: Tree, tree: Tree) -> Iterator[Axis]:
         seeds = list(range(first, first + seeds))
     elif SEED in tree:
         raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one out")
-    if not isinstance(seeds, list) or not seeds or len({repr(s) for s in seeds}) < len(seeds):
+    if not isinstance(seeds, list) or not seeds or not _are_distinct(seeds):
         raise BadInput(f"study.seeds = {study['seeds']!r}: expected how many, or a list of different seeds")
     yield Axis("study.seeds", SEED, tuple({SEED: seed} for seed in seeds))
 
@@ -296,6 +299,13 @@ def _table(value: Any, key: str) -> Tree:
     return value
 
 
+def _tables(study: Tree, key: str, form: str) -> list[dict[str, Any]]:
+    tables = study.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
+        raise BadInput(f"study.{key}: expected a list of tables, {form}")
+    return [dict(flat(table)) for table in tables]
+
+
 def _require_list(values: Any, where: str, key: str) -> None:
     if not isinstance(values, list) or not values:
         section = f"[{key.rpartition('.')[0]}]" if "." in key else "the top"
@@ -303,30 +313,5 @@ def _require_list(values: Any, where: str, key: str) -> None:
         raise BadInput(f"{where} = {values!r}: expected a list of values{same}")
 
 
-# --------------------------------------------------------------------------------------------------------- exclusions
-def _exclusions(tree: Tree, axes: Sequence[Axis]) -> list[dict[str, Any]]:
-    """Return the settings of runs that are left out, by dotted key; a list stands for any of its values.
-
-    Raises:
-        BadInput: one is of a key that no axis varies.
-    """
-    listed = _table(tree.get("study", {}), "study").get("exclude", [])
-    if not isinstance(listed, list) or not all(isinstance(each, dict) and each for each in listed):
-        raise BadInput('study.exclude: expected a list of tables, as [{ algorithm.name = "dola" }]')
-    varied = sorted({key for axis in axes for point in axis.points for key in point})
-    found = [dict(flat(each)) for each in listed]
-    for key in (key for each in found for key in each):
-        if key not in varied:
-            raise BadInput(f"study.exclude: {key} is varied along no axis; {suggest(key, varied)}")
-    return found
-
-
-def _matches(exclusion: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
-    return all(
-        key in settings and settings[key] in (value if isinstance(value, list) else [value])
-        for key, value in exclusion.items()
-    )
-
-
-def _shown(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} = {value!r}" for key, value in settings.items())
+def _are_distinct(values: list[Any]) -> bool:
+    return len({repr(value) for value in values}) == len(values)

@@ -94,7 +94,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
     """
     place = study.place.absolute()
     failed: dict[str, str] = {}
-    with _ready(study, planner, part) as plans:
+    with ready(study, planner, part) as plans:
         to_do = [plan for plan in plans if not plan.is_done]
         if part is None:
             write_table(place, plans)  # which names the runs that are to be done
@@ -113,19 +113,13 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
     return Swept(study, plans, len(plans) - len(to_do), failed, seconds)
 
 
-def prepared(study: Study, planner: Pool) -> list[PlannedRun]:
-    """Return the runs of a study, whose directory is then ready for them.
+@contextmanager
+def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list[PlannedRun]]:
+    """Plan all runs and lock the directory of the study, which is made if all runs can be done.
 
     Raises:
         BadInput: some runs cannot be done; all of them are named.
     """
-    with _ready(study, planner, None) as plans:
-        return plans
-
-
-@contextmanager
-def _ready(study: Study, planner: Pool, part: str | None) -> Iterator[list[PlannedRun]]:
-    """Plan all runs and lock the directory of the study, which is made if all runs can be done."""
     numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part or "0/1")
     if not numbers or int(numbers[1]) >= int(numbers[2]):
         raise BadInput(f"--part {part}: expected K/N, with K from 0 to N - 1")
@@ -176,7 +170,15 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
                 mistakes[k] = plan or Mistake(points[k].settings, DIED)
             bar.show(done, f"{len(mistakes)} failed" if mistakes else "")
     if mistakes:
-        raise BadInput(_named(study, [mistakes[k] for k in sorted(mistakes)], len(points)))
+        by_reason: dict[str, list[Mistake]] = {}
+        for _, mistake in sorted(mistakes.items()):
+            by_reason.setdefault(mistake.reason, []).append(mistake)
+        lines = [f"{study.name}: {len(mistakes)} of {len(points)} runs cannot be, and none was begun; mend them, or"]
+        lines[0] += " study.exclude:"
+        for reason, same in by_reason.items():
+            lines += [f"  {reason}", *(f"    {mistake.shown}" for mistake in same[:MOST_NAMED])]
+            lines += [f"    and {len(same) - MOST_NAMED} more"] * (len(same) > MOST_NAMED)
+        raise BadInput("\n".join(lines))
     by_digits: dict[str, PlannedRun] = {}
     for _, plan in sorted(plans.items()):
         if (other := by_digits.setdefault(plan.digits, plan)) is not plan:
@@ -184,20 +186,6 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
     # Noise that a budget asks for is known of the first seed of each setting, and near that of the other seeds.
     near = {plan.setting: plan.near for plan in by_digits.values() if plan.near}
     return [plan if plan.is_ready else replace(plan, near=near.get(plan.setting, 0.0)) for plan in by_digits.values()]
-
-
-def _named(study: Study, mistakes: Sequence[Mistake], runs: int) -> str:
-    """Return each mistake once, with the runs that have it."""
-    by_reason: dict[str, list[Mistake]] = {}
-    for mistake in mistakes:
-        by_reason.setdefault(mistake.reason, []).append(mistake)
-    lines = [
-        f"{study.name}: {len(mistakes)} of {runs} runs cannot be, and none was begun; mend them, or study.exclude:"
-    ]
-    for reason, same in by_reason.items():
-        lines += [f"  {reason}", *(f"    {mistake.shown}" for mistake in same[:MOST_NAMED])]
-        lines += [f"    and {len(same) - MOST_NAMED} more"] * (len(same) > MOST_NAMED)
-    return "\n".join(lines)
 
 
 def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
@@ -228,11 +216,7 @@ def shared_noise(plans: Sequence[PlannedRun]) -> list[str]:
     for plan in plans:
         if plan.noise:
             by_noise.setdefault(plan.noise, []).append(plan)
-    shared = [same for same in by_noise.values() if len(same) > 1]
-    if not shared:
+    if not (shared := [same for same in by_noise.values() if len(same) > 1]):
         return []
-    first, second = shared[0][:2]
-    return [
-        f"{sum(map(len, shared))} runs share their noise with others, as {first.name} and {second.name}: they differ "
-        "in nothing that a message depends on, but perhaps in how long they are"
-    ]
+    text = f"{sum(map(len, shared))} runs share their noise with others, as {shared[0][0].name} and {shared[0][1].name}"
+    return [f"{text}: they differ in nothing that a message depends on, but perhaps in how long they are"]

@@ -65,38 +65,36 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
     """
     comparison = Comparison.of(places, by, along)
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        return ComparisonReport(target, comparison, _written(comparison, target))
-    except OSError as error:
-        reason = f"{target}: cannot be written: {error.strerror or error}; set --output to a place of yours"
-        raise BadInput(reason) from error
-
-
-def _written(comparison: Comparison, target: Path) -> str:
     found = comparison.differences(compared_results(comparison))
     means = tables.means_in_words(comparison, chosen_results(comparison))
     labelled = means.rename(columns={name: column.label for name, column in comparison.columns.items()})
-    left_out = tables.write(target, comparison, found, labelled)
-    drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
-    notes = [*comparison.remarks, *_regretless(comparison)]
-    beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
-    more = [f"{len(beyond) - MOST_BEYOND} more keys in which the runs differ: compare.md"] * (len(beyond) > MOST_BEYOND)
-    warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
-    remarks = [*warnings, *notes, *beyond[:MOST_BEYOND], *more, NORMALIZED, *left_out]
-    cost, words = _cost(comparison), len(comparison.axes)
-    paired = tables.markdown(tables.differences_in_words(comparison, found), words + 1) if found else ""
-    along = [f"## Differences along {comparison.axes[0]}, by seed", "", paired] if found else []
-    page = [
-        f"# {comparison.title}: {len(comparison.runs)} runs", "",
-        tables.markdown(labelled, words),
-        f"Mean ± standard deviation over {'runs' if comparison.over else 'seeds'}. {NORMALIZED}", "",
-        *(line for remark in (*warnings, *notes, *left_out) for line in (remark, "")),
-        *along, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
-        "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
-    ]  # fmt: skip
-    write_text(target / "compare.md", "\n".join(page))
-    return "\n".join([
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        left_out = tables.write(target, comparison, found, labelled)
+        drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
+        reasons = Counter(why for run in comparison.runs if (why := run.summary.comparator_left_out))
+        notes = [*comparison.remarks, *(f"{n} runs have no regret: {why}." for why, n in reasons.most_common())]
+        warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
+        beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
+        cost, words = _cost(comparison), len(comparison.axes)
+        paired = tables.markdown(tables.differences_in_words(comparison, found), words + 1) if found else ""
+        along_axis = [f"## Differences along {comparison.axes[0]}, by seed", "", paired] if found else []
+        page = [
+            f"# {comparison.title}: {len(comparison.runs)} runs", "",
+            tables.markdown(labelled, words),
+            f"Mean ± standard deviation over {'runs' if comparison.over else 'seeds'}. {NORMALIZED}", "",
+            *(line for remark in (*warnings, *notes, *left_out) for line in (remark, "")),
+            *along_axis, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
+            "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
+        ]  # fmt: skip
+        write_text(target / "compare.md", "\n".join(page))
+    except OSError as error:
+        reason = f"{target}: cannot be written: {error.strerror or error}; set --output to a place of yours"
+        raise BadInput(reason) from error
+    if (more := len(beyond) - MOST_BEYOND) > 0:
+        beyond = [*beyond[:MOST_BEYOND], f"{more} more keys in which the runs differ: compare.md"]
+    remarks = [*warnings, *notes, *beyond, NORMALIZED, *left_out]
+    text = "\n".join([
         f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings", "",
         means[:MOST_ROWS].to_string(index=False),
         *([f"... and {len(means) - MOST_ROWS} more: table.md"] if len(means) > MOST_ROWS else []), "",
@@ -104,18 +102,13 @@ def _written(comparison: Comparison, target: Path) -> str:
         *textwrap.wrap(cost, 118), "",
         f"{target}: compare.md, tables, {len(drawn)} figures",
     ])  # fmt: skip
+    return ComparisonReport(target, comparison, text)
 
 
 def _tell(comparison: Comparison, line: str) -> None:
     """Print how far a comparison of many runs is."""
     if len(comparison.runs) > MOST_QUIET:
         write_stderr(f"{comparison.title}: {line}\n")
-
-
-def _regretless(comparison: Comparison) -> list[str]:
-    """Return why some runs have no regret, a line for each reason."""
-    reasons = Counter(why for run in comparison.runs if (why := run.summary.comparator_left_out))
-    return [f"{count} runs have no regret: {why}." for why, count in reasons.most_common()]
 
 
 def _cost(comparison: Comparison) -> str:
