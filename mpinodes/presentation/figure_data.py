@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from warnings import catch_warnings
 
 import numpy as np
@@ -14,11 +13,8 @@ import numpy as np
 from mpinodes.runlog.reader import Reader
 from mpinodes.summary.summary import NoiseFree
 
-Axes = str | Sequence[str]
 
-
-@dataclass(frozen=True)
-class Values:
+class Values(NamedTuple):
     """Numbers whose axes have names.
 
     Attributes:
@@ -29,25 +25,13 @@ class Values:
     dims: tuple[str, ...]
     values: np.ndarray
 
-    def min(self, over: Axes | None = None) -> Values:
-        """Return the least value, over some axes or all, without nan."""
-        return self._over(np.nanmin, over)
-
-    def max(self, over: Axes | None = None, skipna: bool = True) -> Values:
-        """Return the largest value, over some axes or all."""
-        return self._over(np.nanmax if skipna else np.max, over)
-
-    def mean(self, over: Axes | None = None) -> Values:
-        """Return the mean, over some axes or all, without nan."""
-        return self._over(np.nanmean, over)
-
-    def _over(self, combine: Callable[..., Any], over: Axes | None) -> Values:
-        gone = self.dims if over is None else (over,) if isinstance(over, str) else tuple(over)
-        axes = tuple(self.dims.index(name) for name in gone)
-        kept = tuple(name for name in self.dims if name not in gone)
+    def reduced(self, combine: Callable[..., Any], over: Sequence[str]) -> Values:
+        """Return the values combined over some axes, by a function of NumPy such as `np.nanmean`."""
+        rest = tuple(name for name in self.dims if name not in over)
+        if not over:
+            return self
         with catch_warnings(action="ignore", category=RuntimeWarning):  # where nothing is there: nan
-            found = combine(self.values, axis=axes) if axes else self.values
-        return Values(kept, np.asarray(found))
+            return Values(rest, combine(self.values, axis=tuple(self.dims.index(name) for name in over)))
 
     def last(self, along: str) -> Values:
         """Return the last values along an axis."""
@@ -57,19 +41,15 @@ class Values:
     def __truediv__(self, other: Values) -> Values:
         """Divide by values that have one of the axes."""
         (name,) = other.dims
-        shape = [len(other.values) if each == name else 1 for each in self.dims]
-        return Values(self.dims, self.values / other.values.reshape(shape))
+        rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
+        return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))
 
-    def __rmul__(self, factor: float) -> Values:
+    def __rmul__(self, factor: Any) -> Values:
         """Multiply by a factor."""
         return Values(self.dims, factor * self.values)
 
-    def __float__(self) -> float:
-        """Return the number that values without axes are."""
-        return float(self.values)
 
-
-class Drawn:
+class Drawn(Reader):
     """The variables of a record, each read when it is asked for, and what was made of the same run without noise.
 
     Raises:
@@ -78,23 +58,16 @@ class Drawn:
     """
 
     def __init__(self, run: Path) -> None:
-        self._run, self._record = run, Reader(run)
-        self.attrs = self._record.attrs
+        super().__init__(run)
+        self._directory = run
 
     @cached_property
     def noise_free(self) -> NoiseFree | None:
         """Return what the same run is worth without noise; None: the run was not repeated without noise."""
-        return NoiseFree.read(self._run)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._record
-
-    def __getitem__(self, name: str) -> Values:
-        found = self._record.read(name)
-        return Values(found.dims, found.values)
+        return NoiseFree.read(self._directory)
 
     def __enter__(self) -> Drawn:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._record.__exit__()
+    def __getitem__(self, name: str) -> Values:
+        return Values(*self.read(name)[:2])

@@ -32,15 +32,13 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
     """
     values, key = (worth or s).values, f"{name}_last_decision" if s.judged == "last" else name
     which = "test" if f"{key}.test" in values else "train"
-    value: float | None = (worth or s).value(f"{key}.{which}")
-    return which, value
+    return which, (worth or s).value(f"{key}.{which}")
 
 
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
     """Return accuracy or RMSE of what predicts one value, `GUESSED`; of another metric nothing."""
-    if baselines is None:
-        return {}
-    return {"accuracy": baselines.majority, "rmse": baselines.mean_target}.get(name) or {}
+    guesses = {"accuracy": baselines.majority, "rmse": baselines.mean_target} if baselines else {}
+    return guesses.get(name) or {}
 
 
 def _marks(s: Summary, silent: WorthSummary | None, name: str) -> list[str]:
@@ -55,10 +53,8 @@ def _marks(s: Summary, silent: WorthSummary | None, name: str) -> list[str]:
     if silent and (quiet := marks(s, name, silent)[1]) is not None:
         compared.append(f"the same run without noise {'' if share else 'by '}{quiet:{form}}")
     decision = "last decision" if s.judged == "last" else "running mean of its decisions"
-    result = (
-        f"{value:.1%} of the {SETS[which]} right" if share else f"{value:.4g} on the {SETS[which]}, root mean squared"
-    )
-    return [f"The {decision} {verb} {result}{' (' * bool(compared)}{', '.join(compared)}{')' * bool(compared)}."]
+    result = f"{value:{form}} {'of' if share else 'on'} the {SETS[which]}{' right' if share else ', root mean squared'}"
+    return [f"The {decision} {verb} {result}" + (f" ({', '.join(compared)})." if compared else ".")]
 
 
 def _regret(s: Summary, silent: WorthSummary | None) -> list[str]:
@@ -79,11 +75,10 @@ def _regret(s: Summary, silent: WorthSummary | None) -> list[str]:
 
 
 def _privacy(s: Summary) -> list[str]:
-    privacy = s.privacy
+    privacy, network = s.privacy, s.privacy.network
     if privacy.noise is None:
         return ["Nothing is kept private: messages carry no noise."]
-    network, difference = privacy.network, DIFFERENCE[privacy.adjacency]
-    claimed, proven = network.claimed, network.proven
+    claimed, proven, difference = network.claimed, network.proven, DIFFERENCE[privacy.adjacency]
     paper = "The paper claims nothing" if claimed is None else f"The paper claims ε = {number(claimed)}"
     if proven is None:
         return [f"{paper}, and nothing is proven of what the messages tell of {difference}."]

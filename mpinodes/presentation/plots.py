@@ -23,16 +23,9 @@ from mpinodes.summary.summary import Summary
 # Okabe and Ito's colours, which most kinds of colour blindness leave apart.
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
 
-STYLE: Any = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "savefig.dpi": 144,
-    "text.parse_math": False,  # titles may be a user's own
-}
+STYLE: Any = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True}
+STYLE |= {"grid.alpha": 0.25, "legend.frameon": False, "savefig.dpi": 144}
+STYLE |= {"text.parse_math": False}  # titles may be a user's own
 
 
 WIDE = 34  # letters, of which no two columns fit below a figure
@@ -46,22 +39,18 @@ def style() -> Iterator[None]:
         yield
 
 
-def axes(width: float = 6.4, height: float = 3.8) -> Axes:
-    """Return one pair of axes in a figure of its own."""
-    return Figure(figsize=(width, height), layout="constrained").add_subplot()
-
-
-def pair(width: float = 9.6, height: float = 4.0) -> tuple[Figure, tuple[Axes, Axes]]:
+def pair() -> tuple[Figure, tuple[Axes, Axes]]:
     """Return a figure with two pairs of axes side by side."""
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     return figure, (figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2))
 
 
 def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
     """Draw a curve; of repeats their mean, and a band from the least to the largest."""
     if "repeat" in values.dims:
-        axes.fill_between(t, values.min("repeat").values, values.max("repeat").values, color=colour, alpha=0.15, lw=0)
-        values = values.mean("repeat")
+        least, most = (values.reduced(combine, ["repeat"]).values for combine in (np.nanmin, np.nanmax))
+        axes.fill_between(t, least, most, color=colour, alpha=0.15, lw=0)
+        values = values.reduced(np.nanmean, ["repeat"])
         if "label" in style:
             style["label"] += ": mean, range of seeds"
     axes.plot(t, values.values, color=colour, **style)
@@ -70,7 +59,7 @@ def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -
 def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
     """Draw a band from the least to the largest of agents and repeats, by round or horizon."""
     rest = [name for name in values.dims if name not in ("round", "horizon")]
-    least, most = values.min(rest).values, values.max(rest).values
+    least, most = (values.reduced(combine, rest).values for combine in (np.nanmin, np.nanmax))
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
 
 
@@ -89,14 +78,9 @@ def finished(axes: Axes, summary: Summary, what: str) -> Figure:
 
 def save(figure: Figure, path: Path, **options: Any) -> None:
     """Write a figure whole or not at all: matplotlib's writers fail in ways of their own where the disk is full."""
-    write_bytes(path, image(figure, path.suffix[1:], **options))
-
-
-def image(figure: Figure, kind: str, **options: Any) -> bytes:
-    """Return a figure as a file of a kind, as png."""
     file = BytesIO()
-    figure.savefig(file, format=kind, **options)
-    return file.getvalue()
+    figure.savefig(file, format=path.suffix[1:], **options)
+    write_bytes(path, file.getvalue())
 
 
 LEAST_SHARE = 1e-9  # of the largest value that is shown: what is below counts as rounding

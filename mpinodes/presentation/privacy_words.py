@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import cast
 
 from mpinodes.config.own_files import NOT_TESTED, SHORT, TESTED
 from mpinodes.config.registry import MECHANISMS, find
@@ -38,11 +39,9 @@ def number(epsilon: float | None, none: str = "unproven") -> str:
 
 def condition(checked: list[typed.FileSummary] | None) -> str:
     """Return what stands beside every proven number; empty: no number rests on a file of the user's."""
-    if not checked:
-        return ""
-    if any(not file.tested for file in checked):
-        return NOT_TESTED
-    return TESTED.format(", ".join(file.sha256[:SHORT] for file in checked))
+    if all(file.tested for file in checked or []):
+        return TESTED.format(", ".join(file.sha256[:SHORT] for file in checked)) if checked else ""
+    return NOT_TESTED
 
 
 HEAD = ("privacy loss, ε", "claimed", "proven pure", "proven at δ", "")
@@ -59,16 +58,12 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
         return ["  privacy: none, messages carry no noise"]
     rows = [(f"  {row[0]}", *row[1:]) for row in table(privacy, checked)]
     width = max(28, *(len(row[0]) + 2 for row in rows))
-    cells = [
-        f"  {who:{width}} {c:>10} {pure:>12} {proven:>12}   {by}".rstrip() for who, c, pure, proven, by in (HEAD, *rows)
-    ]
+    cells = [f"  {who:{width}} {a:>10} {b:>12} {c:>12}   {rule}".rstrip() for who, a, b, c, rule in (HEAD, *rows)]
     wrap = textwrap.TextWrapper(100, initial_indent="    ", subsequent_indent="      ").wrap
     return [*cells, *(line for sentence in sentences(privacy) for line in wrap(sentence))]
 
 
-def table(
-    privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
-) -> list[tuple[str, str, str, str, str]]:
+def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[tuple[str, ...]]:
     """Return rows of cells: whose loss, claimed, proven pure, proven at δ, by which rule.
 
     Args:
@@ -115,23 +110,30 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
 
 def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
     """Return what is to be known of a run's noise and of its proven numbers, in whole sentences."""
-    views = privacy.views
-    seen = [_toward_nodes(views, privacy.delta)] if views and max(views.distance, default=-1) >= 0 else []
-    return [_what_noise_buys(noise), _what_draws_it(noise), *seen, *_provisos(privacy, noise)]
-
-
-def _toward_nodes(views: typed.ViewsSummary, delta: float) -> str:
-    """Return what a single node learns of another, in a sentence."""
-    far = [(at, most) for at, most in zip(views.distance, views.largest, strict=True) if at >= 0]
-    (near, first), (last, least) = far[0], far[-1]
-    text = f"Toward one node that colludes with none, ε at δ = {delta:g} is at most {number(first)} at distance {near}"
-    rest = f" and {number(least)} at distance {last}" if last > near else ""
-    return f"{text}{rest}: from round {views.relayed_from} on all that is said are mixes of what was said then."
+    notes = [_what_noise_buys(noise)]
+    source = " from the system's entropy" if noise.entropy == "os" else ""
+    if noise.backend == "opendp":
+        notes.append("Drawn by OpenDP.")
+    elif noise.backend == "lattice":
+        moved = f"it moves by up to {noise.rounding:.2g} scales more, in L1, which is accounted for"
+        notes.append(f"Drawn{source} on a lattice that the release is rounded to: {moved}.")
+    else:
+        notes.append(f"Drawn by NumPy{source}, in floating point: its low bits tell more than is proven.")
+    if views := privacy.views:
+        reached = [(at, most) for at, most in zip(views.distance, views.largest, strict=True) if at >= 0]
+        if reached:
+            (near, first), (far, last) = reached[0], reached[-1]
+            notes.append(
+                f"Toward one node that colludes with none, ε at δ = {privacy.delta:g} is at most {number(first)} at "
+                f"distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: from round "
+                f"{views.relayed_from} on all that is said are mixes of what was said then."
+            )
+    return [*notes, *_provisos(privacy, noise)]
 
 
 def _budget(budget: typed.BudgetSummary, noise: typed.NoiseSummary, together: typed.TogetherSummary | None) -> str:
     """Return how a budget was kept, in a sentence."""
-    of = f" for all {together.runs} runs together" if together and budget.covers == "all" else ""
+    of = f" for all {together.runs} runs together" if together else ""
     text = f"The budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}{of}, kept by "
     if budget.kept_by == "noise":
         return f"{text}the noise of the label ε = {noise.epsilon:.4g}."
@@ -152,15 +154,6 @@ ADDED = {
 }
 
 
-def _together(together: typed.TogetherSummary) -> str:
-    """Return what publishing all runs on the same data means, in a sentence."""
-    text = f"All {together.runs} runs are on the same data: who sees them all learns what they lose together"
-    if together.network.proven is not None:
-        return f"{text}, added up {ADDED.get(together.by, together.by)}."
-    because = together.unproven_because
-    return f"{text}, of which nothing is proven{': ' if because else ''}{because}."
-
-
 def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
     """Return what the proven numbers rest on, in whole sentences."""
     is_proven = privacy.network.proven is not None
@@ -177,13 +170,17 @@ def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[
             "the messages of both knows what either hides; take another seed."
         )
     if together := privacy.together:
-        notes.append(_together(together))
+        because = together.unproven_because
+        how = f"of which nothing is proven{': ' * bool(because)}{because}"
+        how = how if together.network.proven is None else f"added up {ADDED.get(together.by, together.by)}"
+        notes.append(
+            f"All {together.runs} runs are on the same data: who sees them all learns what they lose together, {how}."
+        )
     if privacy.views_left_out:
         notes.append("What single nodes learn is not worked out for so many agents: the bound for all links stands.")
     if noise.key is not None:
-        notes.append(
-            f"All runs of this seed with noise.key = {noise.key!r} share its noise: together they hide nothing."
-        )
+        key = f"noise.key = {noise.key!r}"
+        notes.append(f"All runs of this seed with {key} share its noise: together they hide nothing.")
     if privacy.unproven_because:
         notes.append(f"Nothing is proven: {privacy.unproven_because}.")
     elif privacy.public:
@@ -205,12 +202,10 @@ def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[
         )
     samples, delta = privacy.samples, privacy.delta
     if samples and delta * samples > LARGE_DELTA:
-        unit, all_of_it = (
-            ("agent", "all that an agent has") if privacy.adjacency == "one-agent" else ("sample", "a sample")
-        )
+        unit, data = ("agent", "all that an agent has") if privacy.adjacency == "one-agent" else ("sample", "a sample")
         notes.append(
             f"δ = {delta:g} is not well below 1/{samples}, one over the number of {unit}s: at such a δ even to publish "
-            f"{all_of_it} now and then counts as private."
+            f"{data} now and then counts as private."
         )
     return notes
 
@@ -218,10 +213,9 @@ def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[
 def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
     """Return the mechanism that a summary names; the contract itself if there is none of that name any more."""
     try:
-        part: type[Mechanism] = find(MECHANISMS, noise.mechanism or "")
+        return cast(type[Mechanism], find(MECHANISMS, noise.mechanism or ""))
     except BadInput:
         return Mechanism
-    return part
 
 
 def _what_noise_buys(noise: typed.NoiseSummary) -> str:
@@ -244,14 +238,3 @@ def _what_noise_buys(noise: typed.NoiseSummary) -> str:
     needs = "" if needed is None else f" needs {needed:.4g}, {needed / used:.3g} times as much"
     remark = f" {noise.remark}" if noise.remark else ""
     return f"{text}; the nominal ε = {noise.epsilon:g} a round{needs}: a release of an agent {really}.{remark}"
-
-
-def _what_draws_it(noise: typed.NoiseSummary) -> str:
-    """Return where the noise's numbers come from, in a sentence."""
-    source = " from the system's entropy" if noise.entropy == "os" else ""
-    if noise.backend == "opendp":
-        return "Drawn by OpenDP."
-    if noise.backend == "lattice":
-        moved = f"it moves by up to {noise.rounding:.2g} scales more, in L1, which is accounted for"
-        return f"Drawn{source} on a lattice that the release is rounded to: {moved}."
-    return f"Drawn by NumPy{source}, in floating point: its low bits tell more than is proven."

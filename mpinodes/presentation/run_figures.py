@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -137,7 +137,7 @@ def values(data: Drawn, summary: Summary) -> list[ValueTable]:
 def _table(along: str, data: Drawn, columns: dict[Curve, Values]) -> ValueTable:
     """Return means of values over all axes but one."""
     head = [f"{curve.label}{' (%)' * (curve.unit == 'share')}" for curve in columns]
-    means = [values.mean([dim for dim in values.dims if dim != along]).values.tolist() for values in columns.values()]
+    means = [_by(along, values, np.nanmean).tolist() for values in columns.values()]
     rows = zip(data[along].values.tolist(), *means, strict=True)
     return ValueTable(along, [along, *head], [[str(name), *(f"{x:.4g}" for x in row)] for name, *row in rows])
 
@@ -147,7 +147,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     curves = {curve.variable: curve for curve in figure.curves if curve.variable in data}
     if not curves:
         return None
-    axes = drawing.axes()
+    axes = Figure(figsize=(6.4, 3.8), layout="constrained").add_subplot()
     shown = []
     for curve, (colour, marker) in zip(curves.values(), MARKERS, strict=False):
         t, values = curve.values(data)
@@ -155,7 +155,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
         is_alone, label = len(curves) == 1, curve.label
         if "agent" in values.dims:
             drawing.band(axes, t, values, label="agents, least to most")
-            values, label = values.mean("agent"), "mean over agents"
+            values, label = values.reduced(np.nanmean, ["agent"]), "mean over agents"
         if "agent" not in data[curve.variable].dims or is_alone:
             drawing.line(axes, t, values, colour, marker=marker if len(t) < 100 else "", ms=3, label=label)
     first = next(iter(curves.values()))
@@ -175,7 +175,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     for bound, style in zip(applicable, BOUND_STYLES, strict=False):
         values = data[bound.variable]
         values = values / data["horizon"] if curves[bound.of].per_round else values
-        if not curves[bound.of].per_round or float(values.last("horizon").max()) <= most:
+        if not curves[bound.of].per_round or np.nanmax(values.last("horizon").values) <= most:
             label = f"{bound.name}: {bounded(summary, bound)}"
             drawing.line(axes, data["horizon"].values, values, CLAIM, ls=style, label=label)
     drawing.log(axes, "x")
@@ -194,7 +194,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
     everything = []
     for axes, who, of in zip(panels, ("Network", "Worst agent's share"), ("_network", ""), strict=True):
         for name, (words, colour, width) in kinds.items():
-            epsilon = _worst(data[name + of])
+            epsilon = _by("horizon", data[name + of], np.max)
             last = float(epsilon[-1]) if np.isfinite(epsilon[-1]) else None
             label = f"{words}: {privacy_words.number(last, 'none' if words == 'claimed' else 'unproven')}"
             shown = np.where(epsilon > 0, epsilon, np.nan)
@@ -219,7 +219,7 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
     figure, (left, right) = drawing.pair()
-    hops, before = data["distance"].values, float(data["epsilon_before_relaying"].max())
+    hops, before = data["distance"].values, np.nanmax(data["epsilon_before_relaying"].values)
     total = f"in all, at δ = {summary.privacy.delta:g}"
     drawn = [
         (data["epsilon_node"], NETWORK, total),
@@ -233,7 +233,7 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
     if before > 0:
         since = summary.privacy.views.relayed_from if summary.privacy.views else 1
         left.axhline(before, color=AGENT, lw=7, alpha=0.5, zorder=1, label=f"before round {since}, on all links")
-    links = float(_worst(data["epsilon_proven_network"])[-1])
+    links = _by("horizon", data["epsilon_proven_network"], np.max)[-1]
     left.axhline(links, color="black", ls=":", label="in all, on all links")
     left.set(xlabel="distance (hops)", ylabel="privacy loss ε toward one node, at most", ylim=(0, None))
     left.set_ylim(0, 1.12 * left.get_ylim()[1])
@@ -252,6 +252,6 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
     return figure
 
 
-def _worst(epsilon: Values) -> np.ndarray:
-    """Return the largest epsilon over agents and repeats, by horizon."""
-    return epsilon.max([dim for dim in epsilon.dims if dim != "horizon"], skipna=False).values
+def _by(along: str, values: Values, combine: Callable[..., Any]) -> np.ndarray:
+    """Return values combined over all axes but `along`."""
+    return values.reduced(combine, [name for name in values.dims if name != along]).values

@@ -57,7 +57,7 @@ def add(summary: Summary, code: str, sentence: str = "") -> None:
 
 
 def of(summary: Summary) -> dict[str, str]:
-    """Return the sentences of a run's warnings by code; those of an older run follow from its numbers."""
+    """Return the sentences of a run's warnings by code."""
     return of_numbers(summary) if summary.warnings is None else summary.warnings
 
 

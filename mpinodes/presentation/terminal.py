@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mpinodes.presentation import run_warnings
 from mpinodes.presentation.privacy_words import lines
 from mpinodes.runlog.warning import warn
-from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummary, ShownMetric, SolverSummary, Summary
+from mpinodes.summary.summary import BoundSummary, ShownMetric, Summary
 from mpinodes.summary.timing import PARTS
 
 NOT_REPRODUCIBLE = "Not reproducible: no seed gives this noise again."
@@ -26,31 +26,19 @@ JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # by what
 
 def text(summary: Summary, directory: Path) -> str:
     """Return what a person wants to read when a run is over, or where to read it if putting it into words fails."""
+    s = summary
     try:
-        return _text(summary, directory)
+        timing = [(part.replace("_", "-"), getattr(s.timing, part)) for part in PARTS]
+        felt = ", ".join(f"{part} {seconds:.1f}" for part, seconds in timing if seconds >= 0.05)
+        page = [f"{s.name}: {headline(s)}", f"  {setting(s)}: {speed(s)}", *(f"  {words}" for words in conditions(s))]
+        page += [f"  {s.timing.total:.1f} s in all: {felt}"] if s.timing else []
+        page += ["", *(f"  {row.label:42}{row.value}" for row in results(s, why=False))]
+        page += [f"  WARNING: {sentence}" for sentence in run_warnings.sentences(s)]
+        page += ["", *lines(s.privacy, s.checked), "", *([] if s.reproducible else [f"  {NOT_REPRODUCIBLE}"])]
+        return "\n".join([*page, f"  run: {directory}"])
     except Exception as error:
         warn(directory, "the results cannot be put into words", error)
         return f"  run: {directory}"
-
-
-def _text(s: Summary, directory: Path) -> str:
-    timing = [(part.replace("_", "-"), getattr(s.timing, part)) for part in PARTS]
-    felt = ", ".join(f"{part} {seconds:.1f}" for part, seconds in timing if seconds >= 0.05)
-    page = [
-        f"{s.name}: {headline(s)}",
-        f"  {setting(s)}: {speed(s)}",
-        *(f"  {words}" for words in conditions(s)),
-        *([f"  {s.timing.total:.1f} s in all: {felt}"] if s.timing else []),
-        "",
-        *(f"  {row.label:42}{row.value}" for row in results(s, why=False)),
-        *(f"  WARNING: {sentence}" for sentence in run_warnings.sentences(s)),
-        "",
-        *lines(s.privacy, s.checked),
-        "",
-        *([] if s.reproducible else [f"  {NOT_REPRODUCIBLE}"]),
-        f"  run: {directory}",
-    ]
-    return "\n".join(page)
 
 
 # ------------------------------------------------------------------------------------------------ what was run, and how
@@ -80,36 +68,32 @@ def speed(s: Summary) -> str:
 
 def conditions(s: Summary) -> list[str]:
     """Say what befell messages, and what agents were told of their losses, where that is not the usual."""
-    return [*([_faults(s.faults)] if s.faults else []), *([_feedback(s.feedback)] if s.feedback else [])]
-
-
-def _faults(faults: FaultsSummary) -> str:
-    arrived = max(1, faults.sent - faults.lost)
-    parts = []
-    if faults.asked.loss:
-        parts.append(f"{faults.lost / max(1, faults.sent):.1%} of {faults.sent} messages lost")
-    if faults.late:
-        mean = faults.rounds_late / arrived
-        parts.append(f"{faults.late / arrived:.1%} of the others late, by {mean:.2g} rounds in the mean")
-    if faults.asked.churn:
-        parts.append(f"agents away {faults.rounds_away / faults.agent_rounds:.1%} of the time")
-    return f"faults: {', '.join(parts) or 'none befell it'}; {faults.weights}"
-
-
-def _feedback(feedback: FeedbackSummary) -> str:
-    parts = []
-    if feedback.points:
-        falls = f" down to {feedback.last_radius:.3g}" if feedback.last_radius != feedback.radius else ""
-        parts.append(
-            f"bandit feedback: {feedback.points} values a round, at points {feedback.radius:g}{falls} from the one "
-            "between them; losses and regret are those of the points played, in public directions"
-        )
-    if late := feedback.delay:
-        parts.append(
-            f"feedback {late} round{'s' * (late > 1)} late: applied with the step of the round that it comes in, which "
-            "the noise is for"
-        )
-    return f"{'; '.join(parts)}; no theorem here has it so"
+    sentences, parts = [], []
+    if faults := s.faults:
+        arrived = max(1, faults.sent - faults.lost)
+        if faults.asked.loss:
+            parts.append(f"{faults.lost / max(1, faults.sent):.1%} of {faults.sent} messages lost")
+        if faults.late:
+            mean = faults.rounds_late / arrived
+            parts.append(f"{faults.late / arrived:.1%} of the others late, by {mean:.2g} rounds in the mean")
+        if faults.asked.churn:
+            parts.append(f"agents away {faults.rounds_away / faults.agent_rounds:.1%} of the time")
+        sentences.append(f"faults: {', '.join(parts) or 'none befell it'}; {faults.weights}")
+    if feedback := s.feedback:
+        parts = []
+        if feedback.points:
+            falls = f" down to {feedback.last_radius:.3g}" if feedback.last_radius != feedback.radius else ""
+            parts.append(
+                f"bandit feedback: {feedback.points} values a round, at points {feedback.radius:g}{falls} from the one "
+                "between them; losses and regret are those of the points played, in public directions"
+            )
+        if late := feedback.delay:
+            parts.append(
+                f"feedback {late} round{'s' * (late > 1)} late: applied with the step of the round that it comes in, "
+                "which the noise is for"
+            )
+        sentences.append(f"{'; '.join(parts)}; no theorem here has it so")
+    return sentences
 
 
 # ---------------------------------------------------------------------------------------------------- what it was worth
@@ -138,7 +122,13 @@ def measured(s: Summary) -> list[Row]:
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
         if why := getattr(s, key):
             rows.append(Row(label, f"      none: {why}", key))
-    return [*rows, *([_solver(s.solver)] if s.solver else [])]
+    if solver := s.solver:
+        residual = solver.largest_residual
+        reached = "to no gradient" if residual is None else f"to gradients of norm {residual:.1g}"
+        shown = f"{solver.steps:10.3g}    (at most {solver.most_steps}, {reached})"
+        failed = f"; {solver.unsolved} short of the tolerance {solver.tolerance:g}" if solver.unsolved else ""
+        rows.append(Row("steps of a local solve", shown + failed, "solver.steps"))
+    return rows
 
 
 def bounds(s: Summary, applies: bool) -> list[Row]:
@@ -160,7 +150,8 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
         shown += f"    (agents {number(min(by_agent))} to {number(max(by_agent))})"
     if value is not None and (losses := s.losses_in_a_round(metric)) > 1:
         shown += f"    ({number(value / losses)} per loss)"
-    if "regret" in variable and _is_nothing(s, variable):
+    regret, certificate = s.value(variable), s.value("comparator.certificate")
+    if "regret" in variable and isinstance(regret, float) and certificate is not None and abs(regret) <= certificate:
         shown += "    (0, as far as the comparator's certificate tells)"
     if variable in JUDGED:
         shown += f"    of the {s.judged} decision"
@@ -175,12 +166,6 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
         else:
             shown += f"    (within {number(within)})"
     return Row(metric.label, shown, key)
-
-
-def _is_nothing(s: Summary, key: str) -> bool:
-    """Return whether a regret of the network is no larger than the comparator's certificate."""
-    regret, certificate = s.value(key), s.value("comparator.certificate")
-    return isinstance(regret, float) and certificate is not None and abs(regret) <= certificate
 
 
 def _bound(s: Summary, bound: BoundSummary, place: int, why: bool) -> Row:
@@ -201,11 +186,3 @@ def _bound(s: Summary, bound: BoundSummary, place: int, why: bool) -> Row:
 def bounded(s: Summary, bound: BoundSummary) -> str:
     """Return what people call that which a theorem bounds."""
     return BOUNDED.get(bound.of, bound.label)
-
-
-def _solver(solver: SolverSummary) -> Row:
-    residual = solver.largest_residual
-    reached = "to no gradient" if residual is None else f"to gradients of norm {residual:.1g}"
-    shown = f"{solver.steps:10.3g}    (at most {solver.most_steps}, {reached})"
-    failed = f"; {solver.unsolved} short of the tolerance {solver.tolerance:g}" if solver.unsolved else ""
-    return Row("steps of a local solve", shown + failed, "solver.steps")
