@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from mpinodes.config.building import build, rebuilt
 from mpinodes.core.errors import BadInput
@@ -72,8 +74,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     if budget.kept_by == "noise":
         nominal = min(_nominal_epsilon(part, budget, near) for part in published)
         return replace(experiment, privacy=replace(experiment.privacy, epsilon=nominal))
-    stops = [_stops_together(runs, budget)] if together else [_stops(run, budget) for run in runs]
-    by_run = np.array(stops)
+    by_run = np.array([_stops(part, budget) for part in published])
     if len(budget.stops) == by_run.shape[1]:  # the stops of a run that keeps the budget together with other runs
         by_run = np.concatenate([by_run, [budget.stops]])
     first = np.where(by_run == 0, experiment.rounds, by_run).min(axis=0)
@@ -193,33 +194,28 @@ def _events_by_epsilon(run: _Dry) -> Callable[[float], Events]:
     return at
 
 
-def _stops(run: _Dry, budget: Budget) -> list[int]:
-    """Return, for each agent, the last round up to which its releases keep the budget; 0 if they keep it to the end."""
-    experiment = run.experiment
-    spent, made = _spending(run.setup, experiment.privacy.budget_delta), run.events()
-    agents = run.setup.topology.agents
+def _stops(runs: Sequence[_Dry], budget: Budget) -> list[int]:
+    """Return, for each agent, the last round up to which its releases keep the budget; 0 if they keep it to the end.
+
+    If several runs are published together, all agents stop in the same round, because a sample may belong to different
+    agents in different runs.
+    """
+    experiment, agents = runs[0].experiment, runs[0].setup.topology.agents
+    made, delta = [run.events() for run in runs], experiment.privacy.budget_delta
+    of_agents, of_all = _spending(runs[0].setup, delta), _spending_together(runs, delta)
+
+    @cache
+    def over(horizon: int) -> NDArray[np.bool_]:
+        losses = of_agents(made[0], horizon) if len(runs) == 1 else np.full(agents, of_all(made, horizon))
+        return ~(losses <= budget.epsilon)  # also over if nothing is proven, where the loss is nan
+
     # The search starts at round 1, because the first message depends on no data.
     low, high = np.ones(agents, int), np.full(agents, experiment.rounds + 1)
     while (high - low > 1).any():
         middle = (low + high) // 2
-        over = np.array([not spent(made, int(t))[i] <= budget.epsilon for i, t in enumerate(middle)])
-        low, high = np.where(over, low, middle), np.where(over, middle, high)
+        is_over = np.array([over(int(t))[agent] for agent, t in enumerate(middle)])
+        low, high = np.where(is_over, low, middle), np.where(is_over, middle, high)
     return [int(t) if t < experiment.rounds else 0 for t in low]
-
-
-def _stops_together(runs: Sequence[_Dry], budget: Budget) -> list[int]:
-    """Return the stops, as `_stops` does, of runs that are published together.
-
-    All agents stop in the same round, because a sample may belong to different agents in different runs.
-    """
-    experiment = runs[0].experiment
-    spent = _spending_together(runs, experiment.privacy.budget_delta)
-    made = [run.events() for run in runs]
-    low, high = 1, experiment.rounds + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if spent(made, middle) <= budget.epsilon else (low, middle)
-    return [low if low < experiment.rounds else 0] * runs[0].setup.topology.agents
 
 
 def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence[Events], int], float]:

@@ -38,15 +38,10 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * longest_chunk(setup) + BYTES_AT_ONCE
-    together = n * min(e.rounds, STRETCH)
-    return buffers, buffers + (8 * (layout.message_end - layout.dimension) + PRICED) * together + _held(setup)
-
-
-def _held(setup: Setup) -> int:
-    if setup.stream.batch == "all":
-        return 0
-    owners = setup.topology.agents if setup.algorithm.decomposable else 1
-    return Samples(setup.stream, owners, setup.experiment.rounds).held_at_the_end
+    events = (8 * (layout.message_end - layout.dimension) + PRICED) * n * min(e.rounds, STRETCH)
+    owners = n if setup.algorithm.decomposable else 1
+    samples = 0 if setup.stream.batch == "all" else Samples(setup.stream, owners, e.rounds).held_at_the_end
+    return buffers, buffers + events + samples
 
 
 def seconds(setup: Setup) -> tuple[float, float]:
