@@ -31,26 +31,6 @@ if TYPE_CHECKING:
     import argparse
 
 
-def _arguments() -> argparse.ArgumentParser:
-    from mpinodes.launch.arguments import Parser
-
-    parser = Parser("run", __doc__)
-    parser.add_words("experiment.toml | key=value", "a file, then overrides")
-    parser.add_argument("--lockstep", action="store_true", help="all agents in this one process, without mpirun")
-    parser.add_argument(
-        "--resume", metavar="RUN", type=Path, help="go on with a run that was ended before its time, from its directory"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="check everything and print the resolved experiment")
-    parser.add_argument("--list", action="store_true", help="print every part there is, a line each")
-    parser.add_argument(
-        "--explain",
-        metavar="WORD",
-        help="say what a key means and, of the experiment, where its value comes from "
-        "('all': every key); or what a part is: --explain dola",
-    )
-    return parser
-
-
 def inform(options: argparse.Namespace, ranks: int | None) -> None:
     """Print what --list, --explain or --dry-run ask for.
 
@@ -58,44 +38,27 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
         BadInput: an unknown key, or an experiment that cannot be run.
     """
     from mpinodes.config import explaining
-    from mpinodes.core.asked import asked_for
-    from mpinodes.running import estimate as expected
-    from mpinodes.running.setup import rehearse, set_up
-
-    if options.list:
-        print(explaining.listed())
-    elif options.explain:
-        print(explained(options.explain, options.words, ranks))
-    else:
-        setup = set_up(asked_for(options.words), ranks)
-        rehearse(setup)
-        print(setup.experiment.toml() + expected.as_comments(setup), end="")
-
-
-def explained(word: str, words: list[str], ranks: int | None) -> str:
-    """Return what a key means ("all": every key), with its value in an experiment; or what a part is.
-
-    Args:
-        word: the key, or the name of a part.
-        words: the experiment, whose layers say where the value of the key comes from.
-        ranks: MPI processes, the logger among them; None in lockstep.
-
-    Raises:
-        BadInput: there is no such key or part, or the experiment is wrong.
-    """
-    from mpinodes.config import explaining
     from mpinodes.config.compose import origin
     from mpinodes.config.schema import suggest
     from mpinodes.core.asked import asked_for
+    from mpinodes.running import estimate
+    from mpinodes.running.setup import rehearse, set_up
 
-    if part := explaining.explained_part(word):
-        return part
-    keys = explaining.documented_keys()
-    if word == "all":
-        return "\n".join(f"{key}: {meaning}" for key, meaning in keys.items())
-    if word not in keys:
+    word, keys = options.explain, explaining.documented_keys()
+    if options.list:
+        print(explaining.listed())
+    elif not word:
+        setup = set_up(asked_for(options.words), ranks)
+        rehearse(setup)
+        print(setup.experiment.toml() + estimate.as_comments(setup), end="")
+    elif part := explaining.explained_part(word):
+        print(part)
+    elif word == "all":
+        print("\n".join(f"{key}: {meaning}" for key, meaning in keys.items()))
+    elif word in keys:
+        print(f"{word}: {keys[word]}{origin(word, asked_for(options.words), ranks)}")
+    else:
         raise BadInput(f"--explain {word}: no such key; {suggest(word, list(keys))}")
-    return f"{word}: {keys[word]}{origin(word, asked_for(words), ranks)}"
 
 
 @command
@@ -106,7 +69,18 @@ def main(argv: list[str]) -> int:
     speaks = started is None or started.rank == 0
     words, resumed, in_one = argv, None, False
     if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
-        options = _arguments().parse_intermixed_args(argv)
+        from mpinodes.launch.arguments import Parser
+
+        parser = Parser("run", __doc__)
+        parser.add_words("experiment.toml | key=value", "a file, then overrides")
+        parser.add_argument("--lockstep", action="store_true", help="all agents in this one process, without mpirun")
+        go_on = "go on with a run that was ended before its time, from its directory"
+        parser.add_argument("--resume", metavar="RUN", type=Path, help=go_on)
+        parser.add_argument("--dry-run", action="store_true", help="check everything and print the resolved experiment")
+        parser.add_argument("--list", action="store_true", help="print every part there is, a line each")
+        explain = "say what a key means and, of the experiment, where its value comes from ('all': every key); or what "
+        parser.add_argument("--explain", metavar="WORD", help=explain + "a part is: --explain dola")
+        options = parser.parse_intermixed_args(argv)
         words, resumed, in_one = options.words, options.resume, options.lockstep
         if options.list or options.explain or options.dry_run:
             if speaks:
