@@ -34,13 +34,10 @@ def _without_one(argv: list[str]) -> int:
     from mpinodes.launch.launching import launcher
 
     started = launcher()
-    if started and started.rank != 0 and argv[:1] in (["--help"], ["-h"], ["--version"]):
-        return 0
-    if argv[:1] == ["--version"]:
-        print(__version__)
-        return 0
-    if argv[:1] in (["--help"], ["-h"]):
-        print(usage())
+    asks = argv[:1] in (["--help"], ["-h"], ["--version"])
+    if asks and (started is None or started.rank == 0):
+        print(__version__ if argv[0] == "--version" else usage())
+    if asks:
         return 0
     from mpinodes.config.schema import suggest
 

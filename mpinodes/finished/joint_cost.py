@@ -17,7 +17,6 @@ from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record
-from mpinodes.core.parts import Stream
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
 from mpinodes.presentation.privacy_words import condition, number
@@ -25,7 +24,7 @@ from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, group
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
 from mpinodes.runlog.reader import Reader
-from mpinodes.summary.summary import FILE, ProvenSummary, Summary
+from mpinodes.summary.summary import FILE, Summary
 
 FIXED_BEFOREHAND = (
     "This holds for runs whose settings were all fixed before the first: whoever chose one by what another had shown "
@@ -76,42 +75,35 @@ class Finished:
         Raises:
             Unproven: neither can be found.
         """
-        try:
-            return self._by_sample()
-        except (BadInput, OSError) as error:
-            return object(), self._by_summary(error)
-
-    def _by_sample(self) -> tuple[Hashable, Cost]:
-        setup = build(self.experiment)
-        if files_mark(setup) != files_mark_of(self.place / "experiment.toml"):
-            raise BadInput("a file of its data was written, moved or replaced since")
-        accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
-        accountant.compose(Reader(self.place).events(setup.layout))
-        cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
-        found, recorded = cost.loss(self.experiment.privacy.delta), self.summary.privacy.network
-        same = [(found.pure, recorded.proven_pure)]
-        if found.rule == recorded.rule == "GDP":
-            same.append((found.epsilon, recorded.proven))
-        now, then = np.array(same, float).T  # None is nan
-        if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
-            raise BadInput("its data are not those that it was run on")
-        return same_things(setup, self.job), cost
-
-    def _by_summary(self, error: Exception) -> Cost:
-        """Return what the worst sample cost, by the numbers that the run came to."""
         privacy = self.summary.privacy
+        try:
+            setup = build(self.experiment)
+            if files_mark(setup) != files_mark_of(self.place / "experiment.toml"):
+                raise BadInput("a file of its data was written, moved or replaced since")
+            accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
+            accountant.compose(Reader(self.place).events(setup.layout))
+            cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
+            found, recorded = cost.loss(self.experiment.privacy.delta), privacy.network
+            same = [(found.pure, recorded.proven_pure)]
+            if found.rule == recorded.rule == "GDP":
+                same.append((found.epsilon, recorded.proven))
+            now, then = np.array(same, float).T  # None is nan
+            if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
+                raise BadInput("its data are not those that it was run on")
+            return same_things(setup, self.job), cost
+        except (BadInput, OSError) as error:
+            reason = error
         network, pure, rho = privacy.network, np.inf, np.inf
         if not network.delta_spent and network.proven_pure is not None:
             pure, rho = network.proven_pure, network.proven_pure**2 / 2
         elif not network.delta_spent and network.proven is not None and network.rule == "GDP":
             rho = gdp_mu(network.proven, privacy.delta) ** 2 / 2
         if np.isinf(rho):
-            raise Unproven(
-                f"{self.place}: its samples cannot be read again ({error}), nor its curve be told from its ε"
-            )
+            why = f"its samples cannot be read again ({reason}), nor its curve be told from its ε"
+            raise Unproven(f"{self.place}: {why}")
         curve = rho * ORDERS[None] if np.isinf(pure) else pure_rdp(np.array([pure]))
         sample, is_gaussian = np.zeros(1, np.int64), bool(np.isinf(pure))
-        return Cost(sample, np.array([pure]), np.array([rho]), lambda at: curve[at], is_gaussian)
+        return object(), Cost(sample, np.array([pure]), np.array([rho]), lambda at: curve[at], is_gaussian)
 
 
 class Unproven(Exception):
@@ -132,30 +124,25 @@ def read(places: Sequence[Path]) -> list[Finished]:
         if len(repeats) < wanted:
             raise BadInput(f"{place}: {len(repeats)} of its {wanted} repeats are there; name those that are to count")
         for one in repeats or [place]:
-            runs.setdefault(one.resolve(), _finished(one))
+            summary, job = Summary.read(one), one.resolve()
+            if summary.partial:
+                raise BadInput(
+                    f"{one}: ended before its time: what it said after the last round of its record is not known; "
+                    "go on with it (python -m mpinodes.run --resume), and count it then"
+                )
+            try:
+                with Reader(one) as record:
+                    rounds = record.rounds
+                experiment = Experiment.read(one / "experiment.toml")
+            except OSError as error:
+                raise BadInput(f"{one}/record.h5: cannot be read: {error}") from error
+            except msgspec.ValidationError as error:
+                raise BadInput(f"{one}/experiment.toml: not that of a finished run: {error}") from error
+            if rounds != summary.rounds:
+                raise BadInput(f"{one}: record.h5 and summary.json are not those of one finished run")
+            parent = str(job.parent if job.name.startswith("repeat-") else job)
+            runs.setdefault(job, Finished(one, parent, experiment, summary))
     return list(runs.values())
-
-
-def _finished(place: Path) -> Finished:
-    summary = Summary.read(place)
-    try:
-        with Reader(place) as record:
-            rounds = record.rounds
-    except OSError as error:
-        raise BadInput(f"{place}/record.h5: cannot be read: {error}") from error
-    if summary.partial:
-        raise BadInput(
-            f"{place}: ended before its time: what it said after the last round of its record is not known; "
-            "go on with it (python -m mpinodes.run --resume), and count it then"
-        )
-    if rounds != summary.rounds:
-        raise BadInput(f"{place}: record.h5 and summary.json are not those of one finished run")
-    try:
-        experiment = Experiment.read(place / "experiment.toml")
-    except msgspec.ValidationError as error:
-        raise BadInput(f"{place}/experiment.toml: not that of a finished run: {error}") from error
-    job = place.resolve()
-    return Finished(place, str(job.parent if job.name.startswith("repeat-") else job), experiment, summary)
 
 
 def _same_run(one: Finished, other: Finished) -> bool:
@@ -167,10 +154,8 @@ def _same_run(one: Finished, other: Finished) -> bool:
     if replace(one.experiment, **beside) != replace(there, **beside):
         return False
     with Reader(one.place) as a, Reader(other.place) as b:
-        both = [name for name in a.names if name in b]
-        return "loss" in both and all(
-            np.array_equal(a.read(name).values, b.read(name).values, equal_nan=True) for name in both
-        )
+        pairs = ((a.read(name).values, b.read(name).values) for name in a.names if name in b)
+        return "loss" in a and "loss" in b and all(np.array_equal(x, y, equal_nan=True) for x, y in pairs)
 
 
 def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
@@ -191,10 +176,8 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
         elif _same_run(before, run):
             again.append(run)
         else:
-            raise Unproven(
-                f"{before.place} and {run.place} share their noise, and are not one run to the bit: each tells what "
-                "the other hides"
-            )
+            pair = f"{before.place} and {run.place}"
+            raise Unproven(f"{pair} share their noise, and are not one run to the bit: each tells what the other hides")
     return kept, again
 
 
@@ -207,11 +190,10 @@ def disjoint(one: Finished, other: Finished) -> bool:
         return bool(a["identity"] != b["identity"])
     if any("path" in data or "file" in data for data in (a, b)):
         return False
-    parts: list[type[Stream]] = [registry.chosen(registry.STREAMS, data) for data in (a, b)]
     if a["name"] != b["name"]:
-        return all(part.__module__.startswith("mpinodes.") for part in parts)
+        return all(registry.chosen(registry.STREAMS, data).__module__.startswith("mpinodes.") for data in (a, b))
     seeds = {run.experiment.data.get("seed", run.experiment.seed) for run in (one, other)}
-    return parts[0].drawn_from_seed is True and len(seeds) == 2
+    return registry.chosen(registry.STREAMS, a).drawn_from_seed is True and len(seeds) == 2
 
 
 def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
@@ -252,8 +234,8 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
         BadInput: the runs mean different things by privacy.
     """
     found, said, delta = in_all(runs, delta)
-    rows: list[tuple[str, ProvenSummary]] = [(str(run.place), run.summary.privacy.network) for run in runs]
-    rows.append((f"all {len(runs)} together" if len(runs) > 1 else "together", proven(found)))
+    last = f"all {len(runs)} together" if len(runs) > 1 else "together"
+    rows = [*((str(run.place), run.summary.privacy.network) for run in runs), (last, proven(found))]
     width = max(28, *(len(who) for who, _ in rows))
     lines = [f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}"]
     for who, p in rows:
@@ -273,10 +255,8 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
     adjacencies = {run.experiment.privacy.adjacency: run.place for run in reversed(runs)}
     if len(adjacencies) > 1:
         (a, first), (b, second) = list(adjacencies.items())[:2]
-        raise BadInput(
-            f"{first} has privacy.adjacency = {a}, and {second} {b}: an ε of one is none of the other; name "
-            "runs of one adjacency"
-        )
+        pair = f"{first} has privacy.adjacency = {a}, and {second} {b}"
+        raise BadInput(f"{pair}: an ε of one is none of the other; name runs of one adjacency")
     said = []
     try:
         kept, again = counted_once(runs)

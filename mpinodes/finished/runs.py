@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
 COLUMNS = "columns.csv"  # beside a table: its columns, what people call them, and their units
 UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # keys that no result depends on
+ORDER = [  # of the keys that differ; "": any other key
+    "algorithm.name", "algorithm.path", "data.name", "topology.name", "privacy.budget.epsilon", "privacy.epsilon",
+    "topology.agents", "rounds", "", "name", "seed",
+]  # fmt: skip
 CLAIMED, PURE, PROVEN = "epsilon_claimed", "epsilon_proven_pure", "epsilon_proven"
 WARNINGS = Column("codes of what a run warns of", "", "warnings")  # with a space between two
 
@@ -55,11 +59,11 @@ class FinishedRun:
         facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
         taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
         for metric in s.metrics:
-            losses, value = s.losses_in_a_round(metric), s.value(metric.key)
-            label = f"{metric.label}{', per loss' * (losses > 1)}"
-            name = short(metric.key)
-            name = f"metric_{name}" if name in taken else name
-            cells.append((Column(label, metric.unit, name), None if value is None else value / losses))
+            losses, value, name = s.losses_in_a_round(metric), s.value(metric.key), short(metric.key)
+            column = Column(
+                f"{metric.label}{', per loss' * (losses > 1)}", metric.unit, "metric_" * (name in taken) + name
+            )
+            cells.append((column, None if value is None else value / losses))
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 
     def losses(self, variable: str) -> int:
@@ -124,8 +128,7 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Fin
 
 
 def _below(place: Path) -> Iterator[Path]:
-    repeats = sorted(one.parent for one in place.glob(f"repeat-*/{FILE}"))
-    if repeats:
+    if repeats := sorted(one.parent for one in place.glob(f"repeat-*/{FILE}")):
         yield from repeats
     elif (place / FILE).is_file():
         yield place
@@ -158,10 +161,8 @@ def members(study: Path) -> list[Path]:
 def _read(place: Path) -> FinishedRun:
     run = FinishedRun(place, s := Summary.read(place))
     if s.partial:
-        raise BadInput(
-            f"{place}: ended before its time, after {s.rounds} of {s.rounds_asked} rounds: not to be compared; go on "
-            f"with it: python -m mpinodes.run --resume {place}"
-        )
+        early = f"ended before its time, after {s.rounds} of {s.rounds_asked} rounds: not to be compared"
+        raise BadInput(f"{place}: {early}; go on with it: python -m mpinodes.run --resume {place}")
     try:
         _ = run.keys["name"]
     except (OSError, ValueError, KeyError) as error:
@@ -174,13 +175,8 @@ def differing(runs: Sequence[FinishedRun]) -> list[str]:
     keys = dict.fromkeys(key for run in runs for key in run.keys)
     if all(run.keys["name"] == run.keys.get("algorithm.name") for run in runs):
         del keys["name"]
-    return sorted((key for key in keys if len({frozen(run.keys.get(key)) for run in runs}) > 1), key=_rank)
-
-
-def _rank(key: str) -> tuple[int, str]:
-    first = "algorithm.name algorithm.path data.name topology.name privacy.budget.epsilon privacy.epsilon"
-    ranks = [*first.split(), "topology.agents", "rounds", "", "name", "seed"]  # "": any other key
-    return ranks.index(key if key in ranks else ""), key
+    varied = [key for key in keys if len({frozen(run.keys.get(key)) for run in runs}) > 1]
+    return sorted(varied, key=lambda key: (ORDER.index(key if key in ORDER else ""), key))
 
 
 def frozen(value: Any) -> Hashable:

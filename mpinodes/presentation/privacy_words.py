@@ -70,25 +70,20 @@ def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
         privacy: what a run cost.
         checked: the files of the user's that the proven numbers rest on.
     """
-    rows = _who(privacy.agents, privacy.network)
-    if together := privacy.together:
-        rows = [(f"{who}, each run", loss) for who, loss in rows]
-        both = _who(together.agents, together.network)
-        rows += [(f"{who}, all {together.runs} together", loss) for who, loss in both]
-    return [
-        (who, number(getattr(p, "claimed", None), "none"), number(p.proven_pure), number(p.proven), by(p.rule, checked))
-        for who, p in rows
+    together, rows = privacy.together, list[tuple[str, ...]]()
+    groups: list[tuple[Sequence[typed.ProvenSummary], typed.ProvenSummary, str]] = [
+        (privacy.agents, privacy.network, ", each run" if together else "")
     ]
-
-
-def _who(agents: Sequence[typed.ProvenSummary], network: typed.ProvenSummary) -> list[tuple[str, typed.ProvenSummary]]:
-    worst = [("worst agent's share", typed.worst_loss(agents))] if agents else []
-    return [*worst, ("network", network)]
-
-
-def by(rule: str, checked: list[typed.FileSummary] | None) -> str:
-    """Return what a proven number rests on: the rule of composition, and statements of the user's own."""
-    return "" if rule == "unproven" else ", ".join(filter(None, [f"by {rule}", condition(checked)]))
+    if together:
+        groups.append((together.agents, together.network, f", all {together.runs} together"))
+    for agents, network, runs in groups:
+        for who, losses in (("worst agent's share", agents), ("network", [network])):
+            if losses:
+                loss = typed.worst_loss(losses)
+                rule = ", ".join(filter(None, [f"by {loss.rule}", condition(checked)]))
+                epsilons = number(getattr(loss, "claimed", None), "none"), number(loss.proven_pure), number(loss.proven)
+                rows.append((f"{who}{runs}", *epsilons, "" if loss.rule == "unproven" else rule))
+    return rows
 
 
 def sentences(privacy: typed.PrivacySummary) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import privacy_words
 from mpinodes.presentation.figure_data import Drawn, Values
 from mpinodes.presentation.findings import GUESSED, naive
-from mpinodes.presentation.graph import topology
+from mpinodes.presentation.graph import draw_topology
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
 from mpinodes.presentation.terminal import bounded
 from mpinodes.summary.summary import Summary
@@ -83,7 +84,8 @@ def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary],
     """Return title and drawer of every figure, by file name; a drawer returns None if the run has no such numbers."""
     curves = {name: (each.title, partial(draw_curves, name, each)) for name, each in curve_figures(summary).items()}
     others = {"privacy": ("Privacy loss", privacy), "views": ("What one node learns of another", views)}
-    return {**curves, **others, "topology": ("Topology", topology)}
+    topology = ("Topology", lambda data, _: draw_topology(json.loads(data.attrs["topology"])))
+    return {**curves, **others, "topology": topology}
 
 
 def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[str, Path]:

@@ -12,14 +12,14 @@ A new code needs a line in `MEANINGS`, and one in docs/studies.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import exp, inf
 
 from msgspec.structs import replace
 
 from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
 from mpinodes.presentation.privacy_words import LARGE_DELTA, mechanism
-from mpinodes.summary.summary import FileSummary, PrivacySummary, Summary
+from mpinodes.summary.summary import BaselinesSummary, FileSummary, PrivacySummary, Summary
 
 PRIVACY = {  # whose sentences stand in what a run says of privacy
     "no-noise": "messages carry no noise: nothing is kept private",
@@ -80,26 +80,25 @@ def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
 def of_numbers(s: Summary) -> dict[str, str]:
     """Return the warnings that follow from the numbers of a summary: sentences by code."""
     made = replace(s, warnings=None)
-    for code, sentence in (*_of_worth(s), *_of_privacy(s.privacy, s.checked or [])):
-        add(made, code, sentence)
+    if s.partial:
+        add(made, "partial", f"The run ended before its time: {s.rounds} of {s.rounds_asked} rounds are recorded.")
+    if s.value("average_fitness") is None:
+        add(made, "diverged")
+    if s.solver and s.solver.unsolved:
+        add(made, "unsolved", f"{s.solver.unsolved} local solves ended short of their tolerance.")
+    if s.baselines:
+        _compare(s, made, s.baselines)
+    for code in _of_privacy(s.privacy, s.checked or []):
+        add(made, code)
     return made.warnings or {}
 
 
-def _of_worth(s: Summary) -> Iterator[tuple[str, str]]:
-    """Look at the rounds, and compare accuracy, error and loss with what is had without learning."""
-    fitness = s.value("average_fitness")
-    if s.partial:
-        yield "partial", f"The run ended before its time: {s.rounds} of {s.rounds_asked} rounds are recorded."
-    if fitness is None:
-        yield "diverged", ""
-    if s.solver and s.solver.unsolved:
-        yield "unsolved", f"{s.solver.unsolved} local solves ended short of their tolerance."
-    if s.baselines is None:  # an older run
-        return
-    (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), s.baselines.start
-    majority, mean = naive(s.baselines, "accuracy").get(which), naive(s.baselines, "rmse").get(on)
+def _compare(s: Summary, made: Summary, baselines: BaselinesSummary) -> None:
+    """Compare accuracy, error and loss with what is had without learning."""
+    (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), baselines.start
+    majority, mean = naive(baselines, "accuracy").get(which), naive(baselines, "rmse").get(on)
     first, off = (start.accuracy or {}).get(which), (start.rmse or {}).get(on)
-    lost, losses = fitness, "{:.4g} lost per round, against {:.4g} by staying"
+    lost, losses = s.value("average_fitness"), "{:.4g} lost per round, against {:.4g} by staying"
     stayed = start.average_fitness
     if s.judged and "comparator.value" in s.values:
         best, owners = s.value("comparator.value"), s.agents if s.decomposable else 1
@@ -115,15 +114,14 @@ def _of_worth(s: Summary) -> Iterator[tuple[str, str]]:
         ("loss-above-start", "doing nothing", f"{losses} at the start", lost, stayed),
     ):
         if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
-            yield code, f"{'No better' if high == low else 'Worse'} than {than}: {sentence.format(high, low)}."
+            add(made, code, f"{'No better' if high == low else 'Worse'} than {than}: {sentence.format(high, low)}.")
 
 
-def _of_privacy(privacy: PrivacySummary, checked: Sequence[FileSummary]) -> Iterator[tuple[str, str]]:
+def _of_privacy(privacy: PrivacySummary, checked: Sequence[FileSummary]) -> list[str]:
     """Look at what is proven, and at the noise."""
     noise, network, together = privacy.noise, privacy.network, privacy.together
     if noise is None:
-        yield "no-noise", ""
-        return
+        return ["no-noise"]
     proven, claimed, unproven = network.proven, network.claimed, together and together.network.proven is None
     label = noise.epsilon if mechanism(noise).pure else inf
     holds = {
@@ -138,4 +136,4 @@ def _of_privacy(privacy: PrivacySummary, checked: Sequence[FileSummary]) -> Iter
         "noise-key": noise.key is not None,
         "floating-point-noise": noise.backend == "numpy" and privacy.key == "secret",
     }
-    yield from ((code, "") for code, there in holds.items() if there)
+    return [code for code, there in holds.items() if there]

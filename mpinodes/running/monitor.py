@@ -39,8 +39,8 @@ class WatchedRun:
 
     def look(self) -> str:
         """Return a line of text on the progress of the run."""
-        name, line = self._directory.resolve().name, self._state()
-        return "".join(sign if sign.isprintable() else "?" for sign in f"{name}: {line}")
+        line = f"{self._directory.resolve().name}: {self._state()}"
+        return "".join(sign if sign.isprintable() else "?" for sign in line)
 
     def _state(self) -> str:
         try:

@@ -64,10 +64,9 @@ def make(directory: Path) -> None:
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)
         e = setup.experiment
-        done = [
-            _evaluated(setup if e.repeats == 1 else build(single_run(e, r)), setup, place)
-            for r, place in enumerate(places(directory, e.repeats))
-        ]
+        done = []
+        for r, place in enumerate(places(directory, e.repeats)):
+            done.append(_evaluated(setup if e.repeats == 1 else build(single_run(e, r)), setup, place))
     horizons = done[0][0]
     if any(other != horizons for other, *_ in done):
         raise BadInput(f"{directory}: without noise the repeats end in different rounds, so they have no mean curve")

@@ -66,6 +66,8 @@ def rehearse(setup: Setup) -> None:
     Raises:
         BadInput: something fails.
     """
+    from mpinodes.evaluation.samples import Samples
+    from mpinodes.launch.launching import in_words
     from mpinodes.running.estimate import require_room
 
     if setup.experiment.checkpoint.every:
@@ -77,35 +79,22 @@ def rehearse(setup: Setup) -> None:
             raise BadInput(f"checkpoint: {error}") from error
     require_room(setup)
     if not is_built_in(setup.stream):
-        _rehearse_losses(setup)
+        loss: Loss | None = None
+        try:
+            loss = setup.stream.of(0)(1)
+            if isinstance(loss, SampleLoss) and loss.targets.shape != loss.features.shape[:1]:
+                rows = loss.features.shape[0]
+                raise ValueError(f"{rows} rows of features, and targets of shape {loss.targets.shape}")
+            Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
+            setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
+        except BadInput:
+            raise
+        except Exception as error:
+            why = in_words(error)
+            if isinstance(error, AttributeError) and not isinstance(loss, SampleLoss):
+                why = f"the evaluation needs samples, and a {type(loss).__name__} has none: extend SampleLoss"
+            raise BadInput(f"data: round 1 of {type(setup.stream).__name__} fails: {why}") from error
     try:
         bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
     except Exception as error:
-        from mpinodes.launch.launching import in_words
-
         raise BadInput(f"bounds() of {setup.experiment.name} fails: {in_words(error)}") from error
-
-
-def _rehearse_losses(setup: Setup) -> None:
-    """Read and evaluate the first round of a user's stream.
-
-    Raises:
-        BadInput: reading or evaluating it fails.
-    """
-    from mpinodes.evaluation.samples import Samples
-    from mpinodes.launch.launching import in_words
-
-    loss: Loss | None = None
-    try:
-        loss = setup.stream.of(0)(1)
-        if isinstance(loss, SampleLoss) and loss.targets.shape != loss.features.shape[:1]:
-            raise ValueError(f"{loss.features.shape[0]} rows of features, and targets of shape {loss.targets.shape}")
-        Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
-        setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
-    except BadInput:
-        raise
-    except Exception as error:
-        why = in_words(error)
-        if isinstance(error, AttributeError) and not isinstance(loss, SampleLoss):
-            why = f"the evaluation needs samples, and a {type(loss).__name__} has none: extend SampleLoss"
-        raise BadInput(f"data: round 1 of {type(setup.stream).__name__} fails: {why}") from error

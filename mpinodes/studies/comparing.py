@@ -217,21 +217,24 @@ class Comparison:
         """Return the keys beyond the axes in which the runs differ, and how; keys of the problem come first."""
         keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
-        return [(key, self._how(key)) for key in keys]
-
-    def _how(self, key: str) -> str:
-        """Return the values of a key, with the values of the axis that decides them if there is one."""
-        all_values = list(dict.fromkeys(shown(run.keys.get(key)) for run in self.runs))
-        if key in _chosen_by_budgets(self.runs):
-            return f"what privacy.budget asks for ({len(all_values)} values)"
-        for axis in self.axes:
-            pairs = {(frozen(run.keys.get(axis)), shown(run.keys.get(key))) for run in self.runs}
-            if len(pairs) == len(points := self.points(axis)):
-                by_value: dict[str, list[str]] = {}
-                for point, value in sorted(pairs, key=lambda pair: points.index(pair[0])):
-                    by_value.setdefault(value, []).append(shown(point))
-                return "; ".join(f"{value} ({', '.join(those)})" for value, those in by_value.items())
-        return f"{', '.join(all_values[:6])}{', ...' if len(all_values) > 6 else ''} ({len(all_values)} values)"
+        chosen, beyond = _chosen_by_budgets(self.runs), []
+        for key in keys:
+            all_values = list(dict.fromkeys(shown(run.keys.get(key)) for run in self.runs))
+            number = f"({len(all_values)} values)"
+            if key in chosen:
+                beyond.append((key, f"what privacy.budget asks for {number}"))
+                continue
+            how = f"{', '.join(all_values[:6])}{', ...' * (len(all_values) > 6)} {number}"
+            for axis in self.axes:  # which may decide the value
+                pairs = {(frozen(run.keys.get(axis)), shown(run.keys.get(key))) for run in self.runs}
+                if len(pairs) == len(points := self.points(axis)):
+                    by_value: dict[str, list[str]] = {}
+                    for point, value in sorted(pairs, key=lambda pair: points.index(pair[0])):
+                        by_value.setdefault(value, []).append(shown(point))
+                    how = "; ".join(f"{value} ({', '.join(those)})" for value, those in by_value.items())
+                    break
+            beyond.append((key, how))
+        return beyond
 
 
 def shown(value: Any) -> str:

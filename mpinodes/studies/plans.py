@@ -100,42 +100,40 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:
     """
     try:
         with _quietly():
-            return _planned(point, runs)
+            setup = compose(point.asked, ranks=None)
+            digits = blake2b(identity(setup.experiment).encode(), digest_size=16).hexdigest()
+            make = partial(
+                PlannedRun, digits=digits, settings=point.settings, connected_over=setup.connected_over,
+                agents=setup.topology.agents, rounds=setup.experiment.rounds,
+            )  # fmt: skip
+            words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
+            for place in sorted(
+                {*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}
+            ):  # or of a study that moved
+                if is_done(place, setup):
+                    for key, path in sources.files(setup.experiment):
+                        if sources.changed_since(place, key, path):
+                            change = f"done when {key} = {str(path)!r} was another file"
+                            raise BadInput(f"{place}: {change}; delete that run, or set output.dir")
+                    noise = _own_noise(setup, noise_of(place / "experiment.toml"))
+                    return make(name=place.name, is_done=True, is_ready=True, near=0.0, experiment=b"", noise=noise)
+            is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
+            ready = kept_in_budget(setup) if is_ready else setup
+            noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
+            encoded, name = msgspec.msgpack.encode(ready.experiment), f"{words}-{digits[:SHORT]}".lstrip("-")
+            if summary_of(runs / name):
+                name = f"{words}-{digits}".lstrip("-")
+            try:
+                version = json.loads((runs / name / "summary.json").read_text("utf-8"))["version"]
+            except (OSError, ValueError, LookupError, TypeError):
+                version = VERSION  # there is no summary that the new run would delete
+            require_version(version, f"{runs / name}, to be deleted or kept elsewhere")
+            near = ready.experiment.privacy.epsilon if is_ready else 0.0
+            return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
     except BadInput as error:
         return Mistake(point.settings, str(error))
     except Exception as error:
         return Mistake(point.settings, f"{in_words(error)}\n{traceback.format_exc()}")
-
-
-def _planned(point: GridPoint, runs: Path) -> PlannedRun:
-    setup = compose(point.asked, ranks=None)
-    digits = blake2b(identity(setup.experiment).encode(), digest_size=16).hexdigest()
-    make = partial(
-        PlannedRun, digits=digits, settings=point.settings, connected_over=setup.connected_over,
-        agents=setup.topology.agents, rounds=setup.experiment.rounds,
-    )  # fmt: skip
-    words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
-    for place in sorted({*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}):  # or of a study that moved
-        if is_done(place, setup):
-            for key, path in sources.files(setup.experiment):
-                if sources.changed_since(place, key, path):
-                    file = f"{key} = {str(path)!r}"
-                    raise BadInput(f"{place}: done when {file} was another file; delete that run, or set output.dir")
-            noise = _own_noise(setup, noise_of(place / "experiment.toml"))
-            return make(name=place.name, is_done=True, is_ready=True, near=0.0, experiment=b"", noise=noise)
-    is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
-    ready = kept_in_budget(setup) if is_ready else setup
-    noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
-    encoded, name = msgspec.msgpack.encode(ready.experiment), f"{words}-{digits[:SHORT]}".lstrip("-")
-    if summary_of(runs / name):
-        name = f"{words}-{digits}".lstrip("-")
-    try:
-        version = json.loads((runs / name / "summary.json").read_text("utf-8"))["version"]
-    except (OSError, ValueError, LookupError, TypeError):
-        version = VERSION  # there is no summary that the new run would delete
-    require_version(version, f"{runs / name}, to be deleted or kept elsewhere")
-    near = ready.experiment.privacy.epsilon if is_ready else 0.0
-    return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
 
 
 def _own_noise(setup: Setup, noise: str) -> str:

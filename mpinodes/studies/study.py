@@ -121,7 +121,11 @@ class Study:
         left, used, settled = [], set(), set()
         for of_axes in product(*(axis.points for axis in self.axes)):
             settings = {key: value for point in of_axes for key, value in point.items()}
-            matching = [k for k, exclusion in enumerate(exclusions) if _matches(exclusion, settings)]
+            matching = []
+            for k, exclusion in enumerate(exclusions):
+                lists = {key: value if isinstance(value, list) else [value] for key, value in exclusion.items()}
+                if all(key in settings and settings[key] in values for key, values in lists.items()):
+                    matching.append(k)
             used.update(matching)
             if not matching:
                 setting = repr({key: value for key, value in settings.items() if key != SEED})
@@ -141,11 +145,6 @@ class Study:
 
 def _base(tree: Tree) -> Tree:
     return {key: value for key, value in tree.items() if key != "study"}
-
-
-def _matches(exclusion: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
-    lists = {key: value if isinstance(value, list) else [value] for key, value in exclusion.items()}
-    return all(key in settings and settings[key] in values for key, values in lists.items())
 
 
 # ----------------------------------------------------------------------------------------------------- the command line

@@ -173,8 +173,8 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
         by_reason: dict[str, list[Mistake]] = {}
         for _, mistake in sorted(mistakes.items()):
             by_reason.setdefault(mistake.reason, []).append(mistake)
-        lines = [f"{study.name}: {len(mistakes)} of {len(points)} runs cannot be, and none was begun; mend them, or"]
-        lines[0] += " study.exclude:"
+        number = f"{len(mistakes)} of {len(points)} runs"
+        lines = [f"{study.name}: {number} cannot be, and none was begun; mend them, or study.exclude:"]
         for reason, same in by_reason.items():
             lines += [f"  {reason}", *(f"    {mistake.shown}" for mistake in same[:MOST_NAMED])]
             lines += [f"    and {len(same) - MOST_NAMED} more"] * (len(same) > MOST_NAMED)

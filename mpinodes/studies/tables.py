@@ -110,8 +110,8 @@ def latex(frame: pandas.DataFrame, words: int) -> str:
 def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
     """Write a data frame; return why pandas cannot, or nothing. Of words and numbers in one column, all are words."""
     frame = frame.infer_objects()
-    for name in frame:
-        if frame[name].dtype == object and {type(value) for value in frame[name].dropna()} - {int, float}:
+    for name in frame.select_dtypes(object):
+        if {type(value) for value in frame[name].dropna()} - {int, float}:
             frame[name] = frame[name].map(str, na_action="ignore")
     try:
         frame.to_parquet(path, index=False)
@@ -135,4 +135,5 @@ def write(target: Path, comparison: Comparison, found: Sequence[Difference], in_
     write_text(target / "differences.csv", differences(comparison, found).to_csv(index=False))
     write_text(target / "table.md", markdown(in_short, words))
     write_text(target / "table.tex", latex(in_short, words))
-    return list(filter(None, [write_parquet(target / "table.parquet", numbers)]))
+    left_out = write_parquet(target / "table.parquet", numbers)
+    return [left_out] if left_out else []
