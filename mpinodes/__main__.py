@@ -23,8 +23,8 @@ def usage() -> str:
 
     lines = ["usage: [mpirun -n N] mpinodes COMMAND ...", ""]
     for name in commands():
-        said = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text("utf-8"))) or ""
-        lines.append(f"  {name:8} {said.partition(': ')[0].partition(chr(10))[0].rstrip('.')}")
+        text = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text("utf-8"))) or ""
+        lines.append(f"  {name:8} {text.partition(': ')[0].partition(chr(10))[0].rstrip('.')}")
     return "\n".join([*lines, "", "mpinodes COMMAND --help says more; python -m mpinodes.COMMAND is the same command."])
 
 

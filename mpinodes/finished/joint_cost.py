@@ -83,10 +83,10 @@ class Finished:
             accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
             accountant.compose(Reader(self.place).events(setup.layout))
             cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
-            found, recorded = cost.loss(self.experiment.privacy.delta), privacy.network
-            same = [(found.pure, recorded.proven_pure)]
-            if found.rule == recorded.rule == "GDP":
-                same.append((found.epsilon, recorded.proven))
+            loss, recorded = cost.loss(self.experiment.privacy.delta), privacy.network
+            same = [(loss.pure, recorded.proven_pure)]
+            if loss.rule == recorded.rule == "GDP":
+                same.append((loss.epsilon, recorded.proven))
             now, then = np.array(same, float).T  # None is nan
             if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
                 raise BadInput("its data are not those that it was run on")
@@ -123,37 +123,37 @@ def read(places: Sequence[Path]) -> list[Finished]:
         wanted = (Summary.read(place).repeats or 0) if (place / FILE).exists() else 0
         if len(repeats) < wanted:
             raise BadInput(f"{place}: {len(repeats)} of its {wanted} repeats are there; name those that are to count")
-        for one in repeats or [place]:
-            summary, job = Summary.read(one), one.resolve()
+        for run in repeats or [place]:
+            summary, job = Summary.read(run), run.resolve()
             if summary.partial:
                 raise BadInput(
-                    f"{one}: ended before its time: what it said after the last round of its record is not known; "
+                    f"{run}: ended before its time: what it said after the last round of its record is not known; "
                     "go on with it (python -m mpinodes.run --resume), and count it then"
                 )
             try:
-                with Reader(one) as record:
+                with Reader(run) as record:
                     rounds = record.rounds
-                experiment = Experiment.read(one / "experiment.toml")
+                experiment = Experiment.read(run / "experiment.toml")
             except OSError as error:
-                raise BadInput(f"{one}/record.h5: cannot be read: {error}") from error
+                raise BadInput(f"{run}/record.h5: cannot be read: {error}") from error
             except msgspec.ValidationError as error:
-                raise BadInput(f"{one}/experiment.toml: not that of a finished run: {error}") from error
+                raise BadInput(f"{run}/experiment.toml: not that of a finished run: {error}") from error
             if rounds != summary.rounds:
-                raise BadInput(f"{one}: record.h5 and summary.json are not those of one finished run")
+                raise BadInput(f"{run}: record.h5 and summary.json are not those of one finished run")
             parent = str(job.parent if job.name.startswith("repeat-") else job)
-            runs.setdefault(job, Finished(one, parent, experiment, summary))
+            runs.setdefault(job, Finished(run, parent, experiment, summary))
     return list(runs.values())
 
 
-def _same_run(one: Finished, other: Finished) -> bool:
+def _same_run(first: Finished, other: Finished) -> bool:
     """Return whether two runs are one run, done twice, to the same bits."""
-    mark = files_mark_of(one.place / "experiment.toml")
-    there = at_one_place(other.experiment, other.place / "experiment.toml", one.experiment, mark)
+    mark = files_mark_of(first.place / "experiment.toml")
+    there = at_one_place(other.experiment, other.place / "experiment.toml", first.experiment, mark)
     beside: dict[str, Any] = {"name": "any", "record": Record(), "deadline": Deadline(), "checkpoint": Checkpoint()}
     beside |= {"output": None, "report": True}  # all that cannot change what a run says
-    if replace(one.experiment, **beside) != replace(there, **beside):
+    if replace(first.experiment, **beside) != replace(there, **beside):
         return False
-    with Reader(one.place) as a, Reader(other.place) as b:
+    with Reader(first.place) as a, Reader(other.place) as b:
         pairs = ((a.read(name).values, b.read(name).values) for name in a.names if name in b)
         return "loss" in a and "loss" in b and all(np.array_equal(x, y, equal_nan=True) for x, y in pairs)
 
@@ -164,7 +164,7 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
     Raises:
         Unproven: two that are not the same run share their noise.
     """
-    kept: list[Finished] = []
+    once: list[Finished] = []
     again: list[Finished] = []
     by_noise: dict[Hashable, Finished] = {}
     for run in runs:
@@ -172,18 +172,18 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
             raise Unproven(f"{run.place}/experiment.toml does not name its noise, which may be another run's")
         before = by_noise.setdefault(run.noise, run) if run.noise is not None else run
         if before is run:
-            kept.append(run)
+            once.append(run)
         elif _same_run(before, run):
             again.append(run)
         else:
             pair = f"{before.place} and {run.place}"
             raise Unproven(f"{pair} share their noise, and are not one run to the bit: each tells what the other hides")
-    return kept, again
+    return once, again
 
 
-def disjoint(one: Finished, other: Finished) -> bool:
+def disjoint(first: Finished, other: Finished) -> bool:
     """Whether no sample is in the data of both."""
-    a, b = one.experiment.data, other.experiment.data
+    a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):
         return False
     if "identity" in a and "identity" in b:
@@ -192,7 +192,7 @@ def disjoint(one: Finished, other: Finished) -> bool:
         return False
     if a["name"] != b["name"]:
         return all(registry.chosen(registry.STREAMS, data).__module__.startswith("mpinodes.") for data in (a, b))
-    seeds = {run.experiment.data.get("seed", run.experiment.seed) for run in (one, other)}
+    seeds = {run.experiment.data.get("seed", run.experiment.seed) for run in (first, other)}
     return registry.chosen(registry.STREAMS, a).drawn_from_seed is True and len(seeds) == 2
 
 
@@ -200,8 +200,8 @@ def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
     """The runs in classes that have no sample in common; within one, some two may."""
     classes: list[list[Finished]] = []
     for run in runs:
-        near = [c for c in classes if not all(disjoint(run, one) for one in c)]
-        classes = [c for c in classes if c not in near] + [[one for c in near for one in c] + [run]]
+        near = [c for c in classes if not all(disjoint(run, member) for member in c)]
+        classes = [c for c in classes if c not in near] + [[member for c in near for member in c] + [run]]
     return classes
 
 
@@ -233,15 +233,15 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     Raises:
         BadInput: the runs mean different things by privacy.
     """
-    found, said, delta = in_all(runs, delta)
+    loss, notes, delta = in_all(runs, delta)
     last = f"all {len(runs)} together" if len(runs) > 1 else "together"
-    rows = [*((str(run.place), run.summary.privacy.network) for run in runs), (last, proven(found))]
+    rows = [*((str(run.place), run.summary.privacy.network) for run in runs), (last, proven(loss))]
     width = max(28, *(len(who) for who, _ in rows))
     lines = [f"{'privacy loss of the network, ε':{width}} {'proven pure':>12} {'proven at δ':>12}"]
     for who, p in rows:
         rule = f"   by {p.rule}" if p.rule != "unproven" else ""
         lines.append(f"{who:{width}} {number(p.proven_pure):>12} {number(p.proven):>12}{rule}")
-    remarks = " ".join([f"δ = {delta:g} of all together.", *said])
+    remarks = " ".join([f"δ = {delta:g} of all together.", *notes])
     return "\n".join([*lines, *textwrap.wrap(remarks, 100, break_on_hyphens=False, break_long_words=False)])
 
 
@@ -257,31 +257,31 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         (a, first), (b, second) = list(adjacencies.items())[:2]
         pair = f"{first} has privacy.adjacency = {a}, and {second} {b}"
         raise BadInput(f"{pair}: an ε of one is none of the other; name runs of one adjacency")
-    said = []
+    notes = []
     try:
-        kept, again = counted_once(runs)
+        once, again = counted_once(runs)
         if again:
             named = ", ".join(str(run.place) for run in again)
-            said.append(f"Done again, to the same bits, and counted once: {named}.")
-        classes = on_the_same_data(kept)
+            notes.append(f"Done again, to the same bits, and counted once: {named}.")
+        classes = on_the_same_data(once)
         losses = [lost(c, delta) for c in classes]
-        found = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)
+        loss = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)
         pure = max(loss.pure for loss, _ in losses) if not any(np.isnan(loss.pure) for loss, _ in losses) else np.nan
-        found = found._replace(pure=pure)
+        loss = loss._replace(pure=pure)
         if len(classes) > 1:
-            said.append(f"The runs are on {len(classes)} data sets with no sample in common: the largest loss counts.")
+            notes.append(f"The runs are on {len(classes)} data sets with no sample in common: the largest loss counts.")
         if any(len(c) > 1 and by_sample for c, (_, by_sample) in zip(classes, losses, strict=True)):
             adjacency = next(iter(adjacencies))
-            said.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
+            notes.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
         if not all(by_sample for _, by_sample in losses):
-            said.append("Where nothing says which sample of one run is which of another, each counts with its worst.")
+            notes.append("Where nothing says which sample of one run is which of another, each counts with its worst.")
         if any("identity" not in run.experiment.data and "file" in run.experiment.data for run in runs):
-            said.append("Files count as the same data, in an unknown order, unless data.identity names them.")
+            notes.append("Files count as the same data, in an unknown order, unless data.identity names them.")
     except Unproven as error:
-        found = UNPROVEN
-        said.append(f"Nothing is proven: {error}.")
+        loss = UNPROVEN
+        notes.append(f"Nothing is proven: {error}.")
     if any(run.summary.privacy.key == "rehearsal" for run in runs):
-        said.append("Rehearsals: noise can be redrawn from seeds; proven for secret keys used once.")
+        notes.append("Rehearsals: noise can be redrawn from seeds; proven for secret keys used once.")
     conditions = {condition(run.summary.checked) for run in runs} - {""}
-    said += [f"What is proven is {condition}." for condition in sorted(conditions)]
-    return found, [*said, FIXED_BEFOREHAND], delta
+    notes += [f"What is proven is {condition}." for condition in sorted(conditions)]
+    return loss, [*notes, FIXED_BEFOREHAND], delta

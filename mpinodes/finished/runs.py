@@ -128,16 +128,16 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Fin
 
 
 def _below(place: Path) -> Iterator[Path]:
-    if repeats := sorted(one.parent for one in place.glob(f"repeat-*/{FILE}")):
+    if repeats := sorted(file.parent for file in place.glob(f"repeat-*/{FILE}")):
         yield from repeats
     elif (place / FILE).is_file():
         yield place
     elif named := members(place):
-        yield from (one for one in named if (one / FILE).is_file())
+        yield from (run for run in named if (run / FILE).is_file())
     elif not place.name.startswith("repeat-"):
         for parent in (place / RUNS, place):
-            for one in sorted(parent.glob(f"*/{FILE}")):
-                yield from _below(one.parent)
+            for file in sorted(parent.glob(f"*/{FILE}")):
+                yield from _below(file.parent)
 
 
 def unfinished(place: Path) -> list[str]:

@@ -52,19 +52,19 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     if not e.private or e.secret:
         return []
     job = directory.parent if directory.name.startswith("repeat-") else directory
-    noise, found = noise_name(setup), set()
+    noise, sharers = noise_name(setup), set()
     for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
         for name in iglob(pattern, root_dir=job.parent):  # which bears directories that vanish meanwhile
             file = job.parent / name
             if job not in file.parents and noise_of(file) == noise and _is_on_other_data(file, setup):
-                found.add(file.parent.relative_to(job.parent).as_posix())
-    return sorted(found)
+                sharers.add(file.parent.relative_to(job.parent).as_posix())
+    return sorted(sharers)
 
 
 def _is_on_other_data(file: Path, setup: Setup) -> bool:
     try:
-        one, other = (tomllib.loads(text)["data"] for text in (setup.experiment.toml(), file.read_text("utf-8")))
-        differ = {key for key in one.keys() | other.keys() if one.get(key) != other.get(key)}
+        own, other = (tomllib.loads(text)["data"] for text in (setup.experiment.toml(), file.read_text("utf-8")))
+        differ = {key for key in own.keys() | other.keys() if own.get(key) != other.get(key)}
         differ -= {*setup.stream.lengthens}
         if setup.experiment.noise.key is None:
             return bool(differ - {*LOCATIONS})

@@ -63,12 +63,12 @@ def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
 
 
-def finished(axes: Axes, summary: Summary, what: str) -> Figure:
+def finished(axes: Axes, summary: Summary, title: str) -> Figure:
     """Return the figure of some axes, with a title of what they show and of which run, and a legend below them."""
     figure = axes.figure
     assert isinstance(figure, Figure)
     repeats = f", {summary.repeats} seeds" if summary.repeats else ""
-    axes.set_title(f"{what}\n{summary.algorithm} on {summary.data}, {agents(summary)}{repeats}", fontsize=9)
+    axes.set_title(f"{title}\n{summary.algorithm} on {summary.data}, {agents(summary)}{repeats}", fontsize=9)
     curves, words = axes.get_legend_handles_labels()
     if curves:
         columns = 1 if max(map(len, words)) > WIDE else 2

@@ -82,7 +82,7 @@ def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
 
 def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary], Figure | None]]]:
     """Return title and drawer of every figure, by file name; a drawer returns None if the run has no such numbers."""
-    curves = {name: (each.title, partial(draw_curves, name, each)) for name, each in curve_figures(summary).items()}
+    curves = {name: (of.title, partial(draw_curves, name, of)) for name, of in curve_figures(summary).items()}
     others = {"privacy": ("Privacy loss", privacy), "views": ("What one node learns of another", views)}
     topology = ("Topology", lambda data, _: draw_topology(json.loads(data.attrs["topology"])))
     return {**curves, **others, "topology": topology}
@@ -229,9 +229,9 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
     ]
     for values, colour, label in drawn[: 2 if before > 0 else 1]:
         far = np.unique(hops[hops > 0])
-        found = [values.values[hops == at] for at in far]
-        left.fill_between(far, [v.min() for v in found], [v.max() for v in found], color=colour, alpha=0.2, lw=0)
-        left.plot(far, [v.max() for v in found], color=colour, marker="o", ms=4, label=label)
+        epsilons = [values.values[hops == at] for at in far]
+        left.fill_between(far, [v.min() for v in epsilons], [v.max() for v in epsilons], color=colour, alpha=0.2, lw=0)
+        left.plot(far, [v.max() for v in epsilons], color=colour, marker="o", ms=4, label=label)
     if before > 0:
         since = summary.privacy.views.relayed_from if summary.privacy.views else 1
         left.axhline(before, color=AGENT, lw=7, alpha=0.5, zorder=1, label=f"before round {since}, on all links")
@@ -244,12 +244,12 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
     left.set_title("against distance", fontsize=9)
     right.set_title("of every agent, to every node", fontsize=9)
     right.grid(visible=False)
-    name, what = ("epsilon_node_relayed", "ε from then on") if before > 0 else ("epsilon_node", "ε in all")
+    name, label = ("epsilon_node_relayed", "ε from then on") if before > 0 else ("epsilon_node", "ε in all")
     for axis in (right.xaxis, right.yaxis):
         axis.set_major_locator(MaxNLocator(integer=True))
     shown = right.imshow(data[name].values, vmin=0, cmap="viridis")
     right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
-    figure.colorbar(shown, ax=right, shrink=0.8, label=what)
+    figure.colorbar(shown, ax=right, shrink=0.8, label=label)
     figure.suptitle(f"{summary.algorithm}, {summary.topology}: what one node learns of another", fontsize=10)
     return figure
 

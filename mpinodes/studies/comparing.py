@@ -134,8 +134,8 @@ class Comparison:
         if study:
             try:
                 listed = {axis.key: [frozen(p[axis.key]) for p in axis.points] for axis in Study.of([str(study)]).axes}
-                told = [key for key in listed if key != SEED and len(set(_values(runs, key))) > 1]
-                keys = told if _tell_apart(runs, told) else keys
+                apart_by = [key for key in listed if key != SEED and len(set(_values(runs, key))) > 1]
+                keys = apart_by if _tell_apart(runs, apart_by) else keys
             except BadInput as error:
                 remarks.append(f"{error}; axes are the keys that tell the runs apart.")
             members = tables.members(study)
@@ -198,7 +198,7 @@ class Comparison:
         """Return the differences of results along the first axis, paired by seed."""
         import pandas
 
-        found: list[Difference] = []
+        differences: list[Difference] = []
         by_seed = {}
         for values, runs in self.groups.items():
             rows = [[run.results.get(name) for name in names] for run in runs]
@@ -207,11 +207,11 @@ class Comparison:
             by_seed[values] = frame.groupby(level=0).agg(lambda results: results.mean(skipna=False))
         for rest in dict.fromkeys(values[1:] for values in self.groups if self.axes):
             sides = [point for point in self.points(self.axes[0]) if (point, *rest) in by_seed]
-            for one, other in combinations(sides, 2):
-                apart = by_seed[one, *rest] - by_seed[other, *rest]
+            for first, second in combinations(sides, 2):
+                apart = by_seed[first, *rest] - by_seed[second, *rest]
                 pairs = ((name, apart[name].dropna().to_numpy()) for name in names)
-                found += [Difference(rest, one, other, name, Estimate.of(v)) for name, v in pairs if len(v)]
-        return found
+                differences += [Difference(rest, first, second, name, Estimate.of(v)) for name, v in pairs if len(v)]
+        return differences
 
     def beyond(self) -> list[tuple[str, str]]:
         """Return the keys beyond the axes in which the runs differ, and how; keys of the problem come first."""
@@ -231,7 +231,7 @@ class Comparison:
                     by_value: dict[str, list[str]] = {}
                     for point, value in sorted(pairs, key=lambda pair: points.index(pair[0])):
                         by_value.setdefault(value, []).append(shown(point))
-                    how = "; ".join(f"{value} ({', '.join(those)})" for value, those in by_value.items())
+                    how = "; ".join(f"{value} ({', '.join(points_there)})" for value, points_there in by_value.items())
                     break
             beyond.append((key, how))
         return beyond

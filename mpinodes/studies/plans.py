@@ -158,10 +158,10 @@ def is_done(place: Path, setup: Setup) -> bool:
         return False
     try:
         file, e = place / "experiment.toml", setup.experiment
-        found = at_one_place(Experiment.read(file), file, e, files_mark(setup))
+        stored = at_one_place(Experiment.read(file), file, e, files_mark(setup))
     except (BadInput, msgspec.ValidationError):
         return False
-    return identity(found) == identity(e)
+    return identity(stored) == identity(e)
 
 
 def in_lockstep(plan: PlannedRun, place: Path) -> str:

@@ -33,13 +33,13 @@ def submit(words: list[str]) -> str:
     (place / LOGS).mkdir(exist_ok=True)
     script = place / SCRIPT
     write_text(script, text(study, runs))
-    said = f"{study.name}: {runs} runs as a job array: {script}"
+    line = f"{study.name}: {runs} runs as a job array: {script}"
     if shutil.which("sbatch") is None:
-        return f"{said}\n  there is no sbatch here, so nothing was submitted; where there is one: sbatch {script}"
+        return f"{line}\n  there is no sbatch here, so nothing was submitted; where there is one: sbatch {script}"
     array = _sbatch([str(script)])
     after = [f"--dependency=afterany:{array}", f"--job-name={study.name}-rest", f"--output={place}/{LOGS}/rest.txt"]
     rest = _sbatch([*after, f"--wrap={_command(place)}"])
-    return f"{said}\n  submitted as job {array}; job {rest} then takes up what is left, and writes the table"
+    return f"{line}\n  submitted as job {array}; job {rest} then takes up what is left, and writes the table"
 
 
 def text(study: Study, runs: int) -> str:

@@ -244,8 +244,8 @@ def _zip(study: Tree) -> Iterator[Axis]:
     for key, values in columns.items():
         _require_list(values, f"study.zip.{key}", key)
     if len({len(values) for values in columns.values()}) > 1:
-        told = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
-        raise BadInput(f"study.zip: lists of one length go together, and here are {told}")
+        lengths = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
+        raise BadInput(f"study.zip: lists of one length go together, and here are {lengths}")
     distinct = [key for key, values in columns.items() if _are_distinct(values)]
     if not distinct:
         raise BadInput("study.zip: no key has another value in every place, to tell its runs by; use [[study.cases]]")
@@ -269,8 +269,8 @@ def word_of(key: str, value: Any) -> str:
     """Return a setting as part of a file name: the value alone if it is a word."""
     if isinstance(value, dict):
         return "own"
-    said = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
-    clean = re.sub(r"[^\w.+-]+", "_", said).strip("_")
+    text = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
+    clean = re.sub(r"[^\w.+-]+", "_", text).strip("_")
     return clean if isinstance(value, str) and not re.match(r"[\d.]", clean) else key.rpartition(".")[2] + clean
 
 

@@ -44,10 +44,10 @@ def means(comparison: Comparison) -> pandas.DataFrame:
     return frame_of(rows)
 
 
-def differences(comparison: Comparison, found: Sequence[Difference]) -> pandas.DataFrame:
+def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
     """Return a row for each difference between two values of the first axis, with its 95 % interval."""
     rows = []
-    for d in found:
+    for d in pairs:
         (low, high), at = d.estimate.ends, dict(zip(comparison.axes[1:], d.at, strict=True))
         row = {"one": d.one, "other": d.other, "result": d.result, "difference": d.estimate.mean}
         rows.append(at | row | {"difference_low": low, "difference_high": high, "seeds": d.estimate.number})
@@ -66,10 +66,10 @@ def means_in_words(comparison: Comparison, names: Sequence[str]) -> pandas.DataF
     return frame_of(rows)
 
 
-def differences_in_words(comparison: Comparison, found: Sequence[Difference]) -> pandas.DataFrame:
+def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
     """Return mean differences by seed, and their 95 % intervals."""
     rows = []
-    for d in found:
+    for d in pairs:
         low, high = d.estimate.ends
         row = {axis: shown(value) for axis, value in zip(comparison.axes[1:], d.at, strict=True)}
         row |= {"difference": f"{shown(d.one)} − {shown(d.other)}", "result": comparison.columns[d.result].label}
@@ -120,19 +120,19 @@ def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
     return ""
 
 
-def write(target: Path, comparison: Comparison, found: Sequence[Difference], in_short: pandas.DataFrame) -> list[str]:
+def write(target: Path, comparison: Comparison, pairs: Sequence[Difference], in_short: pandas.DataFrame) -> list[str]:
     """Write all tables; return what could not be written, and why.
 
     Args:
         target: the directory.
         comparison: the runs.
-        found: the differences.
+        pairs: the differences.
         in_short: means in words.
     """
     numbers, words = means(comparison), len(comparison.axes)
     write_text(target / TABLE, numbers.to_csv(index=False))
     write_text(target / COLUMNS, columns_of(comparison.runs))
-    write_text(target / "differences.csv", differences(comparison, found).to_csv(index=False))
+    write_text(target / "differences.csv", differences(comparison, pairs).to_csv(index=False))
     write_text(target / "table.md", markdown(in_short, words))
     write_text(target / "table.tex", latex(in_short, words))
     left_out = write_parquet(target / "table.parquet", numbers)

@@ -53,8 +53,8 @@ class ComparisonReport:
     @property
     def differences(self) -> pandas.DataFrame:
         """Return a row for each difference along the first axis, paired by seed, as differences.csv has it."""
-        found = self.comparison.differences(compared_results(self.comparison))
-        return tables.differences(self.comparison, found)
+        differences = self.comparison.differences(compared_results(self.comparison))
+        return tables.differences(self.comparison, differences)
 
 
 def write(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None) -> ComparisonReport:
@@ -65,20 +65,20 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
     """
     comparison = Comparison.of(places, by, along)
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
-    found = comparison.differences(compared_results(comparison))
+    differences = comparison.differences(compared_results(comparison))
     means = tables.means_in_words(comparison, chosen_results(comparison))
     labelled = means.rename(columns={name: column.label for name, column in comparison.columns.items()})
     try:
         target.mkdir(parents=True, exist_ok=True)
-        left_out = tables.write(target, comparison, found, labelled)
+        left_out = tables.write(target, comparison, differences, labelled)
         drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
         reasons = Counter(why for run in comparison.runs if (why := run.summary.comparator_left_out))
         notes = [*comparison.remarks, *(f"{n} runs have no regret: {why}." for why, n in reasons.most_common())]
         warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
         beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
         cost, words = _cost(comparison), len(comparison.axes)
-        paired = tables.markdown(tables.differences_in_words(comparison, found), words + 1) if found else ""
-        along_axis = [f"## Differences along {comparison.axes[0]}, by seed", "", paired] if found else []
+        paired = tables.markdown(tables.differences_in_words(comparison, differences), words + 1) if differences else ""
+        along_axis = [f"## Differences along {comparison.axes[0]}, by seed", "", paired] if differences else []
         page = [
             f"# {comparison.title}: {len(comparison.runs)} runs", "",
             tables.markdown(labelled, words),
@@ -116,10 +116,10 @@ def _cost(comparison: Comparison) -> str:
     _tell(comparison, f"adding up what {len(comparison.runs)} runs cost, some tenths of a second each")
     try:
         runs = [*comparison.runs, *comparison.again]  # there, whether two are one is told by all of their bits
-        loss, said, delta = spent.in_all(spent.read([run.place for run in runs]), None)
+        loss, notes, delta = spent.in_all(spent.read([run.place for run in runs]), None)
     except BadInput as error:
         return f"To publish all {len(comparison.runs)} runs costs what nobody can tell: {error}"
     total = proven(loss)
-    told = f"pure ε {number(total.proven_pure)}, ε {number(total.proven)} at δ = {delta:g}"
+    epsilons = f"pure ε {number(total.proven_pure)}, ε {number(total.proven)} at δ = {delta:g}"
     by = f" by {total.rule}" if total.rule != "unproven" else ""
-    return " ".join([f"To publish all {len(comparison.runs)} runs costs, as proven: {told}{by}.", *said])
+    return " ".join([f"To publish all {len(comparison.runs)} runs costs, as proven: {epsilons}{by}.", *notes])
