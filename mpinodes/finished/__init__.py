@@ -1,1 +1,1 @@
-"""Finished runs: one result, tables of many, and what they cost together."""
+"""Finished runs: one result, a table of many runs, and the privacy loss of publishing several runs."""

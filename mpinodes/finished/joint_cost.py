@@ -1,4 +1,8 @@
-"""Finished runs, published together: which are on the same data, which are one run, and what they cost in all."""
+"""Compute the privacy loss of publishing several finished runs together.
+
+The runs are split into classes that share no sample. Within a class the losses add up: sample by sample if the runs
+tell which sample is which, else by the worst sample of each run. The largest loss of a class is the loss of all runs.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +31,8 @@ from mpinodes.runlog.reader import Reader
 from mpinodes.summary.summary import FILE, Summary
 
 FIXED_BEFOREHAND = (
-    "This holds for runs whose settings were all fixed before the first: whoever chose one by what another had shown "
-    "needs more, fully adaptive composition, which is not done here."
+    "This holds if the settings of all runs were fixed before the first run. Choosing the settings of a run by the "
+    "results of another needs fully adaptive composition, which is not done here."
 )
 
 
@@ -37,10 +41,10 @@ class Finished:
     """A finished run, or one repeat of a job.
 
     Attributes:
-        place: its directory.
-        job: the directory of all its repeats, as an absolute path.
-        experiment: every choice made.
-        summary: of the run.
+        place: the directory of the run.
+        job: the directory of the job that the run belongs to, as an absolute path.
+        experiment: the experiment with all choices made.
+        summary: the summary of the run.
     """
 
     place: Path
@@ -50,7 +54,7 @@ class Finished:
 
     @property
     def unproven_because(self) -> str | None:
-        """Why nothing is proven of it, as far as it says; None: it is."""
+        """Return the reason why nothing is proven of the run by itself; None if something is proven."""
         privacy = self.summary.privacy
         if not self.experiment.private:
             return "its messages carry no noise"
@@ -60,20 +64,23 @@ class Finished:
 
     @property
     def noise(self) -> Hashable:
-        """Runs with equal answers draw the same noise; None: nobody draws it again."""
+        """Return a value that is equal for runs with the same noise; None if no other run can draw this noise."""
         e = self.experiment
         if not e.reproducible or not e.private:
             return None
         file = self.place / "experiment.toml"
-        # Files of other contents have other noise, and the name leaves contents out.
+        # The noise depends on the contents of the files, but its name does not.
         return name if not (name := noise_of(file)) or e.noise.key is not None else (name, files_mark_of(file))
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """What its releases cost every sample, with `same_things`; or what they cost the worst.
+        """Return the privacy loss of every sample, with `same_things`, by which samples of different runs are matched.
+
+        If the data cannot be read again, the cost is that of the worst sample, as the summary of the run states it. No
+        other run then has the same things.
 
         Raises:
-            Unproven: neither can be found.
+            Unproven: neither cost can be computed.
         """
         privacy = self.summary.privacy
         try:
@@ -99,7 +106,7 @@ class Finished:
         elif not network.delta_spent and network.proven is not None and network.rule == "GDP":
             rho = gdp_mu(network.proven, privacy.delta) ** 2 / 2
         if np.isinf(rho):
-            why = f"its samples cannot be read again ({reason}), nor its curve be told from its ε"
+            why = f"its samples cannot be read again ({reason}), and its ε does not determine its loss curve"
             raise Unproven(f"{self.place}: {why}")
         curve = rho * ORDERS[None] if np.isinf(pure) else pure_rdp(np.array([pure]))
         sample, is_gaussian = np.zeros(1, np.int64), bool(np.isinf(pure))
@@ -107,11 +114,11 @@ class Finished:
 
 
 class Unproven(Exception):
-    """Nothing is proven of the runs together; says why."""
+    """Signal that nothing is proven of the runs together; the message says why."""
 
 
 def read(places: Sequence[Path]) -> list[Finished]:
-    """The runs of some directories; those of a job that has repeats are its repeats.
+    """Return the runs of some directories; a job with repeats counts as its repeats.
 
     Raises:
         BadInput: a directory holds no finished run.
@@ -119,16 +126,18 @@ def read(places: Sequence[Path]) -> list[Finished]:
     runs: dict[Path, Finished] = {}
     for place in places:
         repeats = sorted(child for child in place.glob("repeat-*") if child.is_dir())
-        # A directory without a summary is refused below, or holds repeats.
+        # A directory without a summary is refused below, unless it holds repeats.
         wanted = (Summary.read(place).repeats or 0) if (place / FILE).exists() else 0
         if len(repeats) < wanted:
-            raise BadInput(f"{place}: {len(repeats)} of its {wanted} repeats are there; name those that are to count")
+            raise BadInput(
+                f"{place}: only {len(repeats)} of {wanted} repeats exist; name the repeats that are to count"
+            )
         for run in repeats or [place]:
             summary, job = Summary.read(run), run.resolve()
             if summary.partial:
                 raise BadInput(
-                    f"{run}: ended before its time: what it said after the last round of its record is not known; "
-                    "go on with it (python -m mpinodes.run --resume), and count it then"
+                    f"{run}: ended early, and the messages after the last recorded round are unknown; finish it "
+                    "first: python -m mpinodes.run --resume"
                 )
             try:
                 with Reader(run) as record:
@@ -137,20 +146,20 @@ def read(places: Sequence[Path]) -> list[Finished]:
             except OSError as error:
                 raise BadInput(f"{run}/record.h5: cannot be read: {error}") from error
             except msgspec.ValidationError as error:
-                raise BadInput(f"{run}/experiment.toml: not that of a finished run: {error}") from error
+                raise BadInput(f"{run}/experiment.toml: not of a finished run: {error}") from error
             if rounds != summary.rounds:
-                raise BadInput(f"{run}: record.h5 and summary.json are not those of one finished run")
+                raise BadInput(f"{run}: record.h5 and summary.json are not of the same finished run")
             parent = str(job.parent if job.name.startswith("repeat-") else job)
             runs.setdefault(job, Finished(run, parent, experiment, summary))
     return list(runs.values())
 
 
 def _same_run(first: Finished, other: Finished) -> bool:
-    """Return whether two runs are one run, done twice, to the same bits."""
+    """Return whether two runs are one run that was done twice, with equal bits."""
     mark = files_mark_of(first.place / "experiment.toml")
     there = at_one_place(other.experiment, other.place / "experiment.toml", first.experiment, mark)
     beside: dict[str, Any] = {"name": "any", "record": Record(), "deadline": Deadline(), "checkpoint": Checkpoint()}
-    beside |= {"output": None, "report": True}  # all that cannot change what a run says
+    beside |= {"output": None, "report": True}  # keys that change no message
     if replace(first.experiment, **beside) != replace(there, **beside):
         return False
     with Reader(first.place) as a, Reader(other.place) as b:
@@ -159,17 +168,17 @@ def _same_run(first: Finished, other: Finished) -> bool:
 
 
 def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """The runs, and those that are another one done again.
+    """Return the runs without repetitions, and the runs that repeat another run bit by bit.
 
     Raises:
-        Unproven: two that are not the same run share their noise.
+        Unproven: two different runs share their noise.
     """
     once: list[Finished] = []
     again: list[Finished] = []
     by_noise: dict[Hashable, Finished] = {}
     for run in runs:
         if run.noise == "" and len(runs) > 1:
-            raise Unproven(f"{run.place}/experiment.toml does not name its noise, which may be another run's")
+            raise Unproven(f"{run.place}/experiment.toml does not name its noise, which may be that of another run")
         before = by_noise.setdefault(run.noise, run) if run.noise is not None else run
         if before is run:
             once.append(run)
@@ -177,12 +186,12 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
             again.append(run)
         else:
             pair = f"{before.place} and {run.place}"
-            raise Unproven(f"{pair} share their noise, and are not one run to the bit: each tells what the other hides")
+            raise Unproven(f"{pair} share their noise, but are not the same run: each reveals what the other hides")
     return once, again
 
 
 def disjoint(first: Finished, other: Finished) -> bool:
-    """Whether no sample is in the data of both."""
+    """Return whether it is certain that two runs have no sample in common."""
     a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):
         return False
@@ -197,7 +206,7 @@ def disjoint(first: Finished, other: Finished) -> bool:
 
 
 def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
-    """The runs in classes that have no sample in common; within one, some two may."""
+    """Return the runs in classes: runs of different classes have no sample in common, runs of one class may have."""
     classes: list[list[Finished]] = []
     for run in runs:
         near = [c for c in classes if not all(disjoint(run, member) for member in c)]
@@ -206,7 +215,7 @@ def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
 
 
 def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
-    """What runs on the same data lose together, and whether it is added up one by one.
+    """Return the privacy loss of runs on the same data together, and whether the loss is added up sample by sample.
 
     Raises:
         Unproven: nothing is proven.
@@ -228,10 +237,14 @@ def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
 
 
 def text(runs: Sequence[Finished], delta: float | None) -> str:
-    """For the terminal.
+    """Return the table and the remarks that `mpinodes spent` prints.
+
+    Args:
+        runs: the runs.
+        delta: the delta of the proven epsilon; None means the least delta of the runs.
 
     Raises:
-        BadInput: the runs mean different things by privacy.
+        BadInput: the runs have different adjacencies.
     """
     loss, notes, delta = in_all(runs, delta)
     last = f"all {len(runs)} together" if len(runs) > 1 else "together"
@@ -246,42 +259,44 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
 
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
-    """What all runs lose together, what is to be said of that in whole sentences, and its δ.
+    """Return the privacy loss of all runs together, remarks on the loss as whole sentences, and the delta.
 
     Raises:
-        BadInput: the runs mean different things by privacy.
+        BadInput: the runs have different adjacencies.
     """
     delta = min(run.experiment.privacy.delta for run in runs) if delta is None else delta
     adjacencies = {run.experiment.privacy.adjacency: run.place for run in reversed(runs)}
     if len(adjacencies) > 1:
         (a, first), (b, second) = list(adjacencies.items())[:2]
         pair = f"{first} has privacy.adjacency = {a}, and {second} {b}"
-        raise BadInput(f"{pair}: an ε of one is none of the other; name runs of one adjacency")
+        raise BadInput(f"{pair}: their ε are not comparable; name runs of one adjacency")
     notes = []
     try:
         once, again = counted_once(runs)
         if again:
             named = ", ".join(str(run.place) for run in again)
-            notes.append(f"Done again, to the same bits, and counted once: {named}.")
+            notes.append(f"Repeated with equal bits, and counted once: {named}.")
         classes = on_the_same_data(once)
         losses = [lost(c, delta) for c in classes]
         loss = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)
         pure = max(loss.pure for loss, _ in losses) if not any(np.isnan(loss.pure) for loss, _ in losses) else np.nan
         loss = loss._replace(pure=pure)
         if len(classes) > 1:
-            notes.append(f"The runs are on {len(classes)} data sets with no sample in common: the largest loss counts.")
+            notes.append(f"The runs use {len(classes)} data sets with no sample in common, so the largest loss counts.")
         if any(len(c) > 1 and by_sample for c, (_, by_sample) in zip(classes, losses, strict=True)):
             adjacency = next(iter(adjacencies))
-            notes.append(f"On the same data losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
+            notes.append(f"On the same data, losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
         if not all(by_sample for _, by_sample in losses):
-            notes.append("Where nothing says which sample of one run is which of another, each counts with its worst.")
+            notes.append("If runs do not tell which sample is which, each counts with its worst sample.")
         if any("identity" not in run.experiment.data and "file" in run.experiment.data for run in runs):
-            notes.append("Files count as the same data, in an unknown order, unless data.identity names them.")
+            notes.append("Files count as the same data in an unknown order, unless data.identity names them.")
     except Unproven as error:
         loss = UNPROVEN
         notes.append(f"Nothing is proven: {error}.")
     if any(run.summary.privacy.key == "rehearsal" for run in runs):
-        notes.append("Rehearsals: noise can be redrawn from seeds; proven for secret keys used once.")
+        notes.append(
+            "Not private as run: anyone with the seeds can regenerate the noise (use noise.entropy=os for secret noise)."
+        )
     conditions = {condition(run.summary.checked) for run in runs} - {""}
     notes += [f"What is proven is {condition}." for condition in sorted(conditions)]
     return loss, [*notes, FIXED_BEFOREHAND], delta

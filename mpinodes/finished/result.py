@@ -1,4 +1,4 @@
-"""A finished run as a notebook has it: its summary, its record, its figures, its page."""
+"""The result of a run in a notebook: its summary, its record, its figures and its page."""
 
 from __future__ import annotations
 
@@ -21,37 +21,39 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What came of a run.
+    """The result of a finished run; printed, it is the text that a run prints at its end.
 
     Attributes:
-        directory: where it is kept.
+        directory: the run directory.
     """
 
     directory: Path
 
     def __repr__(self) -> str:
-        """The summary, as a run prints it."""
+        """Return the text that a run prints at its end."""
         return words.text(Summary.read(self.directory), self.directory)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
-        """The content of summary.json."""
+        """Return the content of summary.json."""
         return dict(json.loads((self.directory / FILE).read_text("utf-8")))
 
     @cached_property
     def record(self) -> xarray.Dataset:
-        """The content of record.h5, in memory; of repeats, along `repeat`, which has their seeds."""
+        """Return the content of record.h5, read into memory; repeats are stacked along `repeat`, labelled by seed."""
         from mpinodes.runlog.reader import load
 
         return load(self.directory)
 
     @property
     def plot(self) -> Plots:
-        """Its figures: `plot.regret()`."""
+        """Return the figures of the run, each drawn by a method: `plot.regret()`."""
         return Plots(self)
 
     def report(self) -> Path:
-        """Draw figures and page; returns the page's path, for a browser or IPython.display.IFrame.
+        """Draw the figures and the page, and return the path of the page.
+
+        A browser or IPython.display.IFrame shows the page.
 
         Raises:
             BadInput: the directory cannot be written.
@@ -65,8 +67,8 @@ class Result:
 class Plots:
     """The figures of a run's page, each a `matplotlib.figure.Figure` that a notebook shows.
 
-    The methods are called as the files in `figures` are: accuracy, rmse, regret, gap, error, training, privacy, views,
-    topology, and every metric of `record.metrics`. A method raises BadInput if the run has not the numbers for it.
+    The methods have the names of the files in `figures`: accuracy, rmse, regret, gap, error, training, privacy, views,
+    topology, and every metric of `record.metrics`. A method raises BadInput if the run lacks the numbers for it.
     """
 
     _result: Result
@@ -78,7 +80,7 @@ class Plots:
 
     def __getattr__(self, name: str) -> Callable[[], Figure]:
         if name.startswith("_") or name not in dir(self):
-            raise AttributeError(f"no figure is called {name}")
+            raise AttributeError(f"there is no figure named {name}")
         return lambda: self._drawn(name)
 
     def _drawn(self, name: str) -> Figure:
@@ -90,7 +92,7 @@ class Plots:
         with Drawn(self._result.directory) as data, drawing.style():
             figure = drawers(summary)[name][1](data, summary)
         if figure is None:
-            raise BadInput(f"{self._result.directory}: the run has not the numbers for a figure of {name}")
+            raise BadInput(f"{self._result.directory}: the run lacks the numbers for the figure {name}")
 
         def png() -> bytes:
             file = BytesIO()
@@ -98,5 +100,5 @@ class Plots:
                 figure.savefig(file, format="png")
             return file.getvalue()
 
-        vars(figure)["_repr_png_"] = png  # a notebook without pyplot shows a figure by nothing else
+        vars(figure)["_repr_png_"] = png  # notebooks without pyplot show a figure by this method
         return figure

@@ -1,7 +1,8 @@
-"""Finished runs as one table: a row each, with the keys in which they differ and their results by short names.
+"""Read finished runs as one table: a row for each run, with the keys in which the runs differ and their results.
 
-Where each agent has losses of its own, a round's loss is the sum over agents; where all share one, it is that one. To
-be read side by side, losses and regrets are divided by how many losses a round has: the agents, or one.
+The results have short names. If each agent has losses of its own, the loss of a round is the sum over agents; if all
+agents share one loss, it is that loss. To make both comparable, losses and regrets are divided by the number of losses
+in a round: the number of agents, or 1.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
     import pandas
 
 
-RUNS, TABLE = "runs", "table.csv"  # of a study: the directory that holds them, and what names them
-COLUMNS = "columns.csv"  # beside a table: its columns, what people call them, and their units
+RUNS, TABLE = "runs", "table.csv"  # in the directory of a study: the runs, and the table that names them
+COLUMNS = "columns.csv"  # beside a table: the labels and units of its columns
 UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # keys that no result depends on
-ORDER = [  # of the keys that differ; "": any other key
+ORDER = [  # of the keys that differ; "" stands for any other key
     "algorithm.name", "algorithm.path", "data.name", "topology.name", "privacy.budget.epsilon", "privacy.epsilon",
     "topology.agents", "rounds", "", "name", "seed",
 ]  # fmt: skip
 CLAIMED, PURE, PROVEN = "epsilon_claimed", "epsilon_proven_pure", "epsilon_proven"
-WARNINGS = Column("codes of what a run warns of", "", "warnings")  # with a space between two
+WARNINGS = Column("codes of warnings", "", "warnings")  # separated by spaces
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class FinishedRun:
     """A finished run.
 
     Attributes:
-        place: its directory.
-        summary: of the run.
+        place: the directory of the run.
+        summary: the summary of the run.
     """
 
     place: Path
@@ -48,13 +49,13 @@ class FinishedRun:
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """Every key of its experiment, dotted, with its value."""
+        """Return the value of every key of the experiment, by dotted key."""
         tree = stored(self.place / "experiment.toml")
         return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
 
     @cached_property
     def table(self) -> list[tuple[Column, Any]]:
-        """What the run was worth and what it cost: columns and values."""
+        """Return the columns and values of the results: metrics, privacy loss, size and warnings."""
         s, cells = self.summary, []
         facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
         taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
@@ -67,20 +68,20 @@ class FinishedRun:
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 
     def losses(self, variable: str) -> int:
-        """Return how many losses a round sums in a metric, given its variable."""
+        """Return the number of losses that a metric sums in a round, given the metric's variable."""
         metrics = [metric for metric in self.summary.metrics if metric.variable == variable]
         return self.summary.losses_in_a_round(metrics[0]) if metrics else 1
 
     @cached_property
     def results(self) -> dict[str, Any]:
-        """The values of the table, by names of columns."""
+        """Return the results by name of column."""
         return {column.name: value for column, value in self.table}
 
     @cached_property
     def bits(self) -> Hashable:
-        """Equal for one run done twice: all that can change what it says, and what it said."""
+        """Return a value that is equal for one run done twice: all settings that can change a bit, and all results."""
         asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
-        apart = ("seconds", WARNINGS.name)  # another run beside it may warn of shared noise
+        apart = ("seconds", WARNINGS.name)  # the second run may warn of noise that it shares with the first
         return repr((asked, [result for result in self.results.items() if result[0] not in apart]))
 
 
@@ -90,12 +91,12 @@ def short(key: str) -> str:
 
 
 def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
-    """Return the columns of results by name, with what people call them."""
+    """Return the columns of results, with labels and units, by name."""
     return {column.name: column for run in reversed(runs) for column, _ in run.table}
 
 
 def summary_of(place: Path) -> Summary | None:
-    """Return the summary of a run that is done; None: it is not, or another version of mpinodes did it."""
+    """Return the summary of a finished run; None if the run is not finished, or of another version of mpinodes."""
     try:
         summary = Summary.read(place)
     except BadInput:
@@ -104,14 +105,14 @@ def summary_of(place: Path) -> Summary | None:
 
 
 def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[FinishedRun]:
-    """Return the finished runs of directories: runs, repeats of a job, or all that is right below one or its `runs`.
+    """Return the finished runs of directories: runs, repeats of a job, or all runs right below a place or its `runs`.
 
     Args:
         places: the directories.
-        left_out: takes the reasons of runs below a directory that cannot be read; None: such runs are refused.
+        left_out: a list that takes the reasons why runs below a directory cannot be read; None refuses such runs.
 
     Raises:
-        BadInput: a directory holds no run that can be read, or one that another version of mpinodes did.
+        BadInput: a directory holds no run that this version of mpinodes can read.
     """
     runs: dict[Path, FinishedRun] = {}
     for place in places:
@@ -141,15 +142,15 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def unfinished(place: Path) -> list[str]:
-    """Name the runs right below a directory that were begun and have no summary, and say how to finish them."""
+    """Return a line for each unfinished run right below a directory, with the command that finishes the run."""
     begun = [file.parent for file in sorted(place.glob("*/experiment.toml"))]
     return [f"{run}: not finished: python -m mpinodes.run --resume {run}" for run in begun if not any(_below(run))]
 
 
 def members(study: Path) -> list[Path]:
-    """The directories of a study's runs, done or not: there may be those of an earlier one beside them.
+    """Return the directories of a study's runs, done or not, as its table names them; empty if there is no such table.
 
-    Empty: its table is not there, or is none.
+    Runs of an earlier study may be in the same directory. The table does not name them.
     """
     try:
         with (study / TABLE).open(newline="", encoding="utf-8") as file:
@@ -161,8 +162,8 @@ def members(study: Path) -> list[Path]:
 def _read(place: Path) -> FinishedRun:
     run = FinishedRun(place, s := Summary.read(place))
     if s.partial:
-        early = f"ended before its time, after {s.rounds} of {s.rounds_asked} rounds: not to be compared"
-        raise BadInput(f"{place}: {early}; go on with it: python -m mpinodes.run --resume {place}")
+        early = f"ended early, after {s.rounds} of {s.rounds_asked} rounds, and cannot be compared"
+        raise BadInput(f"{place}: {early}; finish it: python -m mpinodes.run --resume {place}")
     try:
         _ = run.keys["name"]
     except (OSError, ValueError, KeyError) as error:
@@ -171,7 +172,7 @@ def _read(place: Path) -> FinishedRun:
 
 
 def differing(runs: Sequence[FinishedRun]) -> list[str]:
-    """The keys in which they differ, algorithm first and seed last."""
+    """Return the keys in which the runs differ, the algorithm first and the seed last."""
     keys = dict.fromkeys(key for run in runs for key in run.keys)
     if all(run.keys["name"] == run.keys.get("algorithm.name") for run in runs):
         del keys["name"]
@@ -180,14 +181,14 @@ def differing(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def frozen(value: Any) -> Hashable:
-    """A key's value, to be compared."""
+    """Return the value of a key as a hashable value."""
     return repr(value) if isinstance(value, (list, dict)) else value
 
 
 def table(place: str | Path) -> pandas.DataFrame:
-    """Return a row for each run of a directory: the run's own directory, its keys that differ, its results.
+    """Return a row for each run in a directory: the run's directory, the keys that differ, and the results.
 
-    `attrs["labels"]` has what people call the columns of results, and `attrs["units"]` their units.
+    `attrs["labels"]` holds the labels of the columns of results, and `attrs["units"]` holds their units.
     """
     import pandas
 
@@ -201,7 +202,7 @@ def table(place: str | Path) -> pandas.DataFrame:
 
 
 def columns_of(runs: Sequence[FinishedRun]) -> str:
-    """Return as CSV what people call the columns of results, and their units."""
+    """Return the labels and units of the columns of results as CSV."""
     import pandas
 
     rows = [(name, column.label, column.unit) for name, column in labels(runs).items()]
@@ -209,5 +210,5 @@ def columns_of(runs: Sequence[FinishedRun]) -> str:
 
 
 def warned(runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Return by code how many runs have a warning, and what it means."""
+    """Return for each warning code the number of runs that have the warning, and the meaning of the code."""
     return run_warnings.counted([run_warnings.of(run.summary) for run in runs])

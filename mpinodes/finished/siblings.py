@@ -1,4 +1,4 @@
-"""Runs in directories beside this one that share its noise, and have other data: together they hide nothing."""
+"""Find runs in neighbouring directories that have the same noise on other data: such runs together hide nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import LOCATIONS
 
-HEAD = "# noise "  # begins experiment.toml, before the first digits of what names the noise
-FILES = "# files "  # the line below it, before `files_mark`
+HEAD = "# noise "  # starts the first line of experiment.toml, which names the noise
+FILES = "# files "  # starts the next line, which holds the `files_mark`
 
 
 def headed(setup: Setup) -> str:
-    """Return the text of experiment.toml: it names the noise, if the seed gives it again, and the data's files.
+    """Return the text of experiment.toml, headed by the name of the noise and the mark of the data files.
 
-    A run with repeats has none of its own: each repeat names its noise and files.
+    The noise is named if its key follows from the seed. A job with repeats has no such lines, because its
+    repeats have their own.
     """
     e = setup.experiment
     if e.repeats > 1:
@@ -33,7 +34,7 @@ def headed(setup: Setup) -> str:
 
 
 def noise_of(file: Path) -> str:
-    """What an experiment.toml names the noise of its run; empty: nothing."""
+    """Return the name of the noise in the first line of an experiment.toml; empty if the file names none."""
     try:
         with file.open(encoding="utf-8") as opened:
             line = opened.readline(len(HEAD) + DIGITS + 1)
@@ -43,10 +44,10 @@ def noise_of(file: Path) -> str:
 
 
 def sharing(setup: Setup, directory: Path) -> list[str]:
-    """The run directories beside this one's with the same noise on other data, by name.
+    """Return the names of neighbouring run directories that have the same noise on other data.
 
-    Data are other where their settings differ, and may be where a file of theirs was written, moved or linked since.
-    Without `noise.key` the noise follows from the contents of such files, so that other files have other noise.
+    Data count as other if their settings differ, or if a data file was written, moved or linked since. Without
+    `noise.key` the noise depends on the contents of the files, so other files have other noise.
     """
     e = setup.experiment
     if not e.private or e.secret:
@@ -54,7 +55,7 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     job = directory.parent if directory.name.startswith("repeat-") else directory
     noise, sharers = noise_name(setup), set()
     for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
-        for name in iglob(pattern, root_dir=job.parent):  # which bears directories that vanish meanwhile
+        for name in iglob(pattern, root_dir=job.parent):  # iglob tolerates directories that vanish meanwhile
             file = job.parent / name
             if job not in file.parents and noise_of(file) == noise and _is_on_other_data(file, setup):
                 sharers.add(file.parent.relative_to(job.parent).as_posix())
@@ -74,34 +75,33 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
 
 
 def files_mark(setup: Setup) -> str:
-    """Return a mark that changes once a file of the data, or behind its code, was written, moved, linked or replaced.
+    """Return a mark that changes when a data file, or a file behind their code, is written, moved, linked or replaced.
 
-    The mark is a digest of inodes, sizes and times, and tells nothing of what is in the files. It is empty where no
-    file is read.
+    The mark is a digest of inodes, sizes and times, and reveals nothing of the contents. It is empty without files.
     """
     code = setup.experiment.data.get("path")
     try:
         files = [*setup.stream.source_files, *(files_behind(Path(code)) if code else [])]
         stats = [stat for path in files for stat in (path.stat(), path.lstat())]
-    except (BadInput, OSError):  # a file was taken away just now: equal to no other mark
+    except (BadInput, OSError):  # a file has just vanished: return a mark that equals no other
         return os.urandom(8).hex()
     facts = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
     return blake2b(repr(facts).encode(), digest_size=8).hexdigest() if facts else ""
 
 
 def files_mark_of(file: Path) -> str:
-    """Return the `files_mark` in an experiment.toml; empty: none is in it."""
+    """Return the `files_mark` in an experiment.toml; empty if the file holds none."""
     with file.open(encoding="utf-8") as opened:
         lines = [opened.readline(), opened.readline()]
     return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
 
 
 def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
-    """Return a run's experiment with the paths of another's data files, if these are the same files, moved.
+    """Return an experiment with the data paths of another experiment, if both read the same files, which were moved.
 
     Args:
         e: the experiment.
-        file: its experiment.toml.
+        file: the experiment.toml of `e`.
         other: the other experiment.
         mark: the `files_mark` of the other.
     """

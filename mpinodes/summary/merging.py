@@ -1,9 +1,9 @@
-"""How the summaries of repeats become one: each field of a Summary names its rule, and `merged` applies the rules.
+"""Merge the summaries of repeats: each field of a Summary names its rule, and `merged` applies the rules.
 
     bytes_sent: Total[int]
     solver: SolverSummary | None    # without a rule: merged field by field
 
-A mean comes with its spread: standard deviation, least and largest value over the repeats.
+A mean comes with its spread: the standard deviation, the least and the largest value over the repeats.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def same(values: Sequence[Any]) -> Any:
-    """Return the value of all repeats; None: they differ."""
+    """Return the value that all repeats have; None if they differ."""
     return values[0] if all(value == values[0] for value in values) else None
 
 
 def mean(values: Sequence[Any]) -> Any:
-    """Return the mean of numbers, of lists place by place, or of dictionaries key by key; None: a repeat has none."""
+    """Return the mean of numbers, of lists by position, or of dictionaries by key; None if a repeat has no value."""
     if any(value is None for value in values):
         return None
     if isinstance(values[0], dict):
@@ -35,22 +35,22 @@ def mean(values: Sequence[Any]) -> Any:
 
 
 def total(values: Sequence[Any]) -> Any:
-    """Return the sum; None: a repeat has no value."""
+    """Return the sum; None if a repeat has no value."""
     return None if any(value is None for value in values) else _chosen(sum, values)
 
 
 def largest(values: Sequence[Any]) -> Any:
-    """Return the largest value that there is."""
+    """Return the largest value that is not None."""
     return _chosen(max, values)
 
 
 def least(values: Sequence[Any]) -> Any:
-    """Return the least value that there is."""
+    """Return the least value that is not None."""
     return _chosen(min, values)
 
 
 def _chosen(choose: Callable[[Any], Any], values: Sequence[Any]) -> Any:
-    """Apply `choose` to the numbers that are not None, or to the lists place by place."""
+    """Apply `choose` to the values that are not None; lists are combined by position."""
     there = [value for value in values if value is not None]
     if there and isinstance(there[0], list):
         return [choose(place) for place in zip(*there, strict=True)]
@@ -58,7 +58,7 @@ def _chosen(choose: Callable[[Any], Any], values: Sequence[Any]) -> Any:
 
 
 def worst(values: Sequence[float | None]) -> float | None:
-    """Return the largest value, where None stands for no limit."""
+    """Return the largest value, where None means that there is no limit."""
     return None if any(value is None for value in values) else largest(values)
 
 
@@ -73,7 +73,7 @@ def first_words(values: Sequence[str]) -> str:
 
 
 def BY_KEY(values: Sequence[Any]) -> Any:
-    """Stand for the rules that `merged` is given, one for each key of a dictionary."""
+    """Mark a dictionary whose keys have rules of their own, which `merged` is given; never called."""
     raise TypeError("merged by the rules of its keys")
 
 
@@ -87,11 +87,11 @@ Least = Annotated[T, least]
 
 
 def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, float]]:
-    """Return one struct of many, and the spread of its means by dotted names.
+    """Return one struct merged from several, and the spread of its means by dotted name.
 
     Args:
-        parts: one or more, of one class.
-        rules: by the keys of dictionaries that have no rule of their own: the values of metrics.
+        parts: one or more structs of one class.
+        rules: the rule of each key of a field marked `BY_KEY`, such as the values of metrics.
     """
     spread: dict[str, float] = {}
 
@@ -117,12 +117,12 @@ def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, 
 
 
 def rule_of(hint: Any) -> Rule | None:
-    """Return the rule of a field, given its annotation; None: the field is merged field by field."""
+    """Return the rule in the annotation of a field; None if the field is merged field by field."""
     return next((rule for rule in getattr(hint, "__metadata__", ()) if callable(rule)), None)
 
 
 def _spread(path: str, values: Sequence[Any]) -> Iterator[tuple[str, float]]:
-    """Yield standard deviation, least and largest value of means, by dotted names; of lists those of their means."""
+    """Yield the standard deviation, least and largest value of means, by dotted name; a list counts with its mean."""
     if any(value is None for value in values):
         return
     if isinstance(values[0], dict):

@@ -1,8 +1,9 @@
-"""What summary.json holds: the one definition by which a summary is made, merged, written, read and printed.
+"""The contents of summary.json, defined once: a summary is made, merged, written, read and printed by these classes.
 
-Each field has its type and the rule by which it merges over repeats; a field of the tables of runs has its label there.
-A number that is not finite is None. The values of metrics stand beside these fields in summary.json: their keys are
-those that the metrics declare (`accuracy.test`), and a Summary holds them by dotted key in `values`.
+Each field has its type and, in the annotation, the rule that merges it over repeats. A field that is shown in tables of
+runs also has a `Column`. A number that is not finite is None. The values of metrics are beside these fields in
+summary.json, under the keys that the metrics declare (`accuracy.test`). A `Summary` holds these values by dotted key in
+`values`.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ from mpinodes.summary.merging import (
 
 FILE, NOISE_FREE = "summary.json", "noise_free.json"
 Sets = dict[str, float]  # by "train" and "test"
-KeyState = Literal["secret", "rehearsal", "unknown"]  # what is known of the key that noise is drawn with
+KeyState = Literal["secret", "rehearsal", "unknown"]  # the secrecy of the key that noise is drawn with
 SUMS_AGENTS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
 
 
 class Column(NamedTuple):
-    """How a field stands in tables of runs.
+    """A column of a table of runs.
 
     Attributes:
-        label: what people call the field.
-        unit: of its numbers.
-        name: of its column; "": the field's.
+        label: the text that people read.
+        unit: the unit of the numbers.
+        name: the name of the column; "" means the name of the field.
     """
 
     label: str
@@ -56,7 +57,7 @@ class Column(NamedTuple):
 
 
 def columns(part: Struct) -> Iterator[tuple[Column, Any]]:
-    """Yield the columns of a struct's fields in tables of runs, and their values."""
+    """Yield the columns of a struct's fields in tables of runs, with the values of the fields."""
     for name, hint in get_type_hints(type(part), include_extras=True).items():
         for column in getattr(hint, "__metadata__", ()):
             if isinstance(column, Column):
@@ -65,16 +66,16 @@ def columns(part: Struct) -> Iterator[tuple[Column, Any]]:
 
 # ------------------------------------------------------------------------------------------------------------- privacy
 class ProvenSummary(Struct, kw_only=True):
-    """What is proven of a privacy loss. None: nothing is, or the loss has no limit."""
+    """The proven bounds of a privacy loss; a bound is None if nothing is proven, or if the loss has no limit."""
 
     proven_pure: Annotated[float | None, Column("proven pure ε", "", "epsilon_proven_pure")]
     proven: Annotated[float | None, Column("proven ε at δ", "", "epsilon_proven")]
     rule: Annotated[str, Column("rule", "", "epsilon_rule")]
-    delta_spent: float | UnsetType = UNSET  # of δ, by the errors of local solvers
+    delta_spent: float | UnsetType = UNSET  # the part of δ that covers the errors of local solvers
 
 
 class LossSummary(ProvenSummary, kw_only=True):
-    """A privacy loss of a run, and what the paper claims of it."""
+    """A privacy loss of a run: the proven bounds, and the epsilon that the paper claims."""
 
     claimed: Annotated[float | None, Column("claimed ε", "", "epsilon_claimed")]
 
@@ -83,7 +84,7 @@ P = TypeVar("P", bound=ProvenSummary)
 
 
 def worst_loss(losses: Sequence[P]) -> P:
-    """Return the worst proven loss, with the largest of all other numbers, each by itself."""
+    """Return the loss with the largest proven epsilon, in which every other number is the largest of all losses."""
     worst_proven = max(losses, key=lambda loss: inf if loss.proven is None else loss.proven)
     changed: dict[str, Any] = {
         "proven_pure": worst([loss.proven_pure for loss in losses]),
@@ -100,7 +101,7 @@ def worst_losses(repeats: Sequence[list[LossSummary]]) -> list[LossSummary]:
 
 
 class TogetherSummary(Struct, kw_only=True):
-    """What it costs to publish all runs of a job."""
+    """The privacy loss of all runs of a job, if all of them are published."""
 
     runs: int
     by: str
@@ -110,17 +111,17 @@ class TogetherSummary(Struct, kw_only=True):
 
 
 class BudgetSummary(Struct, kw_only=True):
-    """What the run was allowed to lose, and after which round each agent stopped telling of its data."""
+    """The privacy budget of a run, and the round after which each agent stopped releasing anything about its data."""
 
     epsilon: Same[float]
     delta: Same[float]
     kept_by: Same[str]
     stops: Same[list[int | None]]
-    covers: Same[str] = "all"  # of repeats; older runs may say "each"
+    covers: Same[str] = "all"  # the budget covers all repeats together
 
 
 class NoiseSummary(Struct, kw_only=True):
-    """The noise that was added: scales used, and the scale that makes the nominal ε true of every release."""
+    """The noise of a run: the scales used, and the scale at which every release keeps the nominal epsilon."""
 
     mechanism: Same[str]
     backend: Same[str]
@@ -130,14 +131,14 @@ class NoiseSummary(Struct, kw_only=True):
     epsilon: Annotated[float, same]  # nominal, of a round
     scale: Largest[float]
     least_scale: Least[float]
-    calibrated_scale: Annotated[float | None, worst]  # None: no sensitivity is known
+    calibrated_scale: Annotated[float | None, worst]  # None: the sensitivity is unknown
     calibrated: Same[bool]
     release: Annotated[float | None, worst]  # ε of the worst release; None: no limit
     remark: Same[str]
 
 
 class ViewsSummary(Struct, kw_only=True):
-    """The largest ε toward a single node, by distance in hops; −1: nothing arrives."""
+    """The largest epsilon toward a single node, by distance in hops; −1 means that no message arrives."""
 
     relayed_from: int
     distance: list[int]
@@ -145,18 +146,18 @@ class ViewsSummary(Struct, kw_only=True):
 
 
 class PrivacySummary(Struct, kw_only=True):
-    """What the run cost in privacy, and what the proof rests on."""
+    """The privacy loss of a run, and the facts that the proof rests on."""
 
     delta: Annotated[float, same, Column("δ")]
     adjacency: Annotated[Literal["one-sample", "one-round", "one-agent"], same]
     agents: Annotated[list[LossSummary], worst_losses]
     network: Annotated[LossSummary, worst_loss]
-    together: Same[TogetherSummary] = None  # of repeats alone
+    together: Same[TogetherSummary] = None  # only of jobs with repeats
     noise: NoiseSummary | None
     key: Same[KeyState]
     shares_noise_with: Annotated[list[str], longest]
     budget: BudgetSummary | None
-    samples: Same[int]  # or agents, that adjacent data may differ in; None: unlimited
+    samples: Same[int]  # samples or agents in which adjacent data may differ; None: unlimited
     public: Same[str] = None
     unproven_because: Annotated[str, first_words]
     uses_ceiling: Largest[bool] = False
@@ -164,11 +165,11 @@ class PrivacySummary(Struct, kw_only=True):
     against_colluders: Least[bool]
     views: Same[ViewsSummary] = None
     views_left_out: Same[bool] = None
-    recorded: Annotated[int | UnsetType, same] = UNSET  # rounds that the numbers cover, of a partial run
+    recorded: Annotated[int | UnsetType, same] = UNSET  # of a partial run: the rounds that the numbers cover
 
 
 class SolverSummary(Struct, kw_only=True):
-    """How the agents' local solves went."""
+    """The accuracy and the cost of the agents' local solves."""
 
     tolerance: Same[float]
     largest_residual: Largest[float | None]
@@ -179,7 +180,7 @@ class SolverSummary(Struct, kw_only=True):
 
 # --------------------------------------------------------------------------------------------------------------- worth
 class ShownMetric(Struct, kw_only=True):
-    """A metric that people are shown."""
+    """A metric that is shown to people."""
 
     variable: str  # of record.h5
     key: str  # in summary.json, dotted
@@ -187,11 +188,11 @@ class ShownMetric(Struct, kw_only=True):
     unit: str
     per_round: bool
     figure: bool
-    sums_agents: bool | UnsetType = UNSET  # of a metric that is not built in
+    sums_agents: bool | UnsetType = UNSET  # only of user-defined metrics
 
 
 class StartSummary(Struct, kw_only=True):
-    """What staying at the start is worth."""
+    """The metrics of the start point, as if no agent ever moved."""
 
     average_fitness: Mean[float | None]
     accuracy: Mean[Sets | None] = None
@@ -199,18 +200,18 @@ class StartSummary(Struct, kw_only=True):
 
 
 class BaselinesSummary(Struct, kw_only=True):
-    """What is had without learning."""
+    """The accuracy, error and loss that are reached without learning."""
 
-    majority: Mean[Sets | None]  # accuracy of naming the largest class
-    mean_target: Mean[Sets | None] = None  # error of naming the mean target
+    majority: Mean[Sets | None]  # the accuracy of always naming the largest class
+    mean_target: Mean[Sets | None] = None  # the error of always naming the mean target
     start: StartSummary
 
 
 class WorthSummary(Struct, kw_only=True):
-    """What a run was worth.
+    """The results of a run other than its privacy loss.
 
     Attributes:
-        values: the last value of every metric by dotted key; None: the run has none.
+        values: the last value of every metric, by dotted key; None if the run has no such value.
     """
 
     values: Annotated[dict[str, float | list[float | None] | None], BY_KEY]
@@ -220,12 +221,12 @@ class WorthSummary(Struct, kw_only=True):
     metrics: Annotated[list[ShownMetric], longest]
 
     def value(self, key: str) -> Any:
-        """Return the value of a metric by its dotted key; None: the run has none."""
+        """Return the value of a metric, given its dotted key; None if the run has no such value."""
         return self.values.get(key)
 
 
 class NoiseFree(Struct, kw_only=True):
-    """What the same run is worth without noise, as noise_free.json has it: curves by horizon, and a summary."""
+    """The content of noise_free.json: the curves, by horizon, and the results of the same run without noise."""
 
     horizon: list[int]
     network_regret: list[float | None] | UnsetType = UNSET
@@ -237,10 +238,12 @@ class NoiseFree(Struct, kw_only=True):
 
     @classmethod
     def read(cls, run: Path) -> NoiseFree | None:
-        """Return what was made of a run directory: short runs make it, and `mpinodes report`; None: it was not made.
+        """Return the content of noise_free.json in a run directory; None if the file does not exist.
+
+        Short runs write the file at their end; `mpinodes report --noise-free` writes the file for any run.
 
         Raises:
-            BadInput: the file holds something else.
+            BadInput: the file has another content than a run writes.
         """
         try:
             tree = msgspec.json.decode((run / NOISE_FREE).read_bytes(), type=dict[str, Any])
@@ -252,13 +255,13 @@ class NoiseFree(Struct, kw_only=True):
             raise BadInput(f"{run / NOISE_FREE}: not what a run writes: {error}") from error
 
     def json(self) -> bytes:
-        """Return the content of noise_free.json."""
+        """Return the content of noise_free.json as bytes."""
         tree = msgspec.to_builtins(self, enc_hook=float) | {"summary": whole(self.summary)}
         return msgspec.json.encode(tree, enc_hook=float) + b"\n"
 
 
 class BoundSummary(Struct, kw_only=True):
-    """A theorem's bound beside what it bounds, at the last horizon."""
+    """The bound of a theorem at the last horizon, beside the measured value."""
 
     name: str
     of: str
@@ -267,18 +270,21 @@ class BoundSummary(Struct, kw_only=True):
     variable: str
     value: float | None
     measured: float | None
-    times: float | None  # the bound divided by what was measured
+    times: float | None  # the bound divided by the measured value
     applies: bool
     why_not: str
 
 
 def times(value: float | None, measured: float | None) -> float | None:
-    """Return a bound as a multiple of what was measured; None: one of them is no number, or 0 or less was measured."""
+    """Return a bound as a multiple of the measured value; None if either is unknown, or the measured one is 0 or less."""
     return value / measured if value is not None and measured is not None and measured > 0 else None
 
 
 def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
-    """Return the bounds of all repeats: a theorem bounds a mean over the noise, so both sides are means."""
+    """Return the bounds of all repeats as one list: the means of the bounds and of the measured values.
+
+    A theorem bounds a mean over the noise. So both sides are averaged before they are compared.
+    """
     merged = []
     for bounds in zip(*repeats, strict=True):
         value, measured = mean([b.value for b in bounds]), mean([b.measured for b in bounds])
@@ -290,7 +296,7 @@ def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
 
 # ----------------------------------------------------------------------------------------------------------- the whole
 class FaultsSummary(Struct, kw_only=True):
-    """What became of the messages of a run with faults."""
+    """The numbers of messages that were lost or late, and of rounds that agents were away."""
 
     asked: Annotated[Faults, same]
     weights: Same[str]
@@ -303,7 +309,7 @@ class FaultsSummary(Struct, kw_only=True):
 
 
 class FeedbackSummary(Struct, kw_only=True):
-    """What agents were told of their losses, where that is not the gradient of the round, at once."""
+    """The feedback that agents get about their losses, if it is not the gradient of the present round."""
 
     points: int
     radius: float | None
@@ -312,7 +318,7 @@ class FeedbackSummary(Struct, kw_only=True):
 
 
 class FileSummary(Struct, kw_only=True):
-    """A file of the user's that proven numbers rest on."""
+    """A user-defined file that proven numbers rest on."""
 
     key: str
     path: str
@@ -321,14 +327,14 @@ class FileSummary(Struct, kw_only=True):
 
 
 class RanksSummary(Struct, kw_only=True):
-    """Seconds that the rounds took of every rank, the logger last."""
+    """The seconds that each rank spent on the rounds, the logger last."""
 
     working: Total[list[float]]
     waiting: Total[list[float]]
 
 
 class TimingSummary(Struct, kw_only=True):
-    """Seconds of the command, by part."""
+    """The seconds that each part of the command took."""
 
     start_up: Total[float]
     rounds: Total[float]
@@ -341,12 +347,12 @@ class TimingSummary(Struct, kw_only=True):
 
 
 def codes(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
-    """Return the codes of the warnings of all repeats, without sentences."""
+    """Return the codes of the warnings of all repeats; the sentences are left empty."""
     return {code: "" for warnings in repeats for code in warnings or {}}
 
 
 class Summary(WorthSummary, kw_only=True):
-    """What summary.json holds."""
+    """The whole content of summary.json."""
 
     version: Annotated[int, same]
     name: Same[str]
@@ -364,18 +370,18 @@ class Summary(WorthSummary, kw_only=True):
     seed: Least[int]
     reproducible: Annotated[bool, same]
     judged: Same[str]  # the decision that judges an offline method
-    agent_regret_every: Annotated[int, same] = 1  # rounds; older runs may have found it in one round of so many
+    agent_regret_every: Annotated[int, same] = 1  # always 1
     checked: Same[list[FileSummary]] = None
     faults: FaultsSummary | None = None
     feedback: Same[FeedbackSummary] = None
     bytes_sent: Annotated[Total[int], Column("bytes sent", "B")]
     seconds: Annotated[Total[float | None], Column("seconds", "s")]
-    rounds_per_second: Same[float]  # of all repeats: made of the sums
+    rounds_per_second: Same[float]  # of repeats: computed from the sums
     versions: Same[dict[str, str]]
     bounds: Annotated[list[BoundSummary], mean_bounds]
     privacy: PrivacySummary
     solver: SolverSummary | None
-    warnings: Annotated[dict[str, str] | None, codes] = None  # sentences by code; None: an older run
+    warnings: Annotated[dict[str, str] | None, codes] = None  # sentences by code; None: not computed yet
     timing: TimingSummary | None = None
     repeats: int | UnsetType = UNSET
     seeds: list[int] | UnsetType = UNSET
@@ -383,10 +389,10 @@ class Summary(WorthSummary, kw_only=True):
 
     @classmethod
     def read(cls, run: Path) -> Summary:
-        """Return the summary of a run directory.
+        """Return the summary in a run directory.
 
         Raises:
-            BadInput: there is none, or it is not what this version of mpinodes writes.
+            BadInput: there is no summary, or another version of mpinodes wrote it.
         """
         try:
             text = (run / FILE).read_bytes()
@@ -399,35 +405,35 @@ class Summary(WorthSummary, kw_only=True):
 
     @classmethod
     def of_tree(cls, tree: Any, run: Path) -> Summary:
-        """Return a summary of the content of summary.json.
+        """Return a summary, given the content of summary.json as nested dictionaries.
 
         Raises:
-            BadInput: another version of mpinodes wrote it.
-            msgspec.ValidationError: it is not what a run writes.
+            BadInput: another version of mpinodes wrote the file.
+            msgspec.ValidationError: the content is not what a run writes.
         """
         tree = msgspec.convert(tree, dict[str, Any])
         require_version(tree.get("version"), str(run))
         return msgspec.convert(parted(tree, cls), cls)
 
     def json(self) -> bytes:
-        """Return the content of summary.json; a number that is not finite is null there."""
+        """Return the content of summary.json as bytes; a number that is not finite becomes null."""
         tree = whole(self)
         if self.spread:
             tree["spread"] = nested(self.spread)
         return msgspec.json.format(msgspec.json.encode(tree, enc_hook=float), indent=2) + b"\n"
 
     def finite(self) -> Summary:
-        """Return the summary as it is read from its file: without numbers that are not finite."""
+        """Return the summary as `read` would return it: every number that is not finite is None."""
         return self.of_tree(msgspec.json.decode(self.json()), Path())
 
     def losses_in_a_round(self, metric: ShownMetric) -> int:
-        """Return how many losses a round sums in a metric: the agents', where each has its own; else one."""
+        """Return the number of losses that a metric sums in a round: one per agent, or 1 if all share one loss."""
         sums_agents = metric.sums_agents or metric.variable in SUMS_AGENTS
         return self.agents if sums_agents and self.decomposable else 1
 
 
 def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
-    """Return the content of summary.json with all that is no field of `kind` in `values`, by dotted key."""
+    """Return the content of summary.json with every key that is no field of `kind` moved to `values`, by dotted key."""
     fields = {key: value for key, value in tree.items() if key in kind.__struct_fields__ and key != "values"}
     if isinstance(fields.get("spread"), dict):
         fields["spread"] = dict(flat(fields["spread"]))
@@ -435,7 +441,7 @@ def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
 
 
 def whole(worth: WorthSummary) -> dict[str, Any]:
-    """Return plain data as summary.json has it: values of metrics beside the other fields."""
+    """Return nested dictionaries as summary.json holds them, with the values of metrics beside the other fields."""
     tree: dict[str, Any] = msgspec.to_builtins(worth, enc_hook=float)
     values = nested({key: value for key, value in tree.pop("values").items() if value is not None or "." not in key})
     sections = {key.partition(".")[0]: None for key in worth.values}

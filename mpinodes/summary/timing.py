@@ -1,4 +1,4 @@
-"""Where the time of a command goes."""
+"""Measure how long each part of a command takes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ PARTS = ("start_up", "rounds", "comparator", "accounting", "bounds", "report")
 
 
 class Stopwatch:
-    """Seconds that each part has taken so far; together, all since it began.
+    """The seconds that each part of a command has taken so far.
 
     Args:
-        begun: by `time.perf_counter`; None: now.
+        begun: the start time by `time.perf_counter`; None means now.
     """
 
     def __init__(self, begun: float | None = None) -> None:
@@ -23,13 +23,13 @@ class Stopwatch:
         self._ranks: RanksSummary | None = None
 
     def lap(self, part: str) -> None:
-        """What was done since the last lap was this part."""
+        """Count the time since the last lap as the time of a part."""
         now = time.perf_counter()
         self._seconds[part] += now - self._last
         self._last = now
 
     def of_ranks(self, times: Sequence[Sequence[float]] | None) -> None:
-        """Take the seconds that every rank worked and waited in the rounds, the logger last; None: one rank."""
+        """Store the seconds that each rank worked and waited in the rounds, the logger last; None: a single rank."""
         self._ranks = RanksSummary(working=list(times[0]), waiting=list(times[1])) if times else None
 
     def add(self, timing: TimingSummary) -> None:
@@ -40,5 +40,5 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def timing(self) -> TimingSummary:
-        """Return the seconds by part and in all, and those of the ranks."""
+        """Return the seconds of each part, the total, and the seconds of the ranks."""
         return TimingSummary(**self._seconds, total=sum(self._seconds.values()), ranks=self._ranks)
