@@ -294,9 +294,7 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         loss = UNPROVEN
         notes.append(f"Nothing is proven: {error}.")
     if any(run.summary.privacy.key == "rehearsal" for run in runs):
-        notes.append(
-            "Not private as run: anyone with the seeds can regenerate the noise (use noise.entropy=os for secret noise)."
-        )
+        notes.append("Not private as run: anyone with the seeds can regenerate the noise (use noise.entropy=os).")
     conditions = {condition(run.summary.checked) for run in runs} - {""}
     notes += [f"What is proven is {condition}." for condition in sorted(conditions)]
     return loss, [*notes, FIXED_BEFOREHAND], delta

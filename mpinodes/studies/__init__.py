@@ -1,4 +1,4 @@
-"""Studies: many runs as one thing. `sweep` does the runs, `compare` puts finished runs side by side."""
+"""Studies of many runs: `sweep` does the runs of a study, and `compare` puts finished runs side by side."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def sweep(
     part: str | None = None,
     world: MPI.Intracomm | None = None,
 ) -> Swept | None:
-    """Do all runs of a study that are not done yet, as many at once as there are cores, and write its table.
+    """Do all runs of a study that are not done yet, as many at once as there are cores, and write the study's table.
 
     Args:
         asked: a TOML file, the directory of a study, or a dictionary; then words as on the command line:
             "seed=0,1,2" makes an axis, "rounds=100" sets a value in all runs.
-        mpi: whether every run is done by an mpirun of its own, one after the other.
+        mpi: whether each run is done by an mpirun of its own, one after the other.
         part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written.
-        world: all ranks of an MPI job, each of which calls this function. Rank 0 hands out whole runs to the others.
+        world: the communicator of an MPI job, all ranks of which call this function. Rank 0 hands out the runs.
 
     Returns:
         The directory, the table and the failures of the study; None on all ranks but rank 0.
 
     Raises:
-        mpinodes.core.errors.BadInput: the study is malformed, or some of its runs cannot be done. All such runs are
-            named, and none was begun.
+        mpinodes.core.errors.BadInput: the study is malformed, or some of its runs cannot be done. The message names all
+            such runs, and no run was started.
     """
     from mpinodes.studies import pools, sweeping
     from mpinodes.studies.plans import in_lockstep
@@ -68,13 +68,14 @@ def compare(
     """Put finished runs side by side, and write tables, figures and a page of Markdown.
 
     Args:
-        runs: the directory of a study, or directories of finished runs, or of several of them.
-        by: the key whose values are compared; None: the first that has words as values.
-        along: the keys of the other axes; means are over the rest. None: as few keys as tell the runs apart.
-        output: where all is written; None: `compare` in the study's directory, or here.
+        runs: the directory of a study, directories of finished runs, or directories that hold finished runs.
+        by: the key whose values are compared; None means the first key that has a value which is no number.
+        along: the keys of the other axes; means are taken over all other keys. None means as few keys as
+            distinguish the runs.
+        output: the directory to write; None means `compare` in the study's directory, or in the working directory.
 
     Returns:
-        The directory that was written, the means and the differences as data frames.
+        The directory, and the means and the differences as data frames.
 
     Raises:
         mpinodes.core.errors.BadInput: there are no finished runs, they do not differ in such a key, or the output

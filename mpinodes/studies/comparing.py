@@ -1,4 +1,4 @@
-"""Runs side by side: by the axes along which they differ, means over seeds, and differences paired by seed."""
+"""Compare runs: group them by the keys in which they differ, with means over seeds and differences paired by seed."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from mpinodes.studies.study import FILE, SEED, Study
 from mpinodes.summary.summary import Column
 
 CONFIDENCE = 0.95
-ROUNDING = 1e-12  # a standard deviation of so little of the mean is that of equal values
+ROUNDING = 1e-12  # relative to the mean: a smaller standard deviation counts as 0
 MOST_NAMED = 3
-PROBLEM = ("problem", "data", "step", "privacy")  # sections that make two runs one problem, or two
+PROBLEM = ("problem", "data", "step", "privacy")  # sections of keys that define the optimization problem
 
 
 class Estimate(NamedTuple):
-    """Hold a mean over seeds.
+    """A mean over seeds, with its uncertainty.
 
     Attributes:
         mean: the mean.
-        std: standard deviation of the values; nan: there is one seed alone.
-        half: half the width of the 95 % interval of the mean, by Student's law; nan: there is one seed alone.
-        number: number of seeds.
+        std: the standard deviation of the values; nan if there is a single seed.
+        half: half the width of the 95 % interval of the mean, by Student's law; nan if there is a single seed.
+        number: the number of seeds.
     """
 
     mean: float
@@ -43,7 +43,7 @@ class Estimate(NamedTuple):
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """Return the ends of the interval; None: there is one seed alone."""
+        """Return the ends of the interval; both are None if there is a single seed."""
         return (None, None) if np.isnan(self.half) else (self.mean - self.half, self.mean + self.half)
 
     @classmethod
@@ -54,9 +54,9 @@ class Estimate(NamedTuple):
 
 
 def interval(values: np.ndarray) -> tuple[Any, Any, Any]:
-    """Return mean and deviation over the first axis, and half the width of the 95 % interval of the mean.
+    """Return mean, standard deviation and half the width of the 95 % interval of the mean, over the first axis.
 
-    Deviation and width are nan if there is one value alone.
+    Deviation and width are nan if there is a single value.
     """
     number, mean = len(values), values.mean(axis=0)
     if number < 2:
@@ -68,13 +68,13 @@ def interval(values: np.ndarray) -> tuple[Any, Any, Any]:
 
 
 class Difference(NamedTuple):
-    """Hold the difference of a result between two values of the first axis, all else equal.
+    """The difference of a result between two values of the first axis, all other axes equal.
 
     Attributes:
-        at: values of the other axes.
-        one, other: values of the first axis.
+        at: the values of the other axes.
+        one, other: the two values of the first axis.
         result: the column of the result.
-        estimate: the result with `one` less that with `other`, paired by seed.
+        estimate: the result at `one` minus the result at `other`, paired by seed.
     """
 
     at: tuple[Any, ...]
@@ -86,16 +86,16 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Hold finished runs, and the axes by which they are told apart.
+    """Finished runs, and the axes that distinguish them.
 
     Attributes:
         title: the name of the study, or of the directories.
-        runs: the runs, each once.
+        runs: the runs, without repetitions.
         axes: the keys of the axes; the values of the first key are compared. The seed is no axis.
-        over: keys other than the seed that differ among runs with equal values of the axes: means are over them too.
+        over: keys other than the seed that differ among runs with equal values of the axes; means are over them too.
         listed: the values of the axes, in the order of the study.
-        again: runs that were done twice, to the same bits.
-        remarks: which runs these are, in whole sentences.
+        again: runs that repeat another run, with equal bits.
+        remarks: facts about the runs, as whole sentences.
     """
 
     title: str
@@ -108,12 +108,12 @@ class Comparison:
 
     @classmethod
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
-        """Read the runs of a study, or any runs, and find their axes.
+        """Read the runs of a study, or any runs, and choose their axes.
 
         Args:
             places: a study, or runs, or directories of runs.
-            by: the key whose values are compared; None: the first axis that is no number, or the first.
-            along: the keys of the other axes; None: as few as tell the runs apart.
+            by: the key whose values are compared; None means the first axis that has a value which is no number.
+            along: the keys of the other axes; None means as few keys as distinguish the runs.
 
         Raises:
             BadInput: there are no finished runs, or they do not differ in such a key.
@@ -126,23 +126,25 @@ class Comparison:
         varied = [key for key in differing(runs) if key != SEED]
         for option, key in (("--by", by), *(("--along", key) for key in along or ())):
             if key is not None and key not in varied:
-                raise BadInput(f"{option} {key}: no key that tells runs apart; {suggest(key, varied or ['more runs'])}")
+                raise BadInput(
+                    f"{option} {key}: no key in which the runs differ; {suggest(key, varied or ['more runs'])}"
+                )
         study = places[0] if len(places) == 1 and (places[0] / FILE).is_file() else None
         keys, listed = _inferred(runs, varied), {}
-        remarks = [*_named("A run done again, to the same bits, counts once", [str(run.place) for run in again])]
-        remarks += _named(f"Left out, as there is no finished run: {len(left_out)}", left_out)
+        remarks = [*_named("Repeated runs, with equal bits, count once", [str(run.place) for run in again])]
+        remarks += _named(f"Left out, because the run is not finished: {len(left_out)}", left_out)
         if study:
             try:
                 listed = {axis.key: [frozen(p[axis.key]) for p in axis.points] for axis in Study.of([str(study)]).axes}
                 apart_by = [key for key in listed if key != SEED and len(set(_values(runs, key))) > 1]
                 keys = apart_by if _tell_apart(runs, apart_by) else keys
             except BadInput as error:
-                remarks.append(f"{error}; axes are the keys that tell the runs apart.")
+                remarks.append(f"{error}; the axes are the keys that distinguish the runs.")
             members = tables.members(study)
             if len(members) > (there := len(runs) + len(again)):
-                remarks.append(f"{len(members) - there} runs of the study are not done, and missing here.")
+                remarks.append(f"{len(members) - there} runs of the study are not done, and are missing here.")
             elif not members and (study / TABLE).is_file():
-                remarks.append(f"{study / TABLE}: not the table of a study; here are all runs in {study / RUNS}.")
+                remarks.append(f"{study / TABLE}: not the table of a study, so all runs in {study / RUNS} are read.")
         if by is not None and by not in keys:
             keys = _inferred(runs, [by, *keys])
         free = [key for key in keys if key not in (along or ())]
@@ -152,12 +154,12 @@ class Comparison:
         axes = list(dict.fromkeys(filter(None, [first, *(keys if along is None else along)])))
         over = [] if _tell_apart(runs, axes) else [key for key in _inferred(runs, [*axes, *varied]) if key not in axes]
         if over:
-            remarks.append(f"Means are over runs that differ in {', '.join(over)}: --along KEY,... tells them apart.")
+            remarks.append(f"Means are over runs that differ in {', '.join(over)}; --along KEY,... separates them.")
         return cls(title, runs, axes, over, listed, again, remarks)
 
     @cached_property
     def groups(self) -> dict[tuple[Any, ...], list[FinishedRun]]:
-        """Return the runs by values of the axes, in the order of these."""
+        """Return the runs by the values of the axes, in the order of `points`."""
         places = [{value: k for k, value in enumerate(self.points(axis))} for axis in self.axes]
         groups: dict[tuple[Any, ...], list[FinishedRun]] = {}
         for run in self.runs:
@@ -166,7 +168,7 @@ class Comparison:
         return {values: groups[values] for values in in_order}
 
     def points(self, axis: str) -> list[Any]:
-        """Return the values along an axis: numbers ascending, words in the order of the study or of the runs."""
+        """Return the values of an axis: numbers ascending, other values in the order of the study or of the runs."""
         values = list(dict.fromkeys(_values(self.runs, axis)))
         listed = [*self.listed.get(axis, []), *values]
         return sorted(values) if self.is_numeric(axis) else sorted(values, key=listed.index)
@@ -187,7 +189,7 @@ class Comparison:
         return tables.labels(self.runs)
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
-        """Return the estimate of a result for each group of runs; None: a run of the group has no such result."""
+        """Return the estimate of a result for each group of runs; None if a run of the group lacks the result."""
         estimates: dict[tuple[Any, ...], Estimate | None] = {}
         for values, runs in self.groups.items():
             results = [run.results.get(name) for run in runs]
@@ -214,7 +216,10 @@ class Comparison:
         return differences
 
     def beyond(self) -> list[tuple[str, str]]:
-        """Return the keys beyond the axes in which the runs differ, and how; keys of the problem come first."""
+        """Return the keys beyond the axes in which the runs differ, with their values; keys of the problem come first.
+
+        If an axis determines the value of a key, the values are listed with the values of that axis.
+        """
         keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
         chosen, beyond = _chosen_by_budgets(self.runs), []
@@ -222,10 +227,10 @@ class Comparison:
             all_values = list(dict.fromkeys(shown(run.keys.get(key)) for run in self.runs))
             number = f"({len(all_values)} values)"
             if key in chosen:
-                beyond.append((key, f"what privacy.budget asks for {number}"))
+                beyond.append((key, f"chosen by privacy.budget {number}"))
                 continue
             how = f"{', '.join(all_values[:6])}{', ...' * (len(all_values) > 6)} {number}"
-            for axis in self.axes:  # which may decide the value
+            for axis in self.axes:  # the value of the axis may determine that of the key
                 pairs = {(frozen(run.keys.get(axis)), shown(run.keys.get(key))) for run in self.runs}
                 if len(pairs) == len(points := self.points(axis)):
                     by_value: dict[str, list[str]] = {}
@@ -238,18 +243,18 @@ class Comparison:
 
 
 def shown(value: Any) -> str:
-    """Return a setting as tables and figures show it."""
+    """Return a setting as text for tables and figures."""
     return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _named(text: str, items: Sequence[str]) -> list[str]:
-    """Return a remark that names the first of some items; nothing: there are none."""
+    """Return a remark that names the first of some items; nothing if there are no items."""
     more = f", and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
     return [f"{text}: {', '.join(items[:MOST_NAMED])}{more}."] if items else []
 
 
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
-    """Return the keys whose values follow from a budget, and that the user did not set."""
+    """Return the keys whose values follow from a privacy budget, rather than from the user."""
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
     return {"privacy.budget.stops"} | ({"privacy.epsilon"} if noise else set())
 
@@ -263,17 +268,17 @@ def _is_number(value: Any) -> bool:
 
 
 def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
-    """Return whether no two runs have the same values of the keys and the same seed."""
+    """Return whether no two runs have the same seed and the same values of the keys."""
     return _parts(runs, [*keys, SEED]) == len(runs)
 
 
 def _parts(runs: Sequence[FinishedRun], keys: Sequence[str]) -> int:
-    """Return how many different settings of some keys there are."""
+    """Return the number of different settings of some keys."""
     return len({tuple(frozen(run.keys.get(key)) for key in keys) for run in runs})
 
 
 def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[str]:
-    """Return as few of the candidates as tell the runs apart, but for their seeds: none that those before it decide."""
+    """Return as few of the candidates as distinguish the runs, seeds aside: no key that those before it determine."""
     keys: list[str] = []
     chosen = _chosen_by_budgets(runs)
     for key in dict.fromkeys(candidates):
@@ -283,7 +288,7 @@ def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[st
 
 
 def compared_results(comparison: Comparison) -> list[str]:
-    """Return the metrics that differences and figures show, by their places in the contract of metrics."""
+    """Return the metrics that differences and figures show, ordered by the `compared` number of each metric."""
     ranks = {metric.name: metric.compared for metric in BUILT_IN if metric.compared}
     shown = {m.variable: tables.short(m.key) for run in comparison.runs for m in run.summary.metrics}
     names = [shown[name] for name in sorted(ranks, key=ranks.__getitem__) if name in shown]
@@ -291,7 +296,7 @@ def compared_results(comparison: Comparison) -> list[str]:
 
 
 def chosen_results(comparison: Comparison) -> list[str]:
-    """Return what tables for people show: the compared metrics, privacy, and bytes."""
+    """Return the results that tables for people show: the compared metrics, the privacy loss, and the bytes sent."""
     costs = [tables.CLAIMED, tables.PROVEN, "bytes_sent"]
     there = [name for name in costs if any(run.results.get(name) is not None for run in comparison.runs)]
     return [*compared_results(comparison), *there]

@@ -1,4 +1,4 @@
-"""Figures of a comparison: curves over each other in small multiples, and results against an axis of numbers."""
+"""Draw the figures of a comparison: curves in small multiples, and results against numeric axes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ STYLES: list[dict[str, Any]] = [
     {"color": colour, "ls": line, "marker": marker, "ms": 2.5}
     for marker in "osD^" for line in ("-", "--", "-.") for colour in COLOURS
 ]  # fmt: skip
-MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # of a comparison, of a figure, of a line of a label
-MOST_SHARED = 1e5  # times: where values differ more, panels have axes of their own
+MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # per comparison, per figure, per line of a label
+MOST_SHARED = 1e5  # largest over least value; beyond it each panel has a scale of its own
 GUESSED: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1.0}
 GUESS = "guessing: always the largest class"
 
@@ -41,15 +41,15 @@ def curves() -> dict[str, Curve]:
 
 
 class Plot(NamedTuple):
-    """A figure of one quantity.
+    """The data of one figure.
 
     Attributes:
-        file: its name.
-        x, y: labels of the axes.
-        axes: keys that tell the lines apart, the first by colour, the next by panel.
-        lines: by the values of these keys: x, the mean, and half the width of its 95 % interval.
+        file: the name of the file.
+        x, y: the labels of the axes.
+        axes: the keys that distinguish the lines: the first by colour, the next by panel.
+        lines: by the values of these keys, x, the mean, and half the width of the mean's 95 % interval.
         guesses: by the same values, the accuracy of guessing in the unit of y.
-        ticks: of x; empty: x counts rounds.
+        ticks: the ticks of x; empty if x counts rounds.
     """
 
     file: str
@@ -62,18 +62,18 @@ class Plot(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """Return how many keys after the first have panels: all, or the first two, or one, so that panels are few."""
+        """Return how many keys after the first have panels: all, two, one or none, so that panels are few."""
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
-        """Return what the limits of y show for some lines: all finite means and guesses, but not all intervals."""
+        """Return all finite means and guesses of some lines, which the limits of y must show."""
         guesses = [self.guesses[group] for group in groups if group in self.guesses]
         values = np.concatenate([*(self.lines[group][1] for group in groups), guesses])
         return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
 
     def arrange(self, axes: Axes, values: np.ndarray) -> None:
-        """Scale and mark a pair of axes."""
+        """Scale a pair of axes and set its ticks."""
         is_spread = not self.ticks or self.ticks[0] > 0
         if is_spread:
             drawing.log(axes, "x")
@@ -81,16 +81,16 @@ class Plot(NamedTuple):
         if self.ticks and gaps.min(initial=np.inf) > gaps.sum() / 8:
             axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
         drawing.scale(axes, values, from_zero=False)
-        axes.minorticks_off()  # they take most of the time of a layout
+        axes.minorticks_off()  # they would take most of the time of the layout
 
 
 def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object] = str) -> list[Path]:
-    """Draw a figure of every quantity that the runs have, `MOST_FIGURES` at most, and return the files.
+    """Draw at most `MOST_FIGURES` figures, one for each quantity that the runs have, and return the files.
 
     Args:
-        comparison: the runs; its remarks are told what is not drawn.
+        comparison: the runs; the quantities that are not drawn are added to its remarks.
         target: the directory of the files.
-        tell: takes a line of progress.
+        tell: a function that takes a line of progress.
     """
     tell(f"reading the records of {len(comparison.runs)} runs")
     plots = [plot for plot in _plots(comparison) if plot.lines]
@@ -102,14 +102,14 @@ def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object]
             drawing.save(_drawn(comparison, plot), path)
             drawn.append(path)
     if names := ", ".join(plot.file for plot in plots[MOST_FIGURES:]):
-        comparison.remarks.append(f"Figures left out: {names}: --along with fewer keys draws them.")
+        comparison.remarks.append(f"Figures left out: {names}; --along with fewer keys draws them.")
     if any(len(plot.axes) > 1 + plot.sides for plot in plots):
-        comparison.remarks.append("In figures, lines of one colour differ in keys that have no panels: see --along.")
+        comparison.remarks.append("In figures, lines of one colour differ in keys that have no panels; see --along.")
     return drawn
 
 
 def _plots(comparison: Comparison) -> Iterator[Plot]:
-    """Make a plot of every curve against rounds, and of the main results against every axis of numbers."""
+    """Yield a plot of every curve against rounds, and of the main results against every numeric axis."""
     guesses: dict[tuple[Any, ...], float] = {}
     for group, runs in comparison.groups.items():
         shares = [share for run in runs if (share := naive(run.summary.baselines, "accuracy").get("test")) is not None]
@@ -134,7 +134,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
 
 
 def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read horizons and values of the curves that a run has: of a loss as if a round had one, of agents their mean."""
+    """Return horizons and values of the curves of a run: losses per loss of a round, agents as their mean."""
     read = {}
     with Drawn(run.place) as record:
         for name, curve in curves().items():
@@ -142,14 +142,14 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
                 t, named = curve.values(record)
                 over = ["agent"] if "agent" in named.dims else []
                 values = named.reduced(np.nanmean, over).values / run.losses(curve.variable)
-                # Privacy that is lost without bound in the end has no curve, as where nothing is proven.
+                # A privacy loss that is unbounded at the end has no curve, as if nothing were proven.
                 if np.isfinite(values[-1:] if curve is PRIVACY else values).any():
                     read[name] = t, values
     return read
 
 
 def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
-    """Make a plot of a result against an axis of numbers, of the settings that have two values of the axis."""
+    """Return a plot of a result against a numeric axis, with a line for each setting with two values of the axis."""
     place = comparison.axes.index(axis)
     share = 100.0 if comparison.columns[name].unit == "share" else 1.0
     rows: dict[tuple[Any, ...], list[tuple[float, float, float, float]]] = {}
@@ -168,7 +168,7 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
 
 
 def _drawn(comparison: Comparison, plot: Plot) -> Figure:
-    """Draw a plot: a colour for each value of its first key, and a panel for each setting of the next ones."""
+    """Return the figure of a plot: a colour for each value of the first key, a panel for each setting of the next."""
     places = [{x: k for k, x in enumerate(comparison.points(axis))} for axis in plot.axes]
     sides = plot.axes[1 : 1 + plot.sides]
     settings = {group[1 : 1 + len(sides)] for group in plot.lines}
@@ -202,7 +202,7 @@ def _drawn(comparison: Comparison, plot: Plot) -> Figure:
 
 
 def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
-    """Say above the panels which line is which, and below them what the runs warn of."""
+    """Add a legend above the panels, and the warnings of the runs below the panels."""
     points = comparison.points(plot.axes[0]) if plot.axes else ["all"]
     drawn = {group[0] if group else "all" for group in plot.lines}
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
@@ -226,16 +226,16 @@ def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
 
 
 def label(value: Any) -> str:
-    """Return a setting in lines of a legend or a title."""
+    """Return a setting as text for a legend or a title, broken into lines."""
     return textwrap.fill(shown(value), MOST_LETTERS)
 
 
 def word(comparison: Comparison, axis: str) -> str:
-    """Return the short name of an axis; the whole key if another axis has the same short name."""
+    """Return the short name of an axis, or the whole key if another axis has the same short name."""
     return axis if [short(other) for other in comparison.axes].count(short(axis)) > 1 else short(axis)
 
 
 def short(key: str) -> str:
-    """Return the last word of a key; the section if the last word is `name` or `path`."""
+    """Return the last part of a key; the section if the last part is `name` or `path`."""
     *_, section, last = ("", *key.split("."))
     return section if last in ("name", "path") and section else last

@@ -1,4 +1,4 @@
-"""One run of a study, on whatever process: composed, looked up by its directory, and run."""
+"""Plan and do one run of a study, in any process: compose the experiment, look for its directory, and run it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from mpinodes.running import job
 from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import SEED, GridPoint, word_of
 
-FAILED = "failed.txt"  # in the directory of a run that did, why
-LONGEST, SHORT = 90, 8  # letters of a directory's name, and then digits
+FAILED = "failed.txt"  # in the directory of a failed run: the reason
+LONGEST, SHORT = 90, 8  # the most letters of a directory's name, and the number of digits after them
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ class StudyRun:
 
     @property
     def shown(self) -> str:
-        """Return the settings for people."""
+        """Return the settings as text."""
         return ", ".join(f"{key}={value}" for key, value in self.settings.items()) or "the only one"
 
 
 @dataclass(frozen=True)
 class Mistake(StudyRun):
-    """A run that cannot be done, and why."""
+    """A run that cannot be done, with the reason."""
 
     reason: str
 
@@ -64,15 +64,15 @@ class PlannedRun(StudyRun):
     """A run of a study that can be done.
 
     Attributes:
-        name: of the directory.
-        digits: hash of the whole experiment, with which the name ends.
+        name: the name of the run's directory.
+        digits: the hash of the whole experiment; the name ends with its first digits.
         is_done: whether the directory holds the finished run.
         experiment: the experiment as msgpack; empty if the run is done.
-        is_ready: whether the experiment has the noise that its budget asks for.
-        near: the `privacy.epsilon` of a run that differs in the seed alone; 0: unknown.
+        is_ready: whether the experiment has the noise that keeps its budget.
+        near: the `privacy.epsilon` of a run that differs only in the seed; 0 if it is unknown.
         connected_over: see `Setup`.
-        agents, rounds: of the run.
-        noise: what names the noise, if a seed gives the noise again.
+        agents, rounds: the numbers of agents and rounds.
+        noise: the name of the noise, if the seed determines the noise; else empty.
     """
 
     name: str
@@ -88,15 +88,15 @@ class PlannedRun(StudyRun):
 
     @property
     def setting(self) -> str:
-        """Return what the run has in common with those that differ in the seed alone."""
+        """Return the settings without the seed, as text."""
         return repr({key: value for key, value in self.settings.items() if key != SEED})
 
 
 def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:
-    """Compose a point of a study, and check it as `--dry-run` does.
+    """Compose a run of a study, and check the run as `--dry-run` does.
 
-    What a budget asks for takes longer to find than all else, and seldom differs between seeds: it is found here for
-    the first seed of each setting, and for the others when they are run.
+    The noise that keeps a budget takes longest to compute, and seldom differs between seeds. So it is computed here
+    only for the first seed of each setting. The other seeds compute it when they run.
     """
     try:
         with _quietly():
@@ -137,14 +137,14 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
-    """Return what names the noise of a run, if no other run should have the same noise; else nothing."""
+    """Return the name of a run's noise if no other run should have the same noise; else an empty text."""
     e = setup.experiment
     is_own = noise and e.private and not e.secret and e.noise.key is None
     return " ".join([noise, *(str(e.data.get(key)) for key in LOCATIONS)]) if is_own else ""
 
 
 def identity(e: Experiment) -> str:
-    """Return the text that identifies an experiment, without what its budget chooses, which follows from the rest."""
+    """Return a text that identifies an experiment, without the values that its budget determines."""
     privacy = e.privacy
     if privacy.budget is not None:
         chosen = 1.0 if privacy.budget.kept_by == "noise" else privacy.epsilon
@@ -153,7 +153,7 @@ def identity(e: Experiment) -> str:
 
 
 def is_done(place: Path, setup: Setup) -> bool:
-    """Return whether a directory holds this very run, whole: on the same files, which may have been moved."""
+    """Return whether a directory holds this very run, finished, on the same data files, which may have been moved."""
     if summary_of(place) is None:
         return False
     try:
@@ -165,7 +165,7 @@ def is_done(place: Path, setup: Setup) -> bool:
 
 
 def in_lockstep(plan: PlannedRun, place: Path) -> str:
-    """Run it in this process; returns why it failed, or nothing."""
+    """Do a run in this process, and return the reason of a failure, or an empty text."""
     experiment = msgspec.msgpack.decode(plan.experiment, type=Experiment)
 
     def set_up() -> Setup:
@@ -183,7 +183,7 @@ def in_lockstep(plan: PlannedRun, place: Path) -> str:
 
 
 def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], str] = in_lockstep) -> str:
-    """Begin it anew, whatever a killed process left of it; returns why it failed, or nothing."""
+    """Delete what an unfinished run left, and do the run; return the reason of a failure, or an empty text."""
     place = runs / plan.name
     shutil.rmtree(place, ignore_errors=True)
     reason = run(plan, place)
@@ -193,13 +193,13 @@ def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], st
 
 
 def note_failure(place: Path, reason: str) -> None:
-    """Leave word in its directory of why a run failed."""
+    """Write the reason of a failure into the directory of a run."""
     place.mkdir(parents=True, exist_ok=True)
     write_text(place / FAILED, reason + "\n")
 
 
 def failure(place: Path) -> str:
-    """Return why the run of a directory failed; empty: it did not."""
+    """Return the reason why the run in a directory failed; empty if it did not fail."""
     try:
         return (place / FAILED).read_text("utf-8").strip()
     except OSError:

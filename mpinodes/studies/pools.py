@@ -1,6 +1,6 @@
-"""Who does the runs of a study: worker processes, the ranks of an MPI job, or one mpirun after the other.
+"""Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after the other.
 
-Each is a function of something to do and of items, which yields the place of each item and its result, as they are
+A pool is a function of a task and of items. It yields the position of each item and the item's result, as they are
 done. The result is None if the process that worked on the item died.
 """
 
@@ -37,7 +37,7 @@ def one_by_one(do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple
 
 
 def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Do all items by an executor, as `MPICommExecutor` gives one for the ranks of a job."""
+    """Do all items by an executor, such as the `MPICommExecutor` of an MPI job."""
     places = {executor.submit(do, item): place for place, item in enumerate(items)}
     for future in as_completed(places):
         yield places[future], future.result()
@@ -45,10 +45,10 @@ def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[An
 
 @contextmanager
 def processes(size: int) -> Iterator[Pool]:
-    """Start worker processes, which live as long as the pool, and serve one item at a time each.
+    """Start worker processes that live as long as the pool; each works on one item at a time.
 
-    Every worker is an executor of its own, so that a worker that is killed loses nothing but the item that it was at.
-    An executor of many workers gives up all its items when one worker dies; so does that of joblib and loky.
+    Every worker is an executor of its own, so a worker that is killed loses only the item that it worked on. An
+    executor of many workers, also that of joblib or loky, gives up all its items when one worker dies.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([f"{__package__}.plans"])
@@ -57,8 +57,8 @@ def processes(size: int) -> Iterator[Pool]:
     try:
         for _ in range(size):
             idle.put(new())
-    except OSError as error:  # locks of processes are files of /dev/shm
-        say(f"warning: no worker processes ({error.strerror}: is /dev/shm writable?): one run after the other")
+    except OSError as error:  # locks between processes are files in /dev/shm
+        say(f"warning: no worker processes ({error.strerror}; is /dev/shm writable?), so runs are done one by one")
         yield one_by_one
         return
 
@@ -94,7 +94,7 @@ def processes(size: int) -> Iterator[Pool]:
 
 
 def _obey() -> None:
-    """End with the parent, however the parent ends, and with all that was started; leave interrupts to the parent."""
+    """End this worker, and all processes that it started, when the parent ends; leave interrupts to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgid(0, 0)
     parent = multiprocessing.parent_process()
@@ -109,12 +109,12 @@ def _obey() -> None:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def by_mpirun(plan: PlannedRun, place: Path) -> str:
-    """Do a run by an mpirun of its own; return why it failed, or nothing."""
+    """Do a run by an mpirun of its own; return the reason of a failure, or an empty text."""
     with tempfile.TemporaryDirectory(prefix="mpinodes-") as folder:
         file = Path(folder) / "experiment.toml"
         file.write_text(msgspec.msgpack.decode(plan.experiment, type=Experiment).toml(), "utf-8")

@@ -1,4 +1,4 @@
-"""A study as a job array: every task does its part, and a job after them all takes up what is left."""
+"""Do a study as a Slurm job array: each task does its part, and a job after all tasks does the remaining runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mpinodes.runlog.directories import write_text
 from mpinodes.studies import pools, sweeping
 from mpinodes.studies.study import Study
 
-MOST_TASKS = 1000  # what Slurm's MaxArraySize allows by default
+MOST_TASKS = 1000  # the default of MaxArraySize in Slurm
 SCRIPT, LOGS = "slurm.sh", "slurm"
 
 
 def submit(words: list[str]) -> str:
-    """Plan a study, write its job array, and submit that if there is a Slurm; return what was done.
+    """Plan a study, write its job array, submit the array if Slurm is installed, and return what was done, as text.
 
     Args:
         words: the study, as the words of a command name it.
@@ -35,15 +35,15 @@ def submit(words: list[str]) -> str:
     write_text(script, text(study, runs))
     line = f"{study.name}: {runs} runs as a job array: {script}"
     if shutil.which("sbatch") is None:
-        return f"{line}\n  there is no sbatch here, so nothing was submitted; where there is one: sbatch {script}"
+        return f"{line}\n  sbatch is not installed, so nothing was submitted; on the cluster: sbatch {script}"
     array = _sbatch([str(script)])
     after = [f"--dependency=afterany:{array}", f"--job-name={study.name}-rest", f"--output={place}/{LOGS}/rest.txt"]
     rest = _sbatch([*after, f"--wrap={_command(place)}"])
-    return f"{line}\n  submitted as job {array}; job {rest} then takes up what is left, and writes the table"
+    return f"{line}\n  submitted as job {array}; job {rest} then does the remaining runs, and writes the table"
 
 
 def text(study: Study, runs: int) -> str:
-    """Return the script; partition, account and time limit come from SBATCH_PARTITION and its like."""
+    """Return the script of the job array; SBATCH_PARTITION and similar variables set partition and time limit."""
     place, tasks = study.place.absolute(), min(runs, MOST_TASKS)
     return f"""#!/bin/sh
 #SBATCH --job-name={study.name}

@@ -1,8 +1,9 @@
-"""A study: an experiment, and axes over any of its keys; every combination that is not excluded is a run.
+"""Read a study: an experiment, and axes over any of its keys. Every combination that is not excluded is a run.
 
-study.grid has a list of values for each key, every one with every one of the others; study.zip lists of one length,
-whose values go together place by place; study.cases is a list of tables of keys; study.seeds a list, or how many from
-`seed` on. study.exclude is a list of tables of keys: a run that has all of one's values (or one of a list) is left out.
+study.grid is a table with a list of values for each key; every value is combined with every value of the other keys.
+study.zip is a table of lists of one length, whose values are combined by position. study.cases is a list of tables of
+keys. study.seeds is a list of seeds, or a number of seeds from `seed` on. study.exclude is a list of tables of keys: a
+run is left out if it has all values of a table, where a list stands for any of its values.
 """
 
 from __future__ import annotations
@@ -29,19 +30,19 @@ from mpinodes.core.errors import BadInput
 FILE = "study.toml"
 FOLDER = "studies"
 KEYS = ("seeds", "grid", "zip", "cases", "exclude")
-flat = partial(every_key, whole="problem.preset")  # whose value may be a table
+flat = partial(every_key, whole="problem.preset")  # a table as value of problem.preset is not flattened
 SEED, NAME = "seed", "name"
-ITEM = r"""(?:[^,\[{"']|"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\})*"""  # without a comma but in quotes and brackets
-MOST_RUNS = 100_000  # each is composed before the first begins
+ITEM = r"""(?:[^,\[{"']|"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\})*"""  # text without commas, except in quotes and brackets
+MOST_RUNS = 100_000  # all runs are composed before the first starts
 
 
 class Axis(NamedTuple):
-    """What is varied at once.
+    """Keys that are varied together.
 
     Attributes:
-        table: of the study that it is written in.
-        key: that tells its points apart.
-        points: of each, its settings by dotted key.
+        table: the table of the study that declares the axis.
+        key: the key that distinguishes the points.
+        points: the settings of each point, by dotted key.
     """
 
     table: str
@@ -50,12 +51,12 @@ class Axis(NamedTuple):
 
 
 class GridPoint(NamedTuple):
-    """One run of a study.
+    """The choices of one run of a study.
 
     Attributes:
-        settings: by dotted key, of all axes.
+        settings: the values of all axes, by dotted key.
         asked: the experiment, as nested dictionaries.
-        is_first_seed: whether no run before it differs from it in its seed alone.
+        is_first_seed: whether no earlier run differs from this one only in the seed.
     """
 
     settings: dict[str, Any]
@@ -65,13 +66,13 @@ class GridPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """Many experiments.
+    """An experiment with axes: many runs.
 
     Attributes:
-        tree: as it was read, with what the command line put in.
-        name: of its directory.
-        place: its directory.
-        axes: in the order they are written; seeds last.
+        tree: the content of the file, with the values of the command line merged in.
+        name: the name of the study.
+        place: the directory of the study.
+        axes: the axes as they are written; the seeds are last.
     """
 
     tree: Tree
@@ -87,7 +88,7 @@ class Study:
             asked: a file, the directory of a study, or a dictionary; then words key=value, or key=a,b,c for an axis.
 
         Raises:
-            BadInput: a word is malformed, or the study is.
+            BadInput: a word or the study is malformed.
         """
         words = list(asked)
         has_source = bool(words) and not (isinstance(words[0], str) and "=" in words[0])
@@ -110,7 +111,7 @@ class Study:
         """Return every run, the last axis varying fastest.
 
         Raises:
-            BadInput: an exclusion is of no run, or nothing is left.
+            BadInput: an exclusion matches no run, or no run is left.
         """
         base = {"report": False} | {key: value for key, value in _base(self.tree).items() if key != "output"}
         exclusions = _tables(self.tree.get("study", {}), "exclude", 'as [{ algorithm.name = "dola" }]')
@@ -133,13 +134,13 @@ class Study:
                 settled.add(setting)
         if idle := [exclusion for k, exclusion in enumerate(exclusions) if k not in used]:
             shown = ", ".join(f"{key} = {value!r}" for key, value in idle[0].items())
-            raise BadInput(f"study.exclude: {shown} is no run of this study")
+            raise BadInput(f"study.exclude: no run of this study has {shown}")
         if not left:
-            raise BadInput("study.exclude: it excludes every run")
+            raise BadInput("study.exclude: every run is excluded")
         return left
 
     def toml(self) -> str:
-        """Return the study as the text of a file that takes it up again."""
+        """Return the study as the text of a file from which the study can be continued."""
         return tomli_w.dumps({key: value for key, value in self.tree.items() if key != "output"})
 
 
@@ -149,7 +150,7 @@ def _base(tree: Tree) -> Tree:
 
 # ----------------------------------------------------------------------------------------------------- the command line
 def _with(tree: Tree, word: str) -> Tree:
-    """Return the study with one word of a command on top: a value, or a list of values that makes an axis."""
+    """Return the study with a word of the command line merged in: a value, or a list of values that makes an axis."""
     key, equals, text = (part.strip() for part in word.partition("="))
     values = _listed(text) if equals else None
     study = dict(_table(tree.get("study", {}), "study"))
@@ -160,9 +161,9 @@ def _with(tree: Tree, word: str) -> Tree:
             study.pop("seeds")
         return merge(tree | {"study": study}, parse(None, [word]))
     if key == "repeats":
-        raise BadInput(f"{word!r}: a study has seeds in their place: seed={text}, or study.seeds=5")
+        raise BadInput(f"{word!r}: a study has seeds instead: seed={text}, or study.seeds=5")
     if key.startswith("study."):
-        raise BadInput(f"{word!r}: expected study.<key>=<value>; axes are made by the keys of an experiment")
+        raise BadInput(f"{word!r}: expected study.<key>=<value>; only keys of an experiment make axes")
     if key == SEED:
         study["seeds"] = values
     else:
@@ -180,7 +181,7 @@ def _without(tree: Tree, path: Sequence[str]) -> Tree:
 
 
 def _listed(text: str) -> list[Any] | None:
-    """Return the values of a,b,c; None: the text is one value.
+    """Return the values of a,b,c; None if the text is a single value.
 
     Raises:
         BadInput: a value is empty, or a quote or a bracket does not end.
@@ -194,7 +195,7 @@ def _listed(text: str) -> list[Any] | None:
     if len(parts) == 1:
         return None
     if not all(parts):
-        raise BadInput(f"{text!r}: an empty value in a list; a value that has a comma in it goes in quotes: '\"a,b\"'")
+        raise BadInput(f"{text!r}: an empty value in a list; put a value that contains a comma in quotes: '\"a,b\"'")
     return [parse(None, [f"value={part}"])["value"] for part in parts]
 
 
@@ -216,16 +217,16 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
             if key in table_of:
                 raise BadInput(f"study: {key} is varied twice, in {table_of[key]} and in {axis.table}; leave one out")
             if key == "repeats" or key.partition(".")[0] in ("study", "output"):
-                raise BadInput(f"study: {key} is no axis; seeds take the place of repeats, and runs find their places")
+                raise BadInput(f"study: {key} cannot be an axis; seeds take the place of repeats")
             table_of[key] = axis.table
     if fixed := [key for key, _ in flat(_base(tree)) if key in table_of and key not in (SEED, NAME)]:
         raise BadInput(
             f"study: {fixed[0]} is given once and for all, and varied in {table_of[fixed[0]]}; leave one out"
         )
     if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
-        raise BadInput(f"study: {runs} runs, and {MOST_RUNS} are the most; fewer values, or fewer seeds")
+        raise BadInput(f"study: {runs} runs, but {MOST_RUNS} are the most; use fewer values or seeds")
     if "repeats" in tree:
-        raise BadInput("repeats: a study has seeds in their place: study.seeds = 5")
+        raise BadInput("repeats: a study has seeds instead: study.seeds = 5")
     return tuple(axes)
 
 
@@ -245,10 +246,10 @@ def _zip(study: Tree) -> Iterator[Axis]:
         _require_list(values, f"study.zip.{key}", key)
     if len({len(values) for values in columns.values()}) > 1:
         lengths = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
-        raise BadInput(f"study.zip: lists of one length go together, and here are {lengths}")
+        raise BadInput(f"study.zip: the lists must have one length, but have {lengths}")
     distinct = [key for key, values in columns.items() if _are_distinct(values)]
     if not distinct:
-        raise BadInput("study.zip: no key has another value in every place, to tell its runs by; use [[study.cases]]")
+        raise BadInput("study.zip: no key has different values in all positions, to name the runs; use [[study.cases]]")
     rows = zip(*columns.values(), strict=True)
     yield Axis("study.zip", distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
@@ -266,7 +267,7 @@ def _cases(study: Tree) -> Iterator[Axis]:
 
 
 def word_of(key: str, value: Any) -> str:
-    """Return a setting as part of a file name: the value alone if it is a word."""
+    """Return a setting as part of a file name; the value alone if it is a word."""
     if isinstance(value, dict):
         return "own"
     text = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
@@ -308,7 +309,7 @@ def _tables(study: Tree, key: str, form: str) -> list[dict[str, Any]]:
 def _require_list(values: Any, where: str, key: str) -> None:
     if not isinstance(values, list) or not values:
         section = f"[{key.rpartition('.')[0]}]" if "." in key else "the top"
-        same = "" if isinstance(values, list) else f"; what is the same in all runs goes to {section} of the file"
+        same = "" if isinstance(values, list) else f"; a value that all runs share goes to {section} of the file"
         raise BadInput(f"{where} = {values!r}: expected a list of values{same}")
 
 

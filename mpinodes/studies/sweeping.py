@@ -1,4 +1,4 @@
-"""A study from its file to its table: every run is planned before the first begins, then all are done."""
+"""Do a study, from its file to its table: every run is planned before the first starts."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     import pandas
 
 LOCK = ".lock"
-MOST_NAMED = 20  # mistakes, or failures, that are named one by one
-DIED = "its process died: killed, or out of memory"
+MOST_NAMED = 20  # mistakes or failures that are listed
+DIED = "its process died: it was killed, or ran out of memory"
 Perform = Callable[[PlannedRun, Path], str]
 
 
 @dataclass(frozen=True)
 class Swept:
-    """Hold what came of a study; as text it is what `mpinodes sweep` prints.
+    """The outcome of a study; as text, it is the output of `mpinodes sweep`.
 
     Attributes:
         study: the study.
-        plans: its runs, or those of the part that was to be done.
-        before: how many runs were done before.
+        plans: the runs of the study, or of the part that was to be done.
+        before: the number of runs that were already done.
         failed: the reasons of the runs that failed, by the names of their directories.
-        seconds: how long the runs took together.
+        seconds: the time that the runs took together.
     """
 
     study: Study
@@ -55,14 +55,14 @@ class Swept:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """Return a row for each run, as table.csv has it: directory, state, settings, results."""
+        """Return a row for each run, as in table.csv: directory, state, settings and results."""
         return table_of(self.directory, self.plans)[0]
 
     def __str__(self) -> str:
         runs, failed = len(self.plans), self.failed
         done = runs - self.before - len(failed)
         rounds = sum(plan.rounds for plan in self.plans if not plan.is_done and plan.name not in failed)
-        before = f", {self.before} were there before" if self.before else ""
+        before = f", {self.before} done before" if self.before else ""
         lines = [f"{self.study.name}: {runs} runs: {done} done now{before}, {len(failed)} failed"]
         if done:
             took = in_minutes(self.seconds) if self.seconds >= 10 else f"{self.seconds:.1f} s"
@@ -84,20 +84,20 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
 
     Args:
         study: the study.
-        planner: plans the runs.
-        runner: does the runs.
-        run: does one run, given its directory, and returns why it failed.
-        part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written; None: all runs.
+        planner: the pool that plans the runs.
+        runner: the pool that does the runs.
+        run: a function that does a run, given its directory, and returns the reason of a failure.
+        part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written; None means all runs.
 
     Raises:
-        BadInput: some runs cannot be done; all of them are named, and none was begun.
+        BadInput: some runs cannot be done. The message names all of them, and no run was started.
     """
     place = study.place.absolute()
     failed: dict[str, str] = {}
     with ready(study, planner, part) as plans:
         to_do = [plan for plan in plans if not plan.is_done]
         if part is None:
-            write_table(place, plans)  # which names the runs that are to be done
+            write_table(place, plans)  # names the runs that are still to be done
         begun = time.perf_counter()
         perform = partial(performed, runs=place / RUNS, run=run)
         with closing(Bar(f"{study.name}: done", len(to_do), "run")) as bar:
@@ -115,10 +115,10 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
 
 @contextmanager
 def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list[PlannedRun]]:
-    """Plan all runs and lock the directory of the study, which is made if all runs can be done.
+    """Plan all runs, make the directory of the study if all runs can be done, and lock it.
 
     Raises:
-        BadInput: some runs cannot be done; all of them are named.
+        BadInput: some runs cannot be done; the message names all of them.
     """
     numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part or "0/1")
     if not numbers or int(numbers[1]) >= int(numbers[2]):
@@ -126,7 +126,7 @@ def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list
     place, points = study.place.absolute(), study.points()[int(numbers[1]) :: int(numbers[2])]
     is_ours = (place / FILE).is_file() or (place / LOCK).is_file()
     if place.is_dir() and not is_ours and any(place.iterdir()):
-        raise BadInput(f"{study.place}: not empty, and no study's (no {FILE} in it); set output.dir to another place")
+        raise BadInput(f"{study.place}: not empty, and not a study (no {FILE} in it); set another output.dir")
     with ExitStack() as stack:
         if is_ours:
             stack.enter_context(_locked(study.place, alone=part is None))
@@ -138,27 +138,27 @@ def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list
             if part is None:
                 write_text(place / FILE, study.toml())
         except OSError as error:
-            reason = f"{study.place}: cannot be written: {error.strerror}; set output.dir to a place of yours"
+            reason = f"{study.place}: cannot be written: {error.strerror}; set another output.dir"
             raise BadInput(reason) from error
         yield plans
 
 
 @contextmanager
 def _locked(place: Path, alone: bool) -> Iterator[None]:
-    """Let one sweep write to a study at a time, or several that do parts of the study."""
+    """Lock a study: for a single sweep, or for several sweeps that each do a part of the study."""
     with (place.absolute() / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except OSError as error:
-            raise BadInput(f"{place}: another sweep is at it") from error
+            raise BadInput(f"{place}: another sweep works on this study") from error
         yield
 
 
 def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path) -> list[PlannedRun]:
-    """Plan every run.
+    """Return the plans of all runs.
 
     Raises:
-        BadInput: some runs cannot be done, or two are one and the same.
+        BadInput: some runs cannot be done, or two runs are the same.
     """
     plans: dict[int, PlannedRun] = {}
     mistakes: dict[int, Mistake] = {}
@@ -174,7 +174,7 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
         for _, mistake in sorted(mistakes.items()):
             by_reason.setdefault(mistake.reason, []).append(mistake)
         number = f"{len(mistakes)} of {len(points)} runs"
-        lines = [f"{study.name}: {number} cannot be, and none was begun; mend them, or study.exclude:"]
+        lines = [f"{study.name}: {number} cannot be done, and none was started; correct them, or use study.exclude:"]
         for reason, same in by_reason.items():
             lines += [f"  {reason}", *(f"    {mistake.shown}" for mistake in same[:MOST_NAMED])]
             lines += [f"    and {len(same) - MOST_NAMED} more"] * (len(same) > MOST_NAMED)
@@ -182,14 +182,14 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
     by_digits: dict[str, PlannedRun] = {}
     for _, plan in sorted(plans.items()):
         if (other := by_digits.setdefault(plan.digits, plan)) is not plan:
-            raise BadInput(f"two runs of the study are one and the same: {other.shown}; and {plan.shown}")
-    # Noise that a budget asks for is known of the first seed of each setting, and near that of the other seeds.
+            raise BadInput(f"two runs of the study are the same: {other.shown}; and {plan.shown}")
+    # The noise that keeps a budget is known for the first seed of each setting; the other seeds need similar noise.
     near = {plan.setting: plan.near for plan in by_digits.values() if plan.near}
     return [plan if plan.is_ready else replace(plan, near=near.get(plan.setting, 0.0)) for plan in by_digits.values()]
 
 
 def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
-    """Return a row for each planned run of a study, and the runs that are done."""
+    """Return a row for each planned run of a study, and the finished runs."""
     import pandas
 
     rows, done = [], []
@@ -204,14 +204,14 @@ def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame
 
 
 def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
-    """Write table.csv, and the labels of its columns beside it."""
+    """Write table.csv, and columns.csv with the labels of its columns."""
     frame, done = table_of(place, plans)
     write_text(place / TABLE, frame.to_csv(index=False))
     write_text(place / COLUMNS, columns_of(done))
 
 
 def shared_noise(plans: Sequence[PlannedRun]) -> list[str]:
-    """Return what is to be said if runs have the same noise, though no key was given for the noise."""
+    """Return a remark if runs have the same noise although no key was given for the noise."""
     by_noise: dict[str, list[PlannedRun]] = {}
     for plan in plans:
         if plan.noise:
@@ -219,4 +219,4 @@ def shared_noise(plans: Sequence[PlannedRun]) -> list[str]:
     if not (shared := [same for same in by_noise.values() if len(same) > 1]):
         return []
     text = f"{sum(map(len, shared))} runs share their noise with others, as {shared[0][0].name} and {shared[0][1].name}"
-    return [f"{text}: they differ in nothing that a message depends on, but perhaps in how long they are"]
+    return [f"{text}, because they differ in no setting that a message depends on, except perhaps the rounds"]

@@ -1,4 +1,4 @@
-"""Tables of a comparison: CSV and Parquet with every number, Markdown and LaTeX with mean ± standard deviation."""
+"""Write the tables of a comparison: all numbers as CSV and Parquet, mean ± standard deviation as Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpinodes.studies.comparing import Comparison, Difference, Estimate, shown
 if TYPE_CHECKING:
     import pandas
 
-SIGNS = str.maketrans({  # of our labels, as LaTeX has them; pandas escapes the signs that LaTeX reads otherwise
+SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the special characters of LaTeX
     "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$",
     "ℓ": r"$\ell$", "∇": r"$\nabla$", "α": r"$\alpha$", "–": "--", "—": "---", "‑": "-", "…": r"\dots{}",
     "Σ": r"$\Sigma$", "∞": r"$\infty$", "<": r"\textless{}", ">": r"\textgreater{}",
@@ -22,14 +22,14 @@ SIGNS = str.maketrans({  # of our labels, as LaTeX has them; pandas escapes the 
 
 
 def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
-    """Return rows as a data frame, in which whole numbers stay whole beside missing ones."""
+    """Return rows as a data frame in which whole numbers stay whole beside missing values."""
     import pandas
 
     return pandas.DataFrame(list(rows), dtype=object)
 
 
 def means(comparison: Comparison) -> pandas.DataFrame:
-    """Return a row for each setting: of every result the mean, the standard deviation and the 95 % interval."""
+    """Return a row for each setting, with the mean, the standard deviation and the 95 % interval of every result."""
     rows: list[dict[str, Any]] = []
     columns = {name: comparison.estimates(name) for name in comparison.results}
     for values, runs in comparison.groups.items():
@@ -55,7 +55,7 @@ def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.D
 
 
 def means_in_words(comparison: Comparison, names: Sequence[str]) -> pandas.DataFrame:
-    """Return mean ± standard deviation over runs, with the columns of table.csv, and the codes of warnings."""
+    """Return a row of text for each setting: mean ± standard deviation of the results, and the codes of warnings."""
     estimates = {name: comparison.estimates(name) for name in names}
     rows = []
     for values, runs in comparison.groups.items():
@@ -67,7 +67,7 @@ def means_in_words(comparison: Comparison, names: Sequence[str]) -> pandas.DataF
 
 
 def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Return mean differences by seed, and their 95 % intervals."""
+    """Return a row of text for each difference: the mean over seeds and its 95 % interval."""
     rows = []
     for d in pairs:
         low, high = d.estimate.ends
@@ -79,7 +79,7 @@ def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) ->
 
 
 def in_words(estimate: Estimate | None, none: str) -> str:
-    """Return mean and deviation, both to the place of the second digit of the deviation."""
+    """Return mean and standard deviation, both rounded to the second digit of the standard deviation."""
     if estimate is None:
         return none
     mean, std = estimate.mean, estimate.std
@@ -94,21 +94,24 @@ def in_words(estimate: Estimate | None, none: str) -> str:
 
 
 def markdown(frame: pandas.DataFrame, words: int) -> str:
-    """Return a table of pipes, the first columns to the left; pandas would need the package tabulate for it."""
+    """Return a data frame as a Markdown table, whose first `words` columns are aligned left."""
     rule = ["---"] * words + ["---:"] * (len(frame.columns) - words)
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (frame.columns, *frame.to_numpy())]
     return "".join(f"| {' | '.join(row)} |\n" for row in (cells[0], rule, *cells[1:]))
 
 
 def latex(frame: pandas.DataFrame, words: int) -> str:
-    """Return a tabular for the package booktabs; a sign that LaTeX may not have becomes a question mark."""
+    """Return a data frame as a LaTeX tabular for the package booktabs; signs unknown to LaTeX become question marks."""
     columns = "l" * words + "r" * (len(frame.columns) - words)
     text = str(frame.to_latex(index=False, escape=True, column_format=columns))
     return text.translate(SIGNS).encode("ascii", "replace").decode()
 
 
 def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
-    """Write a data frame; return why pandas cannot, or nothing. Of words and numbers in one column, all are words."""
+    """Write a data frame as Parquet; return the reason if pandas cannot, or an empty text.
+
+    In a column of words and numbers, the numbers are written as words.
+    """
     frame = frame.infer_objects()
     for name in frame.select_dtypes(object):
         if {type(value) for value in frame[name].dropna()} - {int, float}:
@@ -116,18 +119,18 @@ def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
     try:
         frame.to_parquet(path, index=False)
     except ImportError:
-        return f"{path.name} is left out: pandas writes Parquet with pyarrow or fastparquet: pip install pyarrow"
+        return f"{path.name} is left out, because pandas needs pyarrow or fastparquet: pip install pyarrow"
     return ""
 
 
 def write(target: Path, comparison: Comparison, pairs: Sequence[Difference], in_short: pandas.DataFrame) -> list[str]:
-    """Write all tables; return what could not be written, and why.
+    """Write all tables, and return which tables could not be written, and why.
 
     Args:
         target: the directory.
         comparison: the runs.
         pairs: the differences.
-        in_short: means in words.
+        in_short: the means as text.
     """
     numbers, words = means(comparison), len(comparison.axes)
     write_text(target / TABLE, numbers.to_csv(index=False))

@@ -1,4 +1,4 @@
-"""A comparison as a directory of tables, figures and a page of Markdown, and in a few words."""
+"""Write a comparison as a directory of tables, figures and a page of Markdown, and as a text for the terminal."""
 
 from __future__ import annotations
 
@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     import pandas
 
 FOLDER = "compare"
-NORMALIZED = "Where each agent has losses of its own, losses and regrets are divided by the number of agents."
-MOST_ROWS, MOST_BEYOND, MOST_QUIET = 40, 8, 8  # of a table, of keys beyond the axes, of runs without words of progress
+NORMALIZED = "If each agent has losses of its own, losses and regrets are divided by the number of agents."
+MOST_ROWS, MOST_BEYOND, MOST_QUIET = (
+    40,
+    8,
+    8,
+)  # rows of a table, keys beyond the axes, runs without progress
 
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """Hold a comparison of runs; as text it is what `mpinodes compare` prints.
+    """A comparison of runs, written to a directory; as text, it is the output of `mpinodes compare`.
 
     Attributes:
-        directory: where tables, figures and compare.md are.
+        directory: the directory with the tables, the figures and compare.md.
         comparison: the runs, their axes and their estimates.
-        text: what a person wants to read first.
+        text: the text for the terminal.
     """
 
     directory: Path
@@ -47,21 +51,21 @@ class ComparisonReport:
 
     @property
     def means(self) -> pandas.DataFrame:
-        """Return a row for each setting, as table.csv has it."""
+        """Return a row for each setting, as in table.csv."""
         return tables.means(self.comparison)
 
     @property
     def differences(self) -> pandas.DataFrame:
-        """Return a row for each difference along the first axis, paired by seed, as differences.csv has it."""
+        """Return a row for each difference along the first axis, paired by seed, as in differences.csv."""
         differences = self.comparison.differences(compared_results(self.comparison))
         return tables.differences(self.comparison, differences)
 
 
 def write(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None) -> ComparisonReport:
-    """Compare runs, and write tables, figures and compare.md: see `mpinodes.studies.compare`.
+    """Compare runs, and write tables, figures and compare.md; the arguments are those of `mpinodes.studies.compare`.
 
     Raises:
-        BadInput: there is nothing to compare, or nowhere to write.
+        BadInput: there is nothing to compare, or the directory cannot be written.
     """
     comparison = Comparison.of(places, by, along)
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
@@ -89,15 +93,15 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
         ]  # fmt: skip
         write_text(target / "compare.md", "\n".join(page))
     except OSError as error:
-        reason = f"{target}: cannot be written: {error.strerror or error}; set --output to a place of yours"
+        reason = f"{target}: cannot be written: {error.strerror or error}; set another --output"
         raise BadInput(reason) from error
     if (more := len(beyond) - MOST_BEYOND) > 0:
-        beyond = [*beyond[:MOST_BEYOND], f"{more} more keys in which the runs differ: compare.md"]
+        beyond = [*beyond[:MOST_BEYOND], f"{more} more keys differ: see compare.md"]
     remarks = [*warnings, *notes, *beyond, NORMALIZED, *left_out]
     text = "\n".join([
         f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings", "",
         means[:MOST_ROWS].to_string(index=False),
-        *([f"... and {len(means) - MOST_ROWS} more: table.md"] if len(means) > MOST_ROWS else []), "",
+        *([f"... and {len(means) - MOST_ROWS} more: see table.md"] if len(means) > MOST_ROWS else []), "",
         *(line for remark in remarks for line in textwrap.wrap(remark, 118, subsequent_indent="  ")), "",
         *textwrap.wrap(cost, 118), "",
         f"{target}: compare.md, tables, {len(drawn)} figures",
@@ -106,20 +110,20 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
 
 
 def _tell(comparison: Comparison, line: str) -> None:
-    """Print how far a comparison of many runs is."""
+    """Print the progress of a comparison of many runs."""
     if len(comparison.runs) > MOST_QUIET:
         write_stderr(f"{comparison.title}: {line}\n")
 
 
 def _cost(comparison: Comparison) -> str:
-    """Return the privacy loss of publishing all runs, in words."""
-    _tell(comparison, f"adding up what {len(comparison.runs)} runs cost, some tenths of a second each")
+    """Return the privacy loss of publishing all runs, as text."""
+    _tell(comparison, f"adding up the privacy loss of {len(comparison.runs)} runs, some tenths of a second each")
     try:
-        runs = [*comparison.runs, *comparison.again]  # there, whether two are one is told by all of their bits
+        runs = [*comparison.runs, *comparison.again]  # `in_all` finds repetitions by all bits of the records
         loss, notes, delta = spent.in_all(spent.read([run.place for run in runs]), None)
     except BadInput as error:
-        return f"To publish all {len(comparison.runs)} runs costs what nobody can tell: {error}"
+        return f"The privacy loss of publishing all {len(comparison.runs)} runs is unknown: {error}"
     total = proven(loss)
     epsilons = f"pure ε {number(total.proven_pure)}, ε {number(total.proven)} at δ = {delta:g}"
     by = f" by {total.rule}" if total.rule != "unproven" else ""
-    return " ".join([f"To publish all {len(comparison.runs)} runs costs, as proven: {epsilons}{by}.", *notes])
+    return " ".join([f"Publishing all {len(comparison.runs)} runs loses, as proven: {epsilons}{by}.", *notes])

@@ -276,7 +276,7 @@ class BoundSummary(Struct, kw_only=True):
 
 
 def times(value: float | None, measured: float | None) -> float | None:
-    """Return a bound as a multiple of the measured value; None if either is unknown, or the measured one is 0 or less."""
+    """Return a bound as a multiple of the measured value; None if either is unknown, or the latter is 0 or less."""
     return value / measured if value is not None and measured is not None and measured > 0 else None
 
 

@@ -116,7 +116,7 @@ def test_figures_are_shown_by_a_notebook(here):
     for figure in (result.plot.regret(), result.plot.topology()):
         assert isinstance(figure, Figure)
         assert figure._repr_png_()[:4] == b"\x89PNG"
-    with pytest.raises(BadInput, match=r"no.* figure of gap"):
+    with pytest.raises(BadInput, match="figure gap"):
         result.plot.gap()
 
 

@@ -141,7 +141,7 @@ def test_a_comparison_in_python_has_the_tables_as_data_frames(study, tmp_path):
         written = pandas.read_csv(done.directory / name)
         pandas.testing.assert_frame_equal(written, frame.infer_objects(), check_dtype=False)
     assert set(done.differences["one"]) == {1.0}
-    with pytest.raises(BadInput, match="no key that tells runs apart"):
+    with pytest.raises(BadInput, match="no key in which the runs differ"):
         mpinodes.studies.compare(study, by="nothing")
 
 
@@ -274,8 +274,8 @@ def test_runs_of_one_seed_with_other_noise_are_paired_by_their_mean(study, tmp_p
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("study.toml", b"[study", "not TOML"), ("study.toml", b"study.grid = 3", "axes are the keys that tell"),
-        ("table.csv", b"\xff\xfe,run\n", "not the table of a study"), ("table.csv", b"x\ny\n", "here are all runs in"),
+        ("study.toml", b"[study", "not TOML"), ("study.toml", b"study.grid = 3", "axes are the keys"),
+        ("table.csv", b"\xff\xfe,run\n", "not the table of a study"), ("table.csv", b"x\ny\n", "all runs in"),
         ("table.csv", b"", "not the table of a study"),
     ],
 )  # fmt: skip
@@ -308,7 +308,7 @@ def test_what_a_budget_chooses_is_no_axis_and_is_said_to_be_chosen(tmp_path):
     for places in ([tmp_path / "study"], runs):
         comparison = Comparison.of(places, None)
         assert comparison.axes == ["privacy.budget.epsilon"]
-        assert dict(comparison.beyond())["privacy.epsilon"].startswith("what privacy.budget asks for (")
+        assert dict(comparison.beyond())["privacy.epsilon"].startswith("chosen by privacy.budget (")
 
 
 # ------------------------------------------------------------------------------------------ runs that form no grid
@@ -347,15 +347,15 @@ def test_runs_that_form_no_grid_are_compared_in_few_figures_of_short_names(mixed
     assert 3 <= len(drawn) <= 12
     assert max(map(len, drawn)) <= 60
     assert "mixed: 45 runs in" in said
-    assert "Left out, as there is no finished run: 2: " in said
-    assert "run46: ended before its time" in said
+    assert "not finished: 2: " in said
+    assert "run46: ended early" in said
     assert "--resume" in said
     assert "run00: not finished" in said
     told = capsys.readouterr().err.splitlines()
     assert len(told) >= 2 + len(drawn)
     assert all(any(name in line for line in told) for name in drawn)
     if along is None:
-        assert "In figures, lines of one colour differ in keys that have no panels: see --along." in said
+        assert "lines of one colour differ in keys that have no panels" in said
     else:
         comparison = Comparison.of([mixed], by, along)
         assert comparison.axes == [by, *along]
