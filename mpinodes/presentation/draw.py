@@ -1,4 +1,4 @@
-"""Figures and page of a run, drawn from its directory alone."""
+"""Draw the figures and the page of a run, from the run directory alone."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from mpinodes.core.errors import BadInput
 from mpinodes.presentation.figure_data import Drawn
 from mpinodes.summary.summary import Summary
 
-logging.getLogger("matplotlib").addHandler(logging.NullHandler())  # or each line of a bad settings file is printed
+logging.getLogger("matplotlib").addHandler(
+    logging.NullHandler()
+)  # else matplotlib prints every line of a bad settings file
 
 
 def draw(directory: Path, vector: bool = False) -> Path:
-    """Draw the figures of a finished run and its page; return the page's path.
+    """Draw the figures and the page of a finished run; return the path of the page.
 
     Args:
-        directory: the run's.
-        vector: whether the figures are written as SVG and PDF too.
+        directory: the run directory.
+        vector: whether the figures are also written as SVG and PDF.
 
     Raises:
         BadInput: the directory holds no finished run, or cannot be written.
     """
-    from mpinodes.presentation import page, run_figures  # which import matplotlib
+    from mpinodes.presentation import page, run_figures  # import matplotlib only here
 
     summary = Summary.read(directory)
     try:

@@ -1,4 +1,4 @@
-"""A record as its figures need it, by plain h5py: xarray takes longer to import than a short run."""
+"""Read a record for figures, without xarray, because xarray takes longer to import than a short run takes."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from mpinodes.summary.summary import NoiseFree
 
 
 class Values(NamedTuple):
-    """Numbers whose axes have names.
+    """An array whose axes have names.
 
     Attributes:
-        dims: the names.
-        values: of that many axes.
+        dims: the names of the axes.
+        values: the array.
     """
 
     dims: tuple[str, ...]
     values: np.ndarray
 
     def reduced(self, combine: Callable[..., Any], over: Sequence[str]) -> Values:
-        """Return the values combined over some axes, by a function of NumPy such as `np.nanmean`."""
+        """Return the array combined over some axes by a function of NumPy, such as `np.nanmean`."""
         rest = tuple(name for name in self.dims if name not in over)
         if not over:
             return self
@@ -34,27 +34,27 @@ class Values(NamedTuple):
             return Values(rest, combine(self.values, axis=tuple(self.dims.index(name) for name in over)))
 
     def last(self, along: str) -> Values:
-        """Return the last values along an axis."""
+        """Return the last entry along an axis."""
         at = self.dims.index(along)
         return Values(self.dims[:at] + self.dims[at + 1 :], np.take(self.values, -1, axis=at))
 
     def __truediv__(self, other: Values) -> Values:
-        """Divide by values that have one of the axes."""
+        """Divide by an array that has one of the axes."""
         (name,) = other.dims
         rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
         return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))
 
     def __rmul__(self, factor: Any) -> Values:
-        """Multiply by a factor."""
+        """Multiply by a number."""
         return Values(self.dims, factor * self.values)
 
 
 class Drawn(Reader):
-    """The variables of a record, each read when it is asked for, and what was made of the same run without noise.
+    """The record of a run, and the results of the same run without noise; each variable is read when it is used.
 
     Raises:
-        OSError: there is none.
-        mpinodes.core.errors.BadInput: it is damaged, or has another layout.
+        OSError: there is no record.
+        mpinodes.core.errors.BadInput: the record is damaged, or has another layout.
     """
 
     def __init__(self, run: Path) -> None:
@@ -63,7 +63,7 @@ class Drawn(Reader):
 
     @cached_property
     def noise_free(self) -> NoiseFree | None:
-        """Return what the same run is worth without noise; None: the run was not repeated without noise."""
+        """Return the curves and results of the same run without noise; None if there was no such run."""
         return NoiseFree.read(self._directory)
 
     def __enter__(self) -> Drawn:

@@ -1,4 +1,4 @@
-"""What a run found, in whole sentences: the first thing that a person is told of it."""
+"""Put the main results of a run into whole sentences, which are the first thing that a person reads."""
 
 from __future__ import annotations
 
@@ -7,28 +7,30 @@ from math import exp
 from mpinodes.presentation.privacy_words import DIFFERENCE, number
 from mpinodes.summary.summary import BaselinesSummary, Sets, Summary, WorthSummary
 
-LARGEST_ODDS = 1e4  # above which odds tell nothing any more
+LARGEST_ODDS = 1e4  # a larger factor of the odds counts as no privacy
 GUESSED = {"accuracy": "always the largest class", "rmse": "always the mean target"}
 SETS = {"test": "test samples", "train": "training samples"}
 
 
 def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
-    """Return sentences on accuracy or error, regret and privacy.
+    """Return sentences on accuracy or error, on regret and on privacy.
 
     Args:
         s: the summary of a run.
-        silent: what the same run without noise was worth; None: it was not made.
+        silent: the results of the same run without noise; None if there are none.
     """
     return [*_marks(s, silent, "accuracy"), *_marks(s, silent, "rmse"), *_regret(s, silent), *_privacy(s)]
 
 
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
-    """Return on which samples a method is judged, and its accuracy or RMSE there, by the decision that judges it.
+    """Return the name of the set that a method is judged on, and its accuracy or RMSE there.
+
+    The value is that of the decision that judges the method: the last decision or the running mean.
 
     Args:
         s: the summary of a run.
         name: "accuracy" or "rmse".
-        worth: what another run of the same method was worth, whose value is returned; None: that of the run.
+        worth: the results of another run of the same method, whose value is returned; None means the run itself.
     """
     values, key = (worth or s).values, f"{name}_last_decision" if s.judged == "last" else name
     which = "test" if f"{key}.test" in values else "train"
@@ -36,7 +38,7 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
 
 
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
-    """Return accuracy or RMSE of what predicts one value, `GUESSED`; of another metric nothing."""
+    """Return, by set, the accuracy or RMSE of always predicting the value in `GUESSED`; empty for other metrics."""
     guesses = {"accuracy": baselines.majority, "rmse": baselines.mean_target} if baselines else {}
     return guesses.get(name) or {}
 
@@ -46,52 +48,52 @@ def _marks(s: Summary, silent: WorthSummary | None, name: str) -> list[str]:
     if value is None:
         return []
     share = name == "accuracy"
-    form, verb, guess = (".1%", "gets", "the largest class") if share else (".4g", "is off by", "the mean target")
+    form, guess = (".1%", "the largest class") if share else (".4g", "the mean target")
     compared = []
     if (guessed := naive(s.baselines, name).get(which)) is not None:
-        compared.append(f"always naming {guess} {verb} {guessed:{form}}")
+        compared.append(f"{guessed:{form}} by always predicting {guess}")
     if silent and (quiet := marks(s, name, silent)[1]) is not None:
-        compared.append(f"the same run without noise {'' if share else 'by '}{quiet:{form}}")
+        compared.append(f"{quiet:{form}} without noise")
     decision = "last decision" if s.judged == "last" else "running mean of its decisions"
-    result = f"{value:{form}} {'of' if share else 'on'} the {SETS[which]}{' right' if share else ', root mean squared'}"
-    return [f"The {decision} {verb} {result}" + (f" ({', '.join(compared)})." if compared else ".")]
+    metric = f"{'an accuracy' if share else 'a root mean squared error'} of {value:{form}} on the {SETS[which]}"
+    return [f"The {decision} has {metric}" + (f" ({', '.join(compared)})." if compared else ".")]
 
 
 def _regret(s: Summary, silent: WorthSummary | None) -> list[str]:
     gap, regret = s.value("optimality_gap_mean"), s.value("network_regret_per_round")
     if s.judged and not s.comparator_left_out:
         quiet = f" Without noise: {silent.value('optimality_gap_mean'):.4g}." if silent and gap is not None else ""
-        return [] if gap is None else [f"Its {s.judged} decision is {gap:.4g} above the least loss there is.{quiet}"]
+        return [] if gap is None else [f"The loss of the {s.judged} decision is {gap:.4g} above the minimum.{quiet}"]
     if why := s.comparator_left_out:
-        return [f"No regret is told, for the best fixed decision is left out: {why}."]
+        return [f"The regret is unknown, because the best fixed decision is left out: {why}."]
     if regret is None:
         return []
     best = (s.value("comparator.value") or 0.0) / s.rounds
     quiet = f" Without noise: {silent.value('network_regret_per_round'):.4g} more." if silent else ""
     more = f"{regret:.4g} more" if regret >= 0 else f"{-regret:.4g} less"
     return [
-        f"In a round the network lost {more} than the best fixed decision in hindsight, which lost {best:.4g}.{quiet}"
+        f"Per round, the network lost {more} than the best fixed decision in hindsight, which lost {best:.4g}.{quiet}"
     ]
 
 
 def _privacy(s: Summary) -> list[str]:
     privacy, network = s.privacy, s.privacy.network
     if privacy.noise is None:
-        return ["Nothing is kept private: messages carry no noise."]
+        return ["Nothing is private: messages carry no noise."]
     claimed, proven, difference = network.claimed, network.proven, DIFFERENCE[privacy.adjacency]
     paper = "The paper claims nothing" if claimed is None else f"The paper claims ε = {number(claimed)}"
     if proven is None:
-        return [f"{paper}, and nothing is proven of what the messages tell of {difference}."]
-    reads = "Whoever reads every message on every link learns"
+        return [f"{paper}, but nothing is proven of what the messages reveal about {difference}."]
+    reads = "An observer of every message on every link learns"
     if proven == 0:
-        return [f"{reads} nothing of {difference}, as is proven.", f"{paper}."]
+        return [f"{reads} nothing about {difference}; this is proven.", f"{paper}."]
     odds = exp(min(proven, 700))
     is_pure = network.proven_pure is not None and proven >= network.proven_pure
     at = "" if is_pure else f" at δ = {privacy.delta:g}"
     buys = f"it multiplies the odds of any guess by at most {odds:.3g}"
-    large = "so large an ε keeps next to nothing private"
-    text = f"{reads} of {difference} no more than ε = {number(proven)}, as is proven{at}"
+    large = "such a large ε protects almost nothing"
+    text = f"{reads} at most ε = {number(proven)}{at} about {difference}; this is proven"
     text += f": {buys if odds < LARGEST_ODDS else large}."
     above = claimed is not None and proven > 1.01 * claimed
-    more = f": what is proven of this run is {proven / claimed:.3g} times as much" if claimed and above else ""
+    more = f"; the proven ε of this run is {proven / claimed:.3g} times as large" if claimed and above else ""
     return [text, f"{paper}{more}."]

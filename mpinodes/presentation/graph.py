@@ -1,4 +1,4 @@
-"""Pictures of graphs."""
+"""Draw graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ INK = "#444444"
 
 
 def draw_topology(graph: dict[str, Any]) -> Figure:
-    """Draw a graph given as {title, agents, period, rounds: [[(j, i), ...], ...]}."""
+    """Draw a graph, with a panel for each round of its period.
+
+    Args:
+        graph: {title, agents, period, rounds: [[(j, i), ...], ...]}, where agent j sends to agent i.
+    """
     rounds = graph["rounds"]
     columns = min(4, len(rounds))
     rows = -(-len(rounds) // columns)

@@ -1,4 +1,4 @@
-"""The page of a run: one self-contained HTML file."""
+"""Write the page of a run as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpinodes.summary.summary import NoiseFree, Summary
 from mpinodes.summary.timing import PARTS
 
 HERE = Path(__file__).parent
-SAME_BITS = "Saved as a file, this runs again to the same bits."
+SAME_BITS = "Saved as a file, this experiment runs again with equal bits."
 WIDE = ("Privacy loss", "What one node learns of another", "Topology")  # figures of several panels
 
 
@@ -32,20 +32,20 @@ def write(
     """Write `report.html` into the run directory; return its path.
 
     Args:
-        directory: of the run.
-        summary: of the run.
-        silent: the same run without noise; None: it was not made.
+        directory: the run directory.
+        summary: the summary of the run.
+        silent: the same run without noise; None if there is none.
         experiment: the text of experiment.toml.
-        figures: files by title.
+        figures: the files of the figures, by title.
         tables: the values behind the figures.
     """
     path, s = directory / "report.html", summary
-    # Whatever a summary holds is escaped: the page's own words alone are markup.
+    # All values of a summary are escaped, so that only the template contains markup.
     pages = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     partial = (
-        f"Partial: this run was ended before its time, and of its {s.rounds_asked} rounds these "
-        f"are the {s.rounds} that its record holds. Rounds that it said after them cost privacy too, and are not "
-        "counted here. What is not shown is not known."
+        f"Partial: this run ended early, and this page covers the {s.rounds} of its {s.rounds_asked} rounds that are "
+        "recorded. Messages of later rounds lose privacy too, and are not counted here. Values that are not shown are "
+        "unknown."
     )
     means = [f"Means over {s.repeats} seeds, ± standard deviation between them."] if s.repeats else []
     conditions = [f"{text[0].upper()}{text[1:]}." for text in words.conditions(s)]

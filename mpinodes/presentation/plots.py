@@ -1,4 +1,4 @@
-"""What the figures of a run have in common."""
+"""Helpers that all figures share: style, curves and bands, axis scales, and writing files."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from mpinodes.presentation.terminal import agents
 from mpinodes.runlog.directories import write_bytes
 from mpinodes.summary.summary import Summary
 
-# Okabe and Ito's colours, which most kinds of colour blindness leave apart.
+# The colours of Okabe and Ito, which people with most kinds of colour blindness can distinguish.
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
 
 STYLE: Any = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True}
 STYLE |= {"grid.alpha": 0.25, "legend.frameon": False, "savefig.dpi": 144}
-STYLE |= {"text.parse_math": False}  # titles may be a user's own
+STYLE |= {"text.parse_math": False}  # a user-defined title may contain $
 
 
-WIDE = 34  # letters, of which no two columns fit below a figure
+WIDE = 34  # letters of a label, above which two columns do not fit below a figure
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw with matplotlib's own defaults and `STYLE`, whatever the user has set, and without warnings."""
+    """Draw with the defaults of matplotlib and `STYLE`, whatever settings the user has, and without warnings."""
     defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
     with warnings.catch_warnings(action="ignore"), mpl.rc_context(defaults | STYLE):
         yield
@@ -46,7 +46,7 @@ def pair() -> tuple[Figure, tuple[Axes, Axes]]:
 
 
 def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
-    """Draw a curve; of repeats their mean, and a band from the least to the largest."""
+    """Draw a curve; if there are repeats, draw their mean, and a band from the least to the largest value."""
     if "repeat" in values.dims:
         least, most = (values.reduced(combine, ["repeat"]).values for combine in (np.nanmin, np.nanmax))
         axes.fill_between(t, least, most, color=colour, alpha=0.15, lw=0)
@@ -57,14 +57,14 @@ def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -
 
 
 def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
-    """Draw a band from the least to the largest of agents and repeats, by round or horizon."""
+    """Draw a band from the least to the largest value of agents and repeats, by round or horizon."""
     rest = [name for name in values.dims if name not in ("round", "horizon")]
     least, most = (values.reduced(combine, rest).values for combine in (np.nanmin, np.nanmax))
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
 
 
 def finished(axes: Axes, summary: Summary, title: str) -> Figure:
-    """Return the figure of some axes, with a title of what they show and of which run, and a legend below them."""
+    """Return the figure of some axes, with a title that names the run, and a legend below the axes."""
     figure = axes.figure
     assert isinstance(figure, Figure)
     repeats = f", {summary.repeats} seeds" if summary.repeats else ""
@@ -77,21 +77,21 @@ def finished(axes: Axes, summary: Summary, title: str) -> Figure:
 
 
 def save(figure: Figure, path: Path, **options: Any) -> None:
-    """Write a figure whole or not at all: matplotlib's writers fail in ways of their own where the disk is full."""
+    """Write a figure whole or not at all, because matplotlib's own writers leave partial files on a full disk."""
     file = BytesIO()
     figure.savefig(file, format=path.suffix[1:], **options)
     write_bytes(path, file.getvalue())
 
 
-LEAST_SHARE = 1e-9  # of the largest value that is shown: what is below counts as rounding
-TICKS: list[tuple[float, tuple[float, ...]]] = [  # above so many decades, at these multiples of a power of ten
+LEAST_SHARE = 1e-9  # relative to the largest shown value: smaller values count as rounding errors
+TICKS: list[tuple[float, tuple[float, ...]]] = [  # for more decades than this: ticks at these times powers of ten
     (3.0, (1,)), (1.8, (1, 3)), (1.0, (1, 2, 5)), (0.4, tuple(range(1, 10))),
 ]  # fmt: skip
-PLAIN = 30.0  # times as large: what spans less is shown on plain axes
+PLAIN = 30.0  # largest over least value, below which axes are linear
 
 
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
-    """Make axes logarithmic, with at least three plain numbers: no text of a figure is read as mathematics."""
+    """Make axes logarithmic, with at least three ticks that are written as plain numbers."""
     for name in names:
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")
@@ -108,12 +108,12 @@ def log(axes: Axes, *names: Literal["x", "y"]) -> None:
 
 
 def scale(axes: Axes, values: np.ndarray, from_zero: bool = True) -> None:
-    """Scale and limit the vertical axis: logarithmic if all values are positive and span much, else plain.
+    """Scale and limit the vertical axis: logarithmic if all values are positive and span a wide range, else linear.
 
     Args:
-        axes: where curves were drawn.
-        values: what the limits must show.
-        from_zero: whether a plain axis begins at 0, or shows where 0 is.
+        axes: the axes, with their curves.
+        values: the values that the limits must show.
+        from_zero: whether a linear axis starts at 0, or marks 0 if there are negative values.
     """
     known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     low, high = float(known.min()), float(known.max())

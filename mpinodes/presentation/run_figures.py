@@ -1,4 +1,4 @@
-"""The figures of a run: metrics as they say themselves, privacy, and the graph."""
+"""Draw the figures of a run: the metrics, the privacy loss, and the graph."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ BOUND_STYLES = ("--", ":", "-.", (0, (1, 3)))
 
 
 class Curve(NamedTuple):
-    """A metric as figures show it.
+    """A metric as a curve of a figure.
 
     Attributes:
-        variable: of the record.
-        label: what people call the metric.
-        unit: "share": drawn as a percentage.
-        per_round: whether the metric is divided by the rounds.
+        variable: the variable in the record.
+        label: the text that people read.
+        unit: the unit; "share" is drawn as a percentage.
+        per_round: whether the values are divided by the number of rounds.
     """
 
     variable: str
@@ -42,7 +42,7 @@ class Curve(NamedTuple):
     per_round: bool
 
     def values(self, data: Drawn) -> tuple[np.ndarray, Values]:
-        """Return rounds or horizons, and the values there."""
+        """Return the rounds or horizons, and the values there."""
         values = data[self.variable]
         along = data["horizon" if "horizon" in values.dims else "round"]
         values = values / along if self.per_round else values
@@ -53,8 +53,8 @@ class CurveFigure(NamedTuple):
     """Curves of metrics on one pair of axes.
 
     Attributes:
-        title: what the figure shows.
-        curves: the metrics, the most important one first.
+        title: the title of the figure.
+        curves: the metrics, the most important metric first.
     """
 
     title: str
@@ -67,9 +67,11 @@ class CurveFigure(NamedTuple):
 
 
 def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
-    """Return the figures that the built-in metrics ask for, and one of each metric of the user's, by file name."""
+    """Return the figures of the built-in metrics, and a figure for each user-defined metric, by file name."""
     figures: dict[str, CurveFigure] = {}
-    for built_in in sorted(BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)):  # the most important first
+    for built_in in sorted(
+        BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)
+    ):  # the most important metric first
         if built_in.figure:
             figure = figures.setdefault(built_in.figure, CurveFigure(built_in.title, []))
             figure.curves.append(Curve(built_in.name, built_in.label, built_in.unit, built_in.per_round))
@@ -81,7 +83,7 @@ def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
 
 
 def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary], Figure | None]]]:
-    """Return title and drawer of every figure, by file name; a drawer returns None if the run has no such numbers."""
+    """Return title and drawer of every figure, by file name; a drawer returns None if the run lacks the numbers."""
     curves = {name: (of.title, partial(draw_curves, name, of)) for name, of in curve_figures(summary).items()}
     others = {"privacy": ("Privacy loss", privacy), "views": ("What one node learns of another", views)}
     topology = ("Topology", lambda data, _: draw_topology(json.loads(data.attrs["topology"])))
@@ -89,13 +91,13 @@ def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary],
 
 
 def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[str, Path]:
-    """Draw every figure that the run has the numbers for, as PNG; return titles and files.
+    """Draw every figure that the run has the numbers for, as PNG; return the files by title.
 
     Args:
         data: the record.
-        summary: summary.json.
-        target: where the files go.
-        vector: whether SVG and PDF are written beside each, which takes as long again.
+        summary: the summary.
+        target: the directory of the files.
+        vector: whether SVG and PDF are written too, which takes as long again.
     """
     drawn = {}
     with drawing.style():
@@ -110,12 +112,12 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
 
 
 class ValueTable(NamedTuple):
-    """The numbers behind the figures.
+    """A table of the numbers behind the figures.
 
     Attributes:
-        title: what the rows are.
-        head: of the columns.
-        rows: of cells.
+        title: the kind of the rows: "horizon" or "agent".
+        head: the titles of the columns.
+        rows: the cells of each row.
     """
 
     title: str
@@ -124,7 +126,7 @@ class ValueTable(NamedTuple):
 
 
 def values(data: Drawn, summary: Summary) -> list[ValueTable]:
-    """Return the values of all curves by horizon, means over agents and seeds, and by agent at the last horizon."""
+    """Return two tables: all curves by horizon, as means over agents and seeds; and the last values by agent."""
     kinds = {"claimed": "claimed", "proven_pure": "proven pure", "proven": f"proven at δ = {summary.privacy.delta:g}"}
     curves = [curve for figure in curve_figures(summary).values() for curve in figure.curves if curve.variable in data]
     curves = [curve for curve in curves if "horizon" in data[curve.variable].dims]
@@ -137,7 +139,7 @@ def values(data: Drawn, summary: Summary) -> list[ValueTable]:
 
 
 def _table(along: str, data: Drawn, columns: dict[Curve, Values]) -> ValueTable:
-    """Return means of values over all axes but one."""
+    """Return a table of means over all axes but one."""
     head = [f"{curve.label}{' (%)' * (curve.unit == 'share')}" for curve in columns]
     means = [_by(along, values, np.nanmean).tolist() for values in columns.values()]
     rows = zip(data[along].values.tolist(), *means, strict=True)
@@ -145,7 +147,7 @@ def _table(along: str, data: Drawn, columns: dict[Curve, Values]) -> ValueTable:
 
 
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
-    """Draw curves of metrics: agents as a band, the run without noise, what guessing gets, and bounds that apply."""
+    """Draw the curves of a figure, with a band over agents, the run without noise, guessing, and applicable bounds."""
     curves = {curve.variable: curve for curve in figure.curves if curve.variable in data}
     if not curves:
         return None
@@ -188,10 +190,12 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
 
 
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
-    """ε against rounds, of the network and of the worst agent's share: claimed, proven pure, proven at δ."""
+    """Draw epsilon against rounds for the network and for the worst agent: claimed, proven pure, and proven at δ."""
     t, proven = data["horizon"].values, f"proven at δ = {summary.privacy.delta:g}"
     kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
-    kinds |= {"epsilon_proven": (proven, NETWORK, 1.5)}  # the first are the widest: what lies below is seen
+    kinds |= {
+        "epsilon_proven": (proven, NETWORK, 1.5)
+    }  # the first lines are the widest, so that hidden lines show at their edges
     figure, panels = drawing.pair()
     everything = []
     for axes, who, of in zip(panels, ("Network", "Worst agent's share"), ("_network", ""), strict=True):
@@ -217,7 +221,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def views(data: Drawn, summary: Summary) -> Figure | None:
-    """ε of every agent toward every other: against distance, and as a heat map."""
+    """Draw the epsilon of every agent toward every other: against distance, and as a heat map."""
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
     figure, (left, right) = drawing.pair()

@@ -1,12 +1,12 @@
-"""The warnings of a run: each has a short code, and this module is the only place that makes one.
+"""Make the warnings of a run. Each has a short code, and no other module makes warnings.
 
-summary.json holds the warnings as `warnings`, an object of codes with a sentence each. A run that is alone prints the
+summary.json holds the warnings as `warnings`, an object with a sentence for each code. A single run prints the
 sentences. A study counts the codes, and its tables and figures show them. A warning that follows from the numbers of a
 summary is made in `of_numbers`. Any other warning is added where its cause is known:
 
-    run_warnings.add(summary, "code", "A sentence with what happened.")
+    run_warnings.add(summary, "code", "A sentence that says what happened.")
 
-A new code needs a line in `MEANINGS`, and one in docs/studies.md.
+A new code needs a line in `MEANINGS`, and a line in docs/studies.md.
 """
 
 from __future__ import annotations
@@ -21,58 +21,58 @@ from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
 from mpinodes.presentation.privacy_words import LARGE_DELTA, mechanism
 from mpinodes.summary.summary import BaselinesSummary, FileSummary, PrivacySummary, Summary
 
-PRIVACY = {  # whose sentences stand in what a run says of privacy
-    "no-noise": "messages carry no noise: nothing is kept private",
-    "unproven": "nothing is proven of what the messages tell, or of what those of all repeats together tell",
+PRIVACY = {  # a single run states these facts in its sentences on privacy
+    "no-noise": "messages carry no noise: nothing is private",
+    "unproven": "nothing is proven of the privacy loss, or of the joint loss of all repeats",
     "not-tested": "the proven ε rests on statements of a user's file that was not tested",
-    "epsilon-too-large": "the proven ε is so large that next to nothing is kept private",
+    "epsilon-too-large": "the proven ε is so large that almost nothing is protected",
     "above-claim": "the proven ε is above what the paper claims",
     "label-not-kept": "the noise is less than the nominal ε needs",
     "delta-too-large": "δ is not well below one over the number of samples or agents",
-    "budget-spent": "agents stopped telling of their data because the privacy budget was spent",
+    "budget-spent": "agents stopped releasing because the privacy budget was spent",
     "shared-noise": "another run has the same noise on other data: together they hide nothing",
-    "noise-key": "all runs of one seed with this noise.key share their noise: together they hide nothing",
-    "floating-point-noise": "noise of a secret key is drawn in floating point: its low bits tell more than is proven",
+    "noise-key": "all runs of a seed with this noise.key share their noise: together they hide nothing",
+    "floating-point-noise": "noise of a secret key is drawn in floating point: its low bits reveal more than is proven",
 }
 MEANINGS = PRIVACY | {
-    "partial": "the run ended before its time",
+    "partial": "the run ended early",
     "diverged": "the loss is not finite: the run diverged",
-    "no-better-than-guessing": "the accuracy is no higher than that of always naming the largest class",
-    "no-better-than-mean-target": "the error is no lower than that of always naming the mean target",
-    "accuracy-below-start": "the start has a higher accuracy",
-    "error-above-start": "the start has a lower error",
-    "loss-above-start": "staying at the start has a lower loss or optimality gap",
+    "no-better-than-guessing": "the accuracy is no higher than that of always predicting the largest class",
+    "no-better-than-mean-target": "the error is no lower than that of always predicting the mean target",
+    "accuracy-below-start": "the start point has a higher accuracy",
+    "error-above-start": "the start point has a lower error",
+    "loss-above-start": "staying at the start point has a lower loss or optimality gap",
     "unsolved": "local solves ended short of their tolerance",
 }
 
 
 def add(summary: Summary, code: str, sentence: str = "") -> None:
-    """Add a warning to the summary of a run; without a sentence it has the meaning of its code.
+    """Add a warning to the summary of a run; the default sentence is the meaning of the code.
 
     Raises:
-        KeyError: `MEANINGS` has no such code.
+        KeyError: `MEANINGS` lacks the code.
     """
     meaning = MEANINGS[code]
     summary.warnings = (summary.warnings or {}) | {code: sentence or f"{meaning[0].upper()}{meaning[1:]}."}
 
 
 def of(summary: Summary) -> dict[str, str]:
-    """Return the sentences of a run's warnings by code."""
+    """Return the sentences of a run's warnings, by code."""
     return of_numbers(summary) if summary.warnings is None else summary.warnings
 
 
 def sentences(summary: Summary) -> list[str]:
-    """Return the sentences of a run's warnings but those of privacy."""
+    """Return the sentences of a run's warnings, except those on privacy."""
     return [sentence for code, sentence in of(summary).items() if code not in PRIVACY]
 
 
 def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
-    """Return sentences for warnings that some repeats have; `of_numbers` has better ones where all together have it."""
+    """Return sentences for warnings of some repeats; `of_numbers` replaces those that hold for all repeats together."""
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 
 
 def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Return by code, the most frequent first, how many runs have the warning and what the code means."""
+    """Return by code, the most frequent code first, the number of runs with the warning and the code's meaning."""
     numbers, runs = Counter(code for codes in of_runs for code in codes).most_common(), len(of_runs)
     return {code: f"{code}: {number} of {runs} runs: {MEANINGS.get(code, code)}" for code, number in numbers}
 
@@ -81,7 +81,7 @@ def of_numbers(s: Summary) -> dict[str, str]:
     """Return the warnings that follow from the numbers of a summary: sentences by code."""
     made = replace(s, warnings=None)
     if s.partial:
-        add(made, "partial", f"The run ended before its time: {s.rounds} of {s.rounds_asked} rounds are recorded.")
+        add(made, "partial", f"The run ended early: {s.rounds} of {s.rounds_asked} rounds are recorded.")
     if s.value("average_fitness") is None:
         add(made, "diverged")
     if s.solver and s.solver.unsolved:
@@ -94,7 +94,7 @@ def of_numbers(s: Summary) -> dict[str, str]:
 
 
 def _compare(s: Summary, made: Summary, baselines: BaselinesSummary) -> None:
-    """Compare accuracy, error and loss with what is had without learning."""
+    """Add warnings if accuracy, error or loss is no better than without learning."""
     (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), baselines.start
     majority, mean = naive(baselines, "accuracy").get(which), naive(baselines, "rmse").get(on)
     first, off = (start.accuracy or {}).get(which), (start.rmse or {}).get(on)
@@ -107,9 +107,9 @@ def _compare(s: Summary, made: Summary, baselines: BaselinesSummary) -> None:
     shares = f"{{1:.1%}} of the {SETS[which]}, against {{0:.1%}}"
     errors = f"an RMSE of {{:.4g}} on the {SETS[on]}, against {{:.4g}}"
     for code, than, sentence, high, low in (  # there is a warning where `high` is higher than `low`
-        ("no-better-than-guessing", "always naming the largest class", shares, majority, share),
+        ("no-better-than-guessing", "always predicting the largest class", shares, majority, share),
         ("accuracy-below-start", "doing nothing", f"{shares} at the start", first, share),
-        ("no-better-than-mean-target", "always naming the mean target", errors, error, mean),
+        ("no-better-than-mean-target", "always predicting the mean target", errors, error, mean),
         ("error-above-start", "doing nothing", errors, error, off),
         ("loss-above-start", "doing nothing", f"{losses} at the start", lost, stayed),
     ):
@@ -118,7 +118,7 @@ def _compare(s: Summary, made: Summary, baselines: BaselinesSummary) -> None:
 
 
 def _of_privacy(privacy: PrivacySummary, checked: Sequence[FileSummary]) -> list[str]:
-    """Look at what is proven, and at the noise."""
+    """Return the codes of the warnings on the proven privacy loss and the noise."""
     noise, network, together = privacy.noise, privacy.network, privacy.together
     if noise is None:
         return ["no-noise"]

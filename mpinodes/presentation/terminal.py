@@ -1,4 +1,4 @@
-"""The end of a run in words: every number printed stands in summary.json, most under the key that labels it."""
+"""Write the text that a run prints at its end. Every number is in summary.json, most under the key in `Row.key`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpinodes.runlog.warning import warn
 from mpinodes.summary.summary import BoundSummary, ShownMetric, Summary
 from mpinodes.summary.timing import PARTS
 
-NOT_REPRODUCIBLE = "Not reproducible: no seed gives this noise again."
+NOT_REPRODUCIBLE = "Not reproducible: no seed regenerates this noise."
 BOUNDED = {
     "network_regret": "network's regret",
     "network_regret_average_iterate": "running average's regret",
@@ -21,11 +21,11 @@ BOUNDED = {
     "agent_decision_error": "worst agent's error",
     "optimality_gap": "worst agent's gap",
 }
-JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # by what an offline method is
+JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # the metrics that judge an offline method
 
 
 def text(summary: Summary, directory: Path) -> str:
-    """Return what a person wants to read when a run is over, or where to read it if putting it into words fails."""
+    """Return the text that a run prints at its end; if that fails, the text only names the run directory."""
     s = summary
     try:
         timing = [(part.replace("_", "-"), getattr(s.timing, part)) for part in PARTS]
@@ -48,12 +48,12 @@ def headline(s: Summary) -> str:
 
 
 def agents(s: Summary) -> str:
-    """Return the number of agents."""
+    """Return the number of agents as text."""
     return f"{s.agents} agent{'s' * (s.agents != 1)}"
 
 
 def setting(s: Summary) -> str:
-    """Return agents, graph, rounds, dimension and seeds."""
+    """Return agents, graph, rounds, dimension and seeds as text."""
     over = "in every round" if s.connectivity == 1 else f"over any {s.connectivity} rounds"
     why = "ended before their time" if s.partial else "all agents had settled"
     early = f" (of {s.rounds_asked}: {why})" if s.rounds < s.rounds_asked else ""
@@ -62,12 +62,12 @@ def setting(s: Summary) -> str:
 
 
 def speed(s: Summary) -> str:
-    """Return seconds and rounds per second."""
+    """Return seconds and rounds per second as text."""
     return f"{nan if s.seconds is None else s.seconds:.2f} s, {s.rounds_per_second or nan:.3g} rounds/s"
 
 
 def conditions(s: Summary) -> list[str]:
-    """Say what befell messages, and what agents were told of their losses, where that is not the usual."""
+    """Return sentences on faults of messages and on unusual feedback; empty if there are neither."""
     sentences, parts = [], []
     if faults := s.faults:
         arrived = max(1, faults.sent - faults.lost)
@@ -75,24 +75,24 @@ def conditions(s: Summary) -> list[str]:
             parts.append(f"{faults.lost / max(1, faults.sent):.1%} of {faults.sent} messages lost")
         if faults.late:
             mean = faults.rounds_late / arrived
-            parts.append(f"{faults.late / arrived:.1%} of the others late, by {mean:.2g} rounds in the mean")
+            parts.append(f"{faults.late / arrived:.1%} of the others late, by {mean:.2g} rounds on average")
         if faults.asked.churn:
             parts.append(f"agents away {faults.rounds_away / faults.agent_rounds:.1%} of the time")
-        sentences.append(f"faults: {', '.join(parts) or 'none befell it'}; {faults.weights}")
+        sentences.append(f"faults: {', '.join(parts) or 'none happened'}; {faults.weights}")
     if feedback := s.feedback:
         parts = []
         if feedback.points:
             falls = f" down to {feedback.last_radius:.3g}" if feedback.last_radius != feedback.radius else ""
             parts.append(
-                f"bandit feedback: {feedback.points} values a round, at points {feedback.radius:g}{falls} from the one "
-                "between them; losses and regret are those of the points played, in public directions"
+                f"bandit feedback: {feedback.points} values a round, at points {feedback.radius:g}{falls} from the "
+                "decision between them; losses and regret are those of the points played, in public directions"
             )
         if late := feedback.delay:
             parts.append(
-                f"feedback {late} round{'s' * (late > 1)} late: applied with the step of the round that it comes in, "
-                "which the noise is for"
+                f"feedback {late} round{'s' * (late > 1)} late: applied with the step of the round in which it "
+                "arrives, for which the noise is calibrated"
             )
-        sentences.append(f"{'; '.join(parts)}; no theorem here has it so")
+        sentences.append(f"{'; '.join(parts)}; no theorem here covers this")
     return sentences
 
 
@@ -101,9 +101,9 @@ class Row(NamedTuple):
     """A result.
 
     Attributes:
-        label: what it is.
-        value: it, with its spread and remarks.
-        key: where it stands in summary.json.
+        label: the name of the result.
+        value: the value as text, with spread and remarks.
+        key: the key in summary.json.
     """
 
     label: str
@@ -112,12 +112,12 @@ class Row(NamedTuple):
 
 
 def results(s: Summary, why: bool) -> list[Row]:
-    """Return what the run was worth, and why a bound does not apply."""
+    """Return the results of a run, with the bounds; `why` adds the reasons why bounds do not apply."""
     return [*measured(s), *(_bound(s, bound, k, why) for k, bound in enumerate(s.bounds))]
 
 
 def measured(s: Summary) -> list[Row]:
-    """Return what the run was worth, and what it took to solve."""
+    """Return the metrics of a run, and the cost of its local solves."""
     rows = [_row(s, metric) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
         if why := getattr(s, key):
@@ -132,7 +132,7 @@ def measured(s: Summary) -> list[Row]:
 
 
 def bounds(s: Summary, applies: bool) -> list[Row]:
-    """Return the theorems' bounds that apply, or those that do not, and why."""
+    """Return the bounds that apply, or those that do not apply, with the reasons."""
     return [_bound(s, bound, k, True) for k, bound in enumerate(s.bounds) if bound.applies == applies]
 
 
@@ -152,24 +152,24 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
         shown += f"    ({number(value / losses)} per loss)"
     regret, certificate = s.value(variable), s.value("comparator.certificate")
     if "regret" in variable and isinstance(regret, float) and certificate is not None and abs(regret) <= certificate:
-        shown += "    (0, as far as the comparator's certificate tells)"
+        shown += "    (0, within the comparator's certificate)"
     if variable in JUDGED:
         shown += f"    of the {s.judged} decision"
     if variable == "decision_norm" and not s.decomposable and s.agents > 1:
-        shown += "    (blocks of different agents, together in no set; each one's estimate is)"
+        shown += "    (assembled from all agents' blocks, so it may lie outside the feasible set)"
     if variable == "comparator_value":
         within = s.value("comparator.certificate_per_round")
         if within is None:
-            shown += "    (no certificate: nothing known bounds the loss from below)"
+            shown += "    (no certificate: no lower bound on the loss is known)"
         elif within >= (s.value("comparator.value_per_round") or inf):
-            shown += "    (its certificate is its own value: known is only that no loss is below 0)"
+            shown += "    (its certificate is its own value: the only known lower bound on the loss is 0)"
         else:
             shown += f"    (within {number(within)})"
     return Row(metric.label, shown, key)
 
 
 def _bound(s: Summary, bound: BoundSummary, place: int, why: bool) -> Row:
-    """Return a bound as a multiple of what it bounds."""
+    """Return a bound as a multiple of the measured value."""
     if bound.value is None:
         shown = f"{'inf':>10}    no bound on"
     elif bound.times is not None:
@@ -177,12 +177,12 @@ def _bound(s: Summary, bound: BoundSummary, place: int, why: bool) -> Row:
     elif bound.measured is None:
         shown = f"{bound.value:10.3g}    on"
     else:
-        shown = f"{bound.value:10.3g}    where 0 or less was measured:"
+        shown = f"{bound.value:10.3g}    (0 or less was measured) on"
     rest = "" if bound.applies else f"; does not apply{f': {bound.why_not}' if why else ''}"
     key = f"bounds[{place}].{'value' if bound.times is None else 'times'}"
     return Row(bound.name, f"{shown} the {bounded(s, bound)}{rest}", key)
 
 
 def bounded(s: Summary, bound: BoundSummary) -> str:
-    """Return what people call that which a theorem bounds."""
+    """Return the name of the quantity that a theorem bounds."""
     return BOUNDED.get(bound.of, bound.label)

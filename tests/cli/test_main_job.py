@@ -83,7 +83,7 @@ def test_the_page_is_self_contained_and_the_report_can_be_drawn_again(main_job, 
     done = run_alone(str(main_job[1]), cwd=tmp_path, module="mpinodes.report")
     assert (done.code, done.out.strip()) == (0, str(page))
     assert page.read_text() == text
-    assert "gets 93.3% of the test samples right" in text
+    assert "an accuracy of 93.3% on the test samples" in text
 
 
 def test_a_report_of_something_else_is_refused(tmp_path):

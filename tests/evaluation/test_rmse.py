@@ -65,14 +65,14 @@ def test_errors_are_those_of_the_agents_decisions_and_their_means(run, asked):
 def test_the_error_is_told_in_words_and_drawn(run):
     summary = json.loads((run / "summary.json").read_text())
     test, naive = (f"{tree['test']:.4g}" for tree in (summary["rmse"], summary["baselines"]["mean_target"]))
-    said = f"is off by {test} on the test samples, root mean squared (always naming the mean target is off by {naive})."
+    said = f"error of {test} on the test samples ({naive} by always predicting the mean target)."
     assert findings.findings(typed(summary), None)[0].endswith(said)
     assert any(
         "RMSE, running mean, test data" in line and test in line for line in text(typed(summary), run).splitlines()
     )
     poor = summary | {"rmse": {"test": 1e9, "train": 0.0}}
     assert [warning.partition(":")[0] for warning in run_warnings.sentences(typed(poor | {"warnings": None}))[:2]] == [
-        "Worse than always naming the mean target", "Worse than doing nothing",
+        "Worse than always predicting the mean target", "Worse than doing nothing",
     ]  # fmt: skip
     with Drawn(run) as data:
         drawers = figures.drawers(typed(summary))

@@ -37,12 +37,12 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert record.horizon.values[-1] == record.sizes["round"] == rounds
     assert not any(np.isnan(of.values).all() for name, of in record.items() if name.startswith(("network", "loss")))
     page = (other / "report.html").read_text()
-    assert f"of its 24 rounds these are the {rounds} that its record holds" in page
-    cover = f"All numbers cover rounds 1 to {rounds} alone, which are recorded: the run was ended before its time"
+    assert f"the {rounds} of its 24 rounds that are" in page
+    cover = f"All numbers cover only the recorded rounds 1 to {rounds}: the run ended early"
     assert cover in page
     said, whole_said = (" ".join(" ".join(lines(typed(s).privacy, None)).split()) for s in (two, one))
     assert cover in said
-    assert f"Proven: against who reads every link in rounds 1 to {rounds}, those recorded" in said
+    assert f"every link in rounds 1 to {rounds}, which are recorded" in said
     assert "recorded" not in whole_said
     assert "recorded rounds" in watching.result(typed(two), other)
     assert "recorded" not in watching.result(typed(one), whole)

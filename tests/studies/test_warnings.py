@@ -78,7 +78,7 @@ def test_a_study_of_useless_runs_says_so_wherever_it_is_read(useless, tmp_path, 
     assert len(poor) >= 4
     for name, summary in summaries.items():
         words_alone = told(typed(summary), place)
-        assert ("than always naming the largest class: " in words_alone) == (name in poor)
+        assert ("than always predicting the largest class: " in words_alone) == (name in poor)
     line = f"{NO_BETTER}: {len(poor)} of 8 runs: "
     assert f"  WARNING: {line}" in printed
     with (place / "table.csv").open(newline="") as file:
