@@ -19,12 +19,14 @@ __all__ = ["load", "run_lockstep", "runs", "simulate"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
-    """The record of a run directory, read into memory; of a run that goes on, its rounds so far.
+    """Return the record of a run directory, read into memory; if the run is still going on, the rounds so far.
+
+    Args:
+        run: the run directory.
 
     Raises:
-        FileNotFoundError: the directory holds no `record.h5`.
-        mpinodes.core.errors.BadInput: it is damaged, or was made by a version of mpinodes with another layout of
-            records.
+        FileNotFoundError: the directory holds no record.
+        mpinodes.core.errors.BadInput: the record is damaged, or has the layout of another version of mpinodes.
     """
     from mpinodes.runlog.reader import load
 
@@ -32,15 +34,15 @@ def load(run: str | Path) -> xarray.Dataset:
 
 
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
-    """Run all agents of an experiment in this process and return the run directory.
+    """Run all agents of an experiment in this process, and return the run directory.
 
     The bits equal those of the same experiment under mpirun.
 
     Args:
-        experiment: path of a TOML file, or its content as nested dictionaries.
+        experiment: the path of a TOML file, or its content as nested dictionaries.
 
     Raises:
-        mpinodes.core.errors.BadInput: something in the experiment is wrong.
+        mpinodes.core.errors.BadInput: the experiment is invalid.
     """
     from mpinodes.core.asked import parse
     from mpinodes.running.job import run
@@ -49,20 +51,20 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
 
 
 def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
-    """Run an experiment in this process, as a notebook has it, to the bits of the same under mpirun.
+    """Run an experiment in this process, as in a notebook; the bits equal those of the same experiment under mpirun.
 
     Args:
-        asked: each the path of a TOML file, a word as on the command line ("privacy.epsilon=0.5"), or a dictionary,
-            nested or with dotted keys; the last goes before. `data.file` may be a pandas data frame: it is kept as a
-            .csv in runs/frames.
-        keys: sections and keys of the experiment, before all else: rounds=200, privacy={"epsilon": 0.5}.
+        asked: any number of TOML file paths, words as on the command line ("privacy.epsilon=0.5"), and dictionaries,
+            nested or with dotted keys. Later arguments override earlier ones. `data.file` may be a pandas data frame,
+            which is stored as a .csv file in runs/frames.
+        keys: sections and keys of the experiment, which override `asked`: rounds=200, privacy={"epsilon": 0.5}.
 
     Returns:
-        What came of it, in a run directory of its own; figures and page are drawn when they are asked for.
+        The result, in a run directory of its own. Figures and page are drawn on request.
 
     Raises:
-        mpinodes.core.errors.BadInput: something in the experiment is wrong.
-        mpinodes.core.messages.Diverged: an estimate ceased to be finite.
+        mpinodes.core.errors.BadInput: the experiment is invalid.
+        mpinodes.core.messages.Diverged: an estimate is no longer finite.
     """
     from mpinodes.core.asked import gathered
     from mpinodes.finished.result import Result
@@ -77,15 +79,15 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
 
 
 def runs(directory: str | Path) -> pandas.DataFrame:
-    """The finished runs of a study's directory, or of any directory that holds some: one row each.
+    """Return the finished runs of a study's directory, or of any directory that holds runs, as a row each.
 
-    Columns: `run`, its directory; the keys in which the runs differ; what each was worth and what it cost, by short
-    names (`accuracy_test`, `regret_per_round`, `epsilon_proven`), whose labels are in `attrs["labels"]` and units in
-    `attrs["units"]`; `warnings`, the codes of what it warns of. Where each agent has losses of its own, losses and
-    regrets are divided by the number of agents, so that they read as where all agents share one.
+    The columns are `run`, the run directory; the keys in which the runs differ; the results, by short names such as
+    `accuracy_test`, `regret_per_round` and `epsilon_proven`; and `warnings`, the codes of warnings. `attrs["labels"]`
+    holds the labels of the results, and `attrs["units"]` their units. If each agent has losses of its own, losses and
+    regrets are divided by the number of agents, to be comparable with runs in which all agents share one loss.
 
     Raises:
-        mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes made it.
+        mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes wrote it.
     """
     from mpinodes.finished.runs import table
 

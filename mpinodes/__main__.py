@@ -1,4 +1,4 @@
-"""All commands by one name: `mpinodes COMMAND ...` is `python -m mpinodes.COMMAND ...`."""
+"""Run any command by its name: `mpinodes COMMAND ...` is `python -m mpinodes.COMMAND ...`."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from pathlib import Path
 
 from mpinodes import __version__
 
-# Nothing here imports numpy before a command's own module does, which may set the number of BLAS threads first.
+# No import here may load numpy: the module of a command first sets the number of BLAS threads.
 HERE = Path(__file__).parent
 
 
 def commands() -> list[str]:
-    """Return the names of all commands: each is a module at the top of the package."""
+    """Return the names of all commands; each is a module at the top of the package."""
     return sorted(path.stem for path in HERE.glob("[a-z]*.py"))
 
 
 def usage() -> str:
-    """Return what `mpinodes --help` prints: every command, with the first words of its own help."""
+    """Return the text of `mpinodes --help`: every command, with the first words of its own help."""
     import ast
 
     lines = ["usage: [mpirun -n N] mpinodes COMMAND ...", ""]
     for name in commands():
         text = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text("utf-8"))) or ""
         lines.append(f"  {name:8} {text.partition(': ')[0].partition(chr(10))[0].rstrip('.')}")
-    return "\n".join([*lines, "", "mpinodes COMMAND --help says more; python -m mpinodes.COMMAND is the same command."])
+    return "\n".join(
+        [*lines, "", "mpinodes COMMAND --help prints details; python -m mpinodes.COMMAND is the same command."]
+    )
 
 
 def _without_one(argv: list[str]) -> int:
-    """Answer --help and --version, and refuse what names no command."""
+    """Answer --help and --version, and reject an unknown command."""
     from mpinodes.core.errors import BadInput
     from mpinodes.launch.launching import launcher
 
@@ -54,7 +56,7 @@ def main() -> None:
 
         leave(command(_without_one)(sys.argv[1:]))
     if not sys.flags.safe_path:
-        sys.path[0] = ""  # as python -m has it: files of the user's may import what lies beside them
+        sys.path[0] = ""  # as with python -m: user-defined files may import their neighbours
     sys.argv[1:] = rest
     runpy.run_module(f"mpinodes.{name}", run_name="__main__", alter_sys=True)
 

@@ -1,9 +1,9 @@
-"""Finished runs side by side: python -m mpinodes.compare STUDY|RUN...
+"""Put finished runs side by side: python -m mpinodes.compare STUDY|RUN...
 
-Writes figures (means over seeds with their 95 % intervals), tables (CSV, Parquet, Markdown, LaTeX) and differences
-paired by seed, and says in what the runs differ beyond the axes, and what it costs in privacy to publish them all.
-Where each agent has losses of its own, losses and regrets are divided by the number of agents. Runs that form no grid
-are grouped by --by and --along; of figures there are 12 at most, and what is left out is said.
+Write figures (means over seeds with their 95 % intervals), tables (CSV, Parquet, Markdown, LaTeX) and differences
+paired by seed. State in which keys the runs differ beyond the axes, and the privacy loss of publishing all runs. If
+each agent has losses of its own, losses and regrets are divided by the number of agents. Runs that form no grid are
+grouped by --by and --along. At most 12 figures are drawn; the output names those that are left out.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ def main(argv: list[str]) -> int:
     parser.add_runs("STUDY | RUN", "a study's directory, or finished runs")
     parser.add_argument("--by", metavar="KEY", help="the key whose values are compared (the first that is no number)")
     keys = lambda text: [] if text == "none" else text.replace(" ", "").split(",")  # noqa: E731
-    along = "the keys of the other axes, or none; means are over the rest (as few keys as tell the runs apart)"
+    along = "the keys of the other axes, or none; means are over the rest (as few keys as distinguish the runs)"
     parser.add_argument("--along", metavar="KEY,...", type=keys, help=along)
-    parser.add_argument("--output", metavar="DIR", type=Path, help="where to (STUDY/compare, or compare)")
+    parser.add_argument("--output", metavar="DIR", type=Path, help="the directory to write (STUDY/compare, or compare)")
     options = parser.parse_args(argv)
     from mpinodes.studies import compare
 

@@ -1,6 +1,6 @@
 """Draw the report of runs again: python -m mpinodes.report RUN...
 
-Of a run that was ended before its time, summary and report of the rounds that its record holds.
+If a run ended early, its summary and report cover the rounds that are recorded.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from mpinodes.launch.launching import command, show
 
 
 def drawn(run: Path) -> list[Path]:
-    """Draw the page of a run, or the pages of the repeats that were begun.
+    """Draw the page of a run, or the pages of those of its repeats that were started; return the pages.
 
     Raises:
-        BadInput: it is none, or nothing of it is recorded.
+        BadInput: the directory holds no run, or no round is recorded.
     """
     from mpinodes.presentation.draw import draw
     from mpinodes.runlog.reader import is_recorded
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("report", __doc__.splitlines()[0])
     parser.add_runs("RUN", "a run directory")
-    parser.add_argument("--noise-free", action="store_true", help="do each run again without noise, for comparison")
+    parser.add_argument("--noise-free", action="store_true", help="repeat each run without noise, for comparison")
     options = parser.parse_args(argv)
     from mpinodes.running import noise_free
 

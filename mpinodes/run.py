@@ -1,11 +1,12 @@
 """Run an experiment: mpirun -n N python -m mpinodes.run [experiment.toml] [key=value ...].
 
-N - 1 agents and, on the last rank, the logger. Without arguments: 7 agents (-n 8) learn by DOLA from
-25,000 synthetic samples, at a proven privacy loss of ε = 1. Keys are those of the TOML file, with dots:
+N - 1 ranks are agents, and the last rank is the logger. Without arguments, 7 agents (-n 8) learn by DOLA from
+25,000 synthetic samples, at a proven privacy loss of ε = 1. Keys are the dotted keys of the TOML file:
 privacy.epsilon=0.5.
 
 Exit codes: 0 done; 2 bad input; 3 a rank failed; 4 a deadline passed; 5 stopped by a signal, to be resumed; 130
-interrupted; 141 nobody reads. Where a rank was killed, the launcher's own: 9 (MPICH), 137 (Open MPI, srun).
+interrupted; 141 the output pipe was closed. If a rank was killed, the launcher sets the code: 9 (MPICH), 137 (Open
+MPI, srun).
 """
 
 from __future__ import annotations
@@ -32,10 +33,14 @@ if TYPE_CHECKING:
 
 
 def inform(options: argparse.Namespace, ranks: int | None) -> None:
-    """Print what --list, --explain or --dry-run ask for.
+    """Print what the options --list, --explain or --dry-run ask for.
+
+    Args:
+        options: the parsed command line.
+        ranks: the number of MPI processes, including the logger; None in lockstep.
 
     Raises:
-        BadInput: an unknown key, or an experiment that cannot be run.
+        BadInput: a key is unknown, or the experiment cannot be run.
     """
     from mpinodes.config import explaining
     from mpinodes.config.compose import origin
@@ -68,13 +73,13 @@ def main(argv: list[str]) -> int:
     ranks = started.size if started else None
     speaks = started is None or started.rank == 0
     words, resumed, in_one = argv, None, False
-    if any(word.startswith("-") for word in argv):  # few runs have options, and each rank would import their parser
+    if any(word.startswith("-") for word in argv):  # without options no rank has to import the parser
         from mpinodes.launch.arguments import Parser
 
         parser = Parser("run", __doc__)
         parser.add_words("experiment.toml | key=value", "a file, then overrides")
         parser.add_argument("--lockstep", action="store_true", help="all agents in this one process, without mpirun")
-        go_on = "go on with a run that was ended before its time, from its directory"
+        go_on = "continue a run that ended early, from its directory"
         parser.add_argument("--resume", metavar="RUN", type=Path, help=go_on)
         parser.add_argument("--dry-run", action="store_true", help="check everything and print the resolved experiment")
         parser.add_argument("--list", action="store_true", help="print every part there is, a line each")

@@ -1,9 +1,9 @@
-"""What it costs in privacy to publish several finished runs: python -m mpinodes.spent RUN...
+"""Compute the privacy loss of publishing several finished runs: python -m mpinodes.spent RUN...
 
-A directory of repeats counts as its repeats. Losses on the same data are added up, sample by sample where the runs say
-which is which; where no sample is in two data sets, the largest counts. Runs on files may be on the same samples,
-unless data.identity, a name that you give them, declares them disjoint. The settings of all runs must have been fixed
-beforehand. Exit code 2: the runs cannot be read, or not be put together.
+A directory of repeats counts as its repeats. Losses on the same data are added up, sample by sample if the runs tell
+which sample is which; if two data sets share no sample, the larger loss counts. Runs on files may share samples, unless
+data.identity, a name that you choose, declares them disjoint. The settings of all runs must be fixed before the first
+run. Exit code 2: the runs cannot be read, or cannot be combined.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("spent", __doc__)
     parser.add_runs("RUN", "the directory of a finished run")
-    parser.add_argument("--delta", type=float, help="of the proven epsilon; default: the least of the runs' own")
+    parser.add_argument(
+        "--delta", type=float, help="the delta of the proven epsilon; default: the least delta of the runs"
+    )
     options = parser.parse_args(argv)
     from mpinodes.finished import joint_cost as spent
 

@@ -1,10 +1,10 @@
 """Do all runs of a study: python -m mpinodes.sweep [study.toml | STUDY] [key=a,b,c ...].
 
-A study is an experiment and axes over any of its keys: lists in its tables study.grid, study.zip and study.cases, and
-on the command line, study.seeds, and study.exclude. Every run is composed before the first begins. Runs are done
-in lockstep, to the bits of mpirun, as many at once as there are cores; under mpirun -n N, by N - 1 ranks. The same
-command, or the directory of the study, takes up what was left. Exit code 1: a run failed; 2: a run cannot be, and none
-was begun.
+A study is an experiment with axes over any of its keys. The tables study.grid, study.zip and study.cases, study.seeds,
+and lists on the command line make axes; study.exclude leaves runs out. All runs are composed before the first starts.
+Runs are done in lockstep, with the bits of mpirun, as many at once as there are cores; under mpirun -n N, they are done
+by N - 1 ranks. The same command, or the directory of the study, continues a study. Exit code 1: a run failed; 2: a run
+cannot be done, and no run was started.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("sweep", __doc__)
     parser.add_words("study.toml | STUDY | key=a,b,c", "a study, then overrides")
-    parser.add_argument("--mpi", action="store_true", help="every run by an mpirun of its own, one after the other")
+    parser.add_argument("--mpi", action="store_true", help="do every run by an mpirun of its own, one after the other")
     parser.add_argument("--slurm", action="store_true", help="write a job array of the study, and submit it")
     parser.add_argument("--part", metavar="K/N", help="only runs K, K + N, K + 2N, ... of the study, from 0")
     options = parser.parse_intermixed_args(argv)
     started = launcher()
     world = find_world(started) if started and started.size > 1 else None
     if world and (options.mpi or options.slurm):
-        raise BadInput("--mpi and --slurm start processes of their own: start the sweep without mpirun")
+        raise BadInput("--mpi and --slurm start processes themselves: start the sweep without mpirun")
     if options.slurm and (options.mpi or options.part):
-        raise BadInput("--slurm goes with neither --mpi nor --part")
+        raise BadInput("--slurm cannot be combined with --mpi or --part")
     from mpinodes.studies import slurm, sweep
 
     if not world:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the workers, as an interrupt does
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM ends the workers, as an interrupt does
     try:
         if options.slurm:
             show(slurm.submit(options.words))
             return 0
         swept = sweep(*options.words, mpi=options.mpi, part=options.part, world=world)
     except KeyboardInterrupt:
-        say("interrupted; the same command takes it up again")
+        say("interrupted; the same command continues the study")
         return INTERRUPTED
     if swept is None:
         return 0

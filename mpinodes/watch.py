@@ -1,8 +1,8 @@
 """Watch runs while they go on, from another shell: python -m mpinodes.watch RUN...
 
-It prints the rounds done, the metrics of the last round that was logged, rounds per second and seconds left. It reads
-the log of a run, as `mpinodes.load` does, and costs the run nothing. It ends when all the runs have ended: exit code 0,
-or 1 where one failed, or ended before its time.
+Print the number of rounds done, the metrics of the last logged round, rounds per second and seconds left. The command
+reads the log of a run, as `mpinodes.load` does, and does not slow the run down. It ends when all runs have ended, with
+exit code 0, or 1 if a run failed or ended early.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mpinodes.launch.launching import INTERRUPTED, command
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("watch", __doc__)
-    parser.add_runs("RUN", "a run directory, also one that is to come")
+    parser.add_runs("RUN", "a run directory, which need not exist yet")
     runs = parser.parse_args(argv).runs
     from mpinodes.running.monitor import watch
 
