@@ -25,9 +25,7 @@ def usage() -> str:
     for name in commands():
         text = ast.get_docstring(ast.parse((HERE / f"{name}.py").read_text("utf-8"))) or ""
         lines.append(f"  {name:8} {text.partition(': ')[0].partition(chr(10))[0].rstrip('.')}")
-    return "\n".join(
-        [*lines, "", "mpinodes COMMAND --help prints details; python -m mpinodes.COMMAND is the same command."]
-    )
+    return "\n".join([*lines, "", "mpinodes COMMAND --help prints details; python -m mpinodes.COMMAND does the same."])
 
 
 def _without_one(argv: list[str]) -> int:

@@ -129,16 +129,12 @@ def read(places: Sequence[Path]) -> list[Finished]:
         # A directory without a summary is refused below, unless it holds repeats.
         wanted = (Summary.read(place).repeats or 0) if (place / FILE).exists() else 0
         if len(repeats) < wanted:
-            raise BadInput(
-                f"{place}: only {len(repeats)} of {wanted} repeats exist; name the repeats that are to count"
-            )
+            raise BadInput(f"{place}: {len(repeats)} of {wanted} repeats exist; name the repeats that are to count")
         for run in repeats or [place]:
             summary, job = Summary.read(run), run.resolve()
             if summary.partial:
-                raise BadInput(
-                    f"{run}: ended early, and the messages after the last recorded round are unknown; finish it "
-                    "first: python -m mpinodes.run --resume"
-                )
+                unknown = "ended early, and the messages after the last recorded round are unknown"
+                raise BadInput(f"{run}: {unknown}; finish it first: python -m mpinodes.run --resume {run}")
             try:
                 with Reader(run) as record:
                     rounds = record.rounds

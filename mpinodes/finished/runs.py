@@ -61,9 +61,8 @@ class FinishedRun:
         taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
         for metric in s.metrics:
             losses, value, name = s.losses_in_a_round(metric), s.value(metric.key), short(metric.key)
-            column = Column(
-                f"{metric.label}{', per loss' * (losses > 1)}", metric.unit, "metric_" * (name in taken) + name
-            )
+            label, name = f"{metric.label}{', per loss' * (losses > 1)}", "metric_" * (name in taken) + name
+            column = Column(label, metric.unit, name)
             cells.append((column, None if value is None else value / losses))
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 

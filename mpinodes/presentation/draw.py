@@ -9,9 +9,8 @@ from mpinodes.core.errors import BadInput
 from mpinodes.presentation.figure_data import Drawn
 from mpinodes.summary.summary import Summary
 
-logging.getLogger("matplotlib").addHandler(
-    logging.NullHandler()
-)  # else matplotlib prints every line of a bad settings file
+# Without a handler, matplotlib prints every line of a bad settings file.
+logging.getLogger("matplotlib").addHandler(logging.NullHandler())
 
 
 def draw(directory: Path, vector: bool = False) -> Path:

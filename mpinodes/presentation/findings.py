@@ -71,9 +71,7 @@ def _regret(s: Summary, silent: WorthSummary | None) -> list[str]:
     best = (s.value("comparator.value") or 0.0) / s.rounds
     quiet = f" Without noise: {silent.value('network_regret_per_round'):.4g} more." if silent else ""
     more = f"{regret:.4g} more" if regret >= 0 else f"{-regret:.4g} less"
-    return [
-        f"Per round, the network lost {more} than the best fixed decision in hindsight, which lost {best:.4g}.{quiet}"
-    ]
+    return [f"Per round, the network lost {more} than the best fixed decision in hindsight, with {best:.4g}.{quiet}"]
 
 
 def _privacy(s: Summary) -> list[str]:

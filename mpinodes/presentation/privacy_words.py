@@ -72,12 +72,10 @@ def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
         checked: the user-defined files that the proven numbers rest on.
     """
     together, rows = privacy.together, list[tuple[str, ...]]()
-    groups: list[tuple[Sequence[typed.ProvenSummary], typed.ProvenSummary, str]] = [
-        (privacy.agents, privacy.network, ", each run" if together else "")
-    ]
-    if together:
-        groups.append((together.agents, together.network, f", all {together.runs} together"))
-    for agents, network, runs in groups:
+    for part in (privacy, together) if together else (privacy,):
+        agents: Sequence[typed.ProvenSummary] = part.agents
+        network: typed.ProvenSummary = part.network
+        runs = f", all {together.runs} together" if part is together else ", each run" if together else ""
         for who, losses in (("worst agent's share", agents), ("network", [network])):
             if losses:
                 loss = typed.worst_loss(losses)
@@ -170,7 +168,7 @@ def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[
         how = f"of which nothing is proven{': ' * bool(because)}{because}"
         how = how if together.network.proven is None else f"added up {ADDED.get(together.by, together.by)}"
         notes.append(
-            f"All {together.runs} runs are on the same data: an observer of all runs learns their joint loss, {how}."
+            f"All {together.runs} runs are on the same data: an observer of all learns their joint loss, {how}."
         )
     if privacy.views_left_out:
         notes.append("The loss toward single nodes is not computed for so many agents; the bound for all links holds.")

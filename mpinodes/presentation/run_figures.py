@@ -69,9 +69,7 @@ class CurveFigure(NamedTuple):
 def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
     """Return the figures of the built-in metrics, and a figure for each user-defined metric, by file name."""
     figures: dict[str, CurveFigure] = {}
-    for built_in in sorted(
-        BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)
-    ):  # the most important metric first
+    for built_in in sorted(BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)):  # the most important first
         if built_in.figure:
             figure = figures.setdefault(built_in.figure, CurveFigure(built_in.title, []))
             figure.curves.append(Curve(built_in.name, built_in.label, built_in.unit, built_in.per_round))
@@ -167,9 +165,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     if silent and (values_without := getattr(silent, first.variable, None)):
         t = np.array(silent.horizon)
         scale = (100.0 if is_share else 1.0) / (t if first.per_round else 1.0)
-        axes.plot(
-            t, scale * np.array(values_without, float), color="black", ls="-.", lw=1, label="same run without noise"
-        )
+        axes.plot(t, scale * np.array(values_without, float), color="black", ls="-.", lw=1, label="without noise")
     sets = naive(summary.baselines, name)
     if (guessed := sets.get("test" if first.variable == name else "train")) is not None:
         axes.axhline(guessed * (100 if is_share else 1), color=AGENT, ls=":", label=GUESSED[name])
@@ -193,9 +189,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
     """Draw epsilon against rounds for the network and for the worst agent: claimed, proven pure, and proven at δ."""
     t, proven = data["horizon"].values, f"proven at δ = {summary.privacy.delta:g}"
     kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
-    kinds |= {
-        "epsilon_proven": (proven, NETWORK, 1.5)
-    }  # the first lines are the widest, so that hidden lines show at their edges
+    kinds |= {"epsilon_proven": (proven, NETWORK, 1.5)}  # the first lines are wider, so that all lines are visible
     figure, panels = drawing.pair()
     everything = []
     for axes, who, of in zip(panels, ("Network", "Worst agent's share"), ("_network", ""), strict=True):

@@ -86,23 +86,14 @@ def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], dict
     evaluator = Evaluator(dataclasses.replace(setup, metrics=first.metrics))
     for rows in simulate(setup):
         evaluator.take(setup.layout.open(rows.transpose(1, 0, 2))[0])
-    evaluator.close(lambda done, of: None, _comparators(place))
+    # The best decision in hindsight does not depend on the noise, so the comparators are those of the run with noise.
+    comparators: dict[int, Comparator] = {}
+    names = ("horizon", "comparator_point", "comparator_value", "comparator_gap")
+    with suppress(OSError), Reader(place) as record:  # the report will say that the record cannot be read
+        if all(name in record for name in names):
+            for t, x, value, gap in zip(*(record.read(name).values.tolist() for name in names), strict=True):
+                comparators[t] = Comparator(np.array(x), value, gap)
+    evaluator.close(lambda done, of: None, comparators)
     variables = evaluator.variables()
     curves = {name: variables[name].values.tolist() for name in CURVES if name in variables}
     return evaluator.judged.horizons.tolist(), curves, evaluator.summary()
-
-
-def _comparators(place: Path) -> dict[int, Comparator]:
-    """Return the comparators in a run's record by horizon; empty if the record has none.
-
-    The best decision in hindsight does not depend on the noise, so the run without noise has the same comparators.
-    """
-    names = ("horizon", "comparator_point", "comparator_value", "comparator_gap")
-    try:
-        with Reader(place) as record:
-            if any(name not in record for name in names):
-                return {}
-            horizons, *columns = (record.read(name).values.tolist() for name in names)
-    except OSError:  # the report will say that the record cannot be read
-        return {}
-    return {t: Comparator(np.array(x), value, within) for t, x, value, within in zip(horizons, *columns, strict=True)}

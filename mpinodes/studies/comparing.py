@@ -126,9 +126,7 @@ class Comparison:
         varied = [key for key in differing(runs) if key != SEED]
         for option, key in (("--by", by), *(("--along", key) for key in along or ())):
             if key is not None and key not in varied:
-                raise BadInput(
-                    f"{option} {key}: no key in which the runs differ; {suggest(key, varied or ['more runs'])}"
-                )
+                raise BadInput(f"{option} {key}: no key in which runs differ; {suggest(key, varied or ['more runs'])}")
         study = places[0] if len(places) == 1 and (places[0] / FILE).is_file() else None
         keys, listed = _inferred(runs, varied), {}
         remarks = [*_named("Repeated runs, with equal bits, count once", [str(run.place) for run in again])]

@@ -127,9 +127,8 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
         yield Plot(name, "rounds", label, comparison.axes, lines, guesses if name == "accuracy" else {})
     first, *rest = compared_results(comparison) or [PROVEN]
     for axis in filter(comparison.is_numeric, comparison.axes):
-        for name in dict.fromkeys(
-            [first, *(name for name in rest if comparison.columns[name].unit == "share"), PROVEN]
-        ):
+        accuracies = [name for name in rest if comparison.columns[name].unit == "share"]
+        for name in dict.fromkeys([first, *accuracies, PROVEN]):
             yield _against(comparison, axis, name, guesses)
 
 

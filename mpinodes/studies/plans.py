@@ -107,9 +107,8 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:
                 agents=setup.topology.agents, rounds=setup.experiment.rounds,
             )  # fmt: skip
             words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
-            for place in sorted(
-                {*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}
-            ):  # or of a study that moved
+            # In a study that was moved, the digits differ.
+            for place in sorted({*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}):
                 if is_done(place, setup):
                     for key, path in sources.files(setup.experiment):
                         if sources.changed_since(place, key, path):

@@ -220,9 +220,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
                 raise BadInput(f"study: {key} cannot be an axis; seeds take the place of repeats")
             table_of[key] = axis.table
     if fixed := [key for key, _ in flat(_base(tree)) if key in table_of and key not in (SEED, NAME)]:
-        raise BadInput(
-            f"study: {fixed[0]} is given once and for all, and varied in {table_of[fixed[0]]}; leave one out"
-        )
+        raise BadInput(f"study: {fixed[0]} is set once and for all, and varied in {table_of[fixed[0]]}; leave one out")
     if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
         raise BadInput(f"study: {runs} runs, but {MOST_RUNS} are the most; use fewer values or seeds")
     if "repeats" in tree:
