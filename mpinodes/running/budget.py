@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 from msgspec.structs import replace
@@ -68,7 +68,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
         raise BadInput("privacy.budget: a run without noise keeps no budget; set privacy.epsilon and a mechanism")
     if reason := setup.stream.unproven_because:
         raise BadInput(f"privacy.budget: no budget can be kept because nothing is proven: {reason}")
-    runs = [_Dry(build(single_run(experiment, r)) if r else setup) for r in range(experiment.repeats)]
+    runs = [build(single_run(experiment, r)) if r else setup for r in range(experiment.repeats)]
     together = len(runs) > 1 and not other_data(setup)
     published = [runs] if together else [[run] for run in runs]
     if budget.kept_by == "noise":
@@ -82,27 +82,20 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     return replace(experiment, privacy=replace(experiment.privacy, budget=stopping))
 
 
-def dry_events(setup: Setup) -> Events:
-    """Return the events of all releases (rounds, agents) of a run whose losses are 0 everywhere, so without data."""
-    nothing = Nothing()
-    return events(dataclasses.replace(setup, losses=lambda agent: lambda t: nothing, cut=None, endless=True))
+def dry_events(run: Setup, nominal: float | None = None) -> Events:
+    """Return the events of all releases (rounds, agents) of a run, computed without data: all losses are 0 everywhere.
+
+    Args:
+        run: the set-up of the run.
+        nominal: the nominal epsilon; None means that of the experiment.
+    """
+    e, nothing = run.experiment, Nothing()
+    privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if nominal is None else nominal)
+    unbound = rebuilt(run, replace(e, repeats=1, record=Record(), privacy=privacy))
+    return events(dataclasses.replace(unbound, losses=lambda agent: lambda t: nothing, cut=None, endless=True))
 
 
-class _Dry:
-    """Compute the events of a run for any nominal epsilon, without its data."""
-
-    def __init__(self, setup: Setup) -> None:
-        self.setup, self.experiment = setup, setup.experiment
-
-    def events(self, nominal: float | None = None) -> Events:
-        """Return the events of all releases (rounds, agents) at a nominal epsilon; None means the experiment's own."""
-        e = self.experiment
-        privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if nominal is None else nominal)
-        unbound = replace(e, repeats=1, record=Record(), privacy=privacy)
-        return dry_events(rebuilt(self.setup, unbound))
-
-
-def _nominal_epsilon(runs: Sequence[_Dry], budget: Budget, near: float) -> float:
+def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> float:
     """Return the largest nominal epsilon at which the runs, published together, lose no more than the budget.
 
     Less noise never loses less. So every nominal epsilon below one that keeps the budget keeps it too, and is not
@@ -153,12 +146,12 @@ def _nominal_epsilon(runs: Sequence[_Dry], budget: Budget, near: float) -> float
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
     # The spacing of lattice noise changes in steps, which `lost` ignores.
-    while spent([run.events(low) for run in runs], experiment.rounds) > budget.epsilon:
+    while spent([dry_events(run, low) for run in runs], experiment.rounds) > budget.epsilon:
         low /= 1 + CLOSE
     return low
 
 
-def _events_by_epsilon(run: _Dry) -> Callable[[float], Events]:
+def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
     """Return a function from a nominal epsilon to the events of a run, exact except for lattice noise.
 
     The spacing of lattice noise changes in steps with epsilon; the function interpolates between them.
@@ -166,18 +159,18 @@ def _events_by_epsilon(run: _Dry) -> Callable[[float], Events]:
     Raises:
         BadInput: the nominal epsilon does not change the noise.
     """
-    at_one, at_two = run.events(1.0), run.events(2.0)
+    at_one, at_two = dry_events(run, 1.0), dry_events(run, 2.0)
     if not (at_one.scale != at_two.scale).any():
-        spent = _spending(run.setup, run.experiment.privacy.budget_delta)
+        spent = _spending(run, run.experiment.privacy.budget_delta)
         if not spent(at_one, run.experiment.rounds).any():  # a run of one round, whose message depends on no data
             return lambda nominal: at_one
-        fixed = run.setup.algorithm.scale_key or "a setting of the algorithm"
+        fixed = run.algorithm.scale_key or "a setting of the algorithm"
         raise BadInput(
             f"privacy.budget: privacy.epsilon does not change this run's noise because {fixed} fixes it: leave out "
             f"{fixed}, or set privacy.budget.kept_by=stopping"
         )
     if run.experiment.privacy.mechanism == "gaussian":
-        return run.events
+        return partial(dry_events, run)
     # Each number of an event is a + b/nominal with constants a and b, so two runs determine a and b.
     columns = {}
     for name in ("scale", "l1", "l2", "rounding_l1", "rounding_l2", "tv_distance"):
@@ -194,15 +187,15 @@ def _events_by_epsilon(run: _Dry) -> Callable[[float], Events]:
     return at
 
 
-def _stops(runs: Sequence[_Dry], budget: Budget) -> list[int]:
+def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
     """Return, for each agent, the last round up to which its releases keep the budget; 0 if they keep it to the end.
 
     If several runs are published together, all agents stop in the same round, because a sample may belong to different
     agents in different runs.
     """
-    experiment, agents = runs[0].experiment, runs[0].setup.topology.agents
-    made, delta = [run.events() for run in runs], experiment.privacy.budget_delta
-    of_agents, of_all = _spending(runs[0].setup, delta), _spending_together(runs, delta)
+    experiment, agents = runs[0].experiment, runs[0].topology.agents
+    made, delta = [dry_events(run) for run in runs], experiment.privacy.budget_delta
+    of_agents, of_all = _spending(runs[0], delta), _spending_together(runs, delta)
 
     @cache
     def over(horizon: int) -> NDArray[np.bool_]:
@@ -218,10 +211,10 @@ def _stops(runs: Sequence[_Dry], budget: Budget) -> list[int]:
     return [int(t) if t < experiment.rounds else 0 for t in low]
 
 
-def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence[Events], int], float]:
+def _spending_together(runs: Sequence[Setup], delta: float) -> Callable[[Sequence[Events], int], float]:
     """Return a function from each run's events and a horizon to the network's privacy loss in all runs together."""
     if len(runs) == 1:
-        spending = _spending(runs[0].setup, delta)
+        spending = _spending(runs[0], delta)
         return lambda made, horizon: float(spending(made[0], horizon).max())
     adjacency = runs[0].experiment.privacy.adjacency
     shared = runs[0].experiment.data["partition"] == "shared"
@@ -229,13 +222,13 @@ def _spending_together(runs: Sequence[_Dry], delta: float) -> Callable[[Sequence
     def spent(made: Sequence[Events], horizon: int) -> float:
         classes: dict[Hashable, list[Cost]] = {}
         for run, run_events in zip(runs, made, strict=True):
-            accountant = Accountant(groups(run.setup), shared)
+            accountant = Accountant(groups(run), shared)
             accountant.compose(run_events)
             try:
-                cost = cost_of(run.setup, accountant, horizon).network
+                cost = cost_of(run, accountant, horizon).network
             except ValueError as error:
                 raise BadInput(f"privacy.budget: {error}") from error
-            classes.setdefault(same_things(run.setup, job=None), []).append(cost)
+            classes.setdefault(same_things(run, job=None), []).append(cost)
         if len(classes) > 1 and (reason := UNMAPPED[adjacency]):
             raise BadInput(f"privacy.budget: nothing is proven of all runs together: {reason}; or set repeats=1")
         loss = whole([composed(costs) for costs in classes.values()]).loss(delta or 0.5)

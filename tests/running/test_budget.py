@@ -12,7 +12,7 @@ from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from mpinodes.privacy.accountant import Accountant
-from mpinodes.running.budget import _Dry, events, within_budget
+from mpinodes.running.budget import dry_events, events, within_budget
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
 
@@ -89,7 +89,7 @@ def test_repeats_keep_it_too_each_of_them(tmp_path):
 @pytest.mark.parametrize("words", RUNS[:1] + RUNS[3:9])
 def test_the_events_of_a_dry_run_are_those_of_the_run(words):
     setup = setup_of(words)
-    dry, real = _Dry(setup).events(), events(setup)
+    dry, real = dry_events(setup), events(setup)
     assert dry.priced() == real.priced()  # all but what a solver tells of itself
     assert real.scale.any()
 
