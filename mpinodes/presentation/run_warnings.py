@@ -67,7 +67,7 @@ def sentences(summary: Summary) -> list[str]:
 
 
 def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
-    """Return sentences for warnings of some repeats; `of_numbers` replaces those that hold for all repeats together."""
+    """Return sentences for warnings of some repeats; `of_numbers` replaces those of warnings of the merged summary."""
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 
 

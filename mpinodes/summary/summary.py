@@ -21,20 +21,8 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Faults
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.runlog.layout_version import require_version
-from mpinodes.summary.merging import (
-    BY_KEY,
-    Largest,
-    Least,
-    Mean,
-    Same,
-    Total,
-    first_words,
-    largest,
-    longest,
-    mean,
-    same,
-    worst,
-)
+from mpinodes.summary import merging
+from mpinodes.summary.merging import BY_KEY, Largest, Least, Mean, Same, Total, same
 
 FILE, NOISE_FREE = "summary.json", "noise_free.json"
 Sets = dict[str, float]  # by "train" and "test"
@@ -87,11 +75,11 @@ def worst_loss(losses: Sequence[P]) -> P:
     """Return the loss with the largest proven epsilon, in which every other number is the largest of all losses."""
     worst_proven = max(losses, key=lambda loss: inf if loss.proven is None else loss.proven)
     changed: dict[str, Any] = {
-        "proven_pure": worst([loss.proven_pure for loss in losses]),
+        "proven_pure": merging.worst([loss.proven_pure for loss in losses]),
         "delta_spent": max(loss.delta_spent or 0.0 for loss in losses) or UNSET,
     }
     if claims := [loss.claimed for loss in losses if isinstance(loss, LossSummary)]:
-        changed["claimed"] = largest(claims)
+        changed["claimed"] = merging.largest(claims)
     return msgspec.structs.replace(worst_proven, **changed)
 
 
@@ -131,9 +119,9 @@ class NoiseSummary(Struct, kw_only=True):
     epsilon: Annotated[float, same]  # nominal, of a round
     scale: Largest[float]
     least_scale: Least[float]
-    calibrated_scale: Annotated[float | None, worst]  # None: the sensitivity is unknown
+    calibrated_scale: Annotated[float | None, merging.worst]  # None: the sensitivity is unknown
     calibrated: Same[bool]
-    release: Annotated[float | None, worst]  # ε of the worst release; None: no limit
+    release: Annotated[float | None, merging.worst]  # ε of the worst release; None: no limit
     remark: Same[str]
 
 
@@ -155,11 +143,11 @@ class PrivacySummary(Struct, kw_only=True):
     together: Same[TogetherSummary] = None  # only of jobs with repeats
     noise: NoiseSummary | None
     key: Same[KeyState]
-    shares_noise_with: Annotated[list[str], longest]
+    shares_noise_with: Annotated[list[str], merging.longest]
     budget: BudgetSummary | None
     samples: Same[int]  # samples or agents in which adjacent data may differ; None: unlimited
     public: Same[str] = None
-    unproven_because: Annotated[str, first_words]
+    unproven_because: Annotated[str, merging.first_words]
     uses_ceiling: Largest[bool] = False
     exact_minimizers: Same[bool]
     against_colluders: Least[bool]
@@ -218,7 +206,7 @@ class WorthSummary(Struct, kw_only=True):
     comparator_left_out: Same[str] = None
     accuracy_left_out: Same[str] = None
     baselines: BaselinesSummary | None = None
-    metrics: Annotated[list[ShownMetric], longest]
+    metrics: Annotated[list[ShownMetric], merging.longest]
 
     def value(self, key: str) -> Any:
         """Return the value of a metric, given its dotted key; None if the run has no such value."""
@@ -287,8 +275,8 @@ def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
     """
     merged = []
     for bounds in zip(*repeats, strict=True):
-        value, measured = mean([b.value for b in bounds]), mean([b.measured for b in bounds])
-        applies, why_not = all(b.applies for b in bounds), first_words([b.why_not for b in bounds])
+        value, measured = merging.mean([b.value for b in bounds]), merging.mean([b.measured for b in bounds])
+        applies, why_not = all(b.applies for b in bounds), merging.first_words([b.why_not for b in bounds])
         changed = {"value": value, "measured": measured, "times": times(value, measured)}
         merged.append(msgspec.structs.replace(bounds[0], **changed, applies=applies, why_not=why_not))
     return merged

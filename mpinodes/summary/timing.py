@@ -23,7 +23,7 @@ class Stopwatch:
         self._ranks: RanksSummary | None = None
 
     def lap(self, part: str) -> None:
-        """Count the time since the last lap as the time of a part."""
+        """Add the time since the last lap to the time of a part."""
         now = time.perf_counter()
         self._seconds[part] += now - self._last
         self._last = now
