@@ -113,8 +113,8 @@ def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
     In a column of words and numbers, the numbers are written as words.
     """
     frame = frame.infer_objects()
-    for name in frame.select_dtypes(object):
-        if {type(value) for value in frame[name].dropna()} - {int, float}:
+    for name in frame:
+        if frame[name].dtype == object and {type(value) for value in frame[name].dropna()} - {int, float}:
             frame[name] = frame[name].map(str, na_action="ignore")
     try:
         frame.to_parquet(path, index=False)
