@@ -27,10 +27,8 @@ if TYPE_CHECKING:
 RUNS, TABLE = "runs", "table.csv"  # in the directory of a study: the runs, and the table that names them
 COLUMNS = "columns.csv"  # beside a table: the labels and units of its columns
 UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # keys that no result depends on
-ORDER = [  # of the keys that differ; "" stands for any other key
-    "algorithm.name", "algorithm.path", "data.name", "topology.name", "privacy.budget.epsilon", "privacy.epsilon",
-    "topology.agents", "rounds", "", "name", "seed",
-]  # fmt: skip
+ORDER = ["algorithm.name", "algorithm.path", "data.name", "topology.name", "privacy.budget.epsilon", "privacy.epsilon"]
+ORDER += ["topology.agents", "rounds", "", "name", "seed"]  # of the keys that differ; "" stands for any other key
 CLAIMED, PURE, PROVEN = "epsilon_claimed", "epsilon_proven_pure", "epsilon_proven"
 WARNINGS = Column("codes of warnings", "", "warnings")  # separated by spaces
 
