@@ -8,9 +8,9 @@ regret of single agents.
 from __future__ import annotations
 
 import json
+from math import nan
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
@@ -43,32 +43,19 @@ def sum_up(setup: Setup, run: Path) -> Summary:
                     f"{run}: the run is not finished, and none of its rounds is recorded; to resume it: "
                     f"python -m mpinodes.run --resume {run}"
                 )
-            evaluator, made_with = Evaluator(setup), json.loads(record.attrs["versions"])
+            evaluator, versions = Evaluator(setup), json.loads(record.attrs["versions"])
             for first in range(0, rounds, ROUNDS_AT_ONCE):
                 some = slice(first, first + ROUNDS_AT_ONCE)
                 if "decision" in record:
                     evaluator.take(record.read("decision", some).values)
                 else:
                     evaluator.recall({name: record.read(name, some).values for name in record.by_round})
-        return closing.finish(
-            setup,
-            run,
-            evaluator,
-            Accounting(setup),
-            watch=watch,
-            shares=sharing(setup, run),
-            seconds=_seconds(run, rounds),
-            versions=made_with,
-            is_partial=True,
-        )
+        try:
+            last = (run / "progress.jsonl").read_text("utf-8").splitlines()[-1]
+            seconds = rounds / float(json.loads(last)["rounds_per_second"])
+        except (OSError, ValueError, LookupError, TypeError, ZeroDivisionError):
+            seconds = nan  # no progress was logged
+        facts: dict[str, Any] = {"seconds": seconds, "versions": versions, "shares": sharing(setup, run)}
+        return closing.finish(setup, run, evaluator, Accounting(setup), watch=watch, is_partial=True, **facts)
     except OSError as error:
         raise BadInput(f"{run}: its record cannot be read, or record.h5 cannot be written: {error}") from error
-
-
-def _seconds(run: Path, rounds: int) -> float:
-    """Estimate the seconds that the rounds took, from the last line of progress.jsonl; nan if there is none."""
-    try:
-        last = (run / "progress.jsonl").read_text("utf-8").splitlines()[-1]
-        return rounds / float(json.loads(last)["rounds_per_second"])
-    except (OSError, ValueError, LookupError, TypeError, ZeroDivisionError):
-        return float(np.nan)
