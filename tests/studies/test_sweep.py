@@ -183,7 +183,7 @@ def test_a_run_that_fails_or_dies_stops_no_other(tmp_path):
     assert told == {("die", "failed", "its process died"), ("raise", "failed", "ArithmeticError"), ("live", "done", "")}
     assert done.out.count("failed: die-seed") == 2
     again = run_alone("study", cwd=tmp_path, module="mpinodes.sweep")
-    assert (again.code, "2 were there before, 4 failed" in again.out) == (1, True)
+    assert (again.code, "2 done before, 4 failed" in again.out) == (1, True)
 
 
 @pytest.mark.parametrize("way", [[], ["--mpi"]])
