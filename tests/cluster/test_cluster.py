@@ -305,7 +305,7 @@ def test_a_study_is_a_job_array(mpich, slurm, tmp_path):
     logs = tmp_path / "studies" / "study" / "slurm"
     assert sorted(path.name for path in logs.iterdir()) == [*(f"{k}.txt" for k in range(6)), "rest.txt"]
     assert all("1 done now, 0 failed" in (logs / f"{k}.txt").read_text() for k in range(6)), array
-    assert "6 runs: 0 done now, 6 were there before, 0 failed" in (logs / "rest.txt").read_text()
+    assert "6 runs: 0 done now, 6 done before, 0 failed" in (logs / "rest.txt").read_text()
     command([*sweep, "output.dir=here"], tmp_path, env=mpich.variables)
     places = sorted((tmp_path / "here" / "runs").iterdir())
     assert len(places) == 6
