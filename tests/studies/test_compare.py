@@ -250,7 +250,8 @@ def test_a_run_done_again_counts_once(study, tmp_path):
     shutil.copytree(runs[0], tmp_path / "again")
     alone, both = Comparison.of(runs, None), Comparison.of([*runs, tmp_path / "again"], None)
     assert both.estimates(REGRET) == alone.estimates(REGRET)
-    assert both.remarks == [f"A run done again, to the same bits, counts once: {tmp_path / 'again'}."]
+    assert len(both.remarks) == 1
+    assert f"once: {tmp_path / 'again'}." in both.remarks[0]
     said = compared([*runs, tmp_path / "again"], None, tmp_path / "out")
     assert "6 runs in 2 settings" in said
     assert both.remarks[0] in (tmp_path / "out" / "compare.md").read_text()
