@@ -66,7 +66,6 @@ def rehearse(setup: Setup) -> None:
     Raises:
         BadInput: something fails.
     """
-    from mpinodes.evaluation.samples import Samples
     from mpinodes.launch.launching import in_words
     from mpinodes.running.estimate import require_room
 
@@ -79,6 +78,8 @@ def rehearse(setup: Setup) -> None:
             raise BadInput(f"checkpoint: {error}") from error
     require_room(setup)
     if not is_built_in(setup.stream):
+        from mpinodes.evaluation.samples import Samples
+
         loss: Loss | None = None
         try:
             loss = setup.stream.of(0)(1)
