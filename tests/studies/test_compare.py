@@ -385,7 +385,7 @@ def test_keys_that_are_refused_are_one_line(mixed, tmp_path, words):
     done = run_alone(str(mixed), *words.split(), cwd=tmp_path, module="mpinodes.compare")
     assert done.code == 2
     assert re.fullmatch(
-        rf"mpinodes: error: {words.split()[0]} (nothing|seed|): no key that tells runs apart; .*\n", done.err
+        rf"mpinodes: error: {words.split()[0]} (nothing|seed|): no key in which runs differ; .*\n", done.err
     )
 
 
