@@ -41,7 +41,7 @@ def test_it_is_netcdf_to_xarray_and_plain_hdf5_to_h5py(tmp_path):
             "algorithm": {"name": "dpsda-ps"},
             "rounds": 30,
             "report": False,
-            "record": {"decisions": True, "chunk": 1000},
+            "record": {"decisions": True},
             "output": {"dir": str(tmp_path / "run")},
         }
     )
