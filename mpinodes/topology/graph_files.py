@@ -1,17 +1,16 @@
-"""Read topologies from files: networkx node-link JSON, GraphML, or a list of edges; the text itself shows which.
+"""Topologies in files: networkx node-link JSON, GraphML, or a list of edges, told apart by how they begin.
 
-The graph attribute `period` is the number of rounds after which the graph repeats. The edge attribute `rounds` lists
-the rounds of the period, from 1, in which the edge exists; by default these are all rounds. Other attributes, such as
-weights, are ignored.
+A graph attribute `period` says after how many rounds the graph repeats, and an edge attribute `rounds` in which of
+them (1..period) the edge is there; without it, in all. Other attributes, weights among them, are not looked at.
 
-A list of edges has a line `source target` for each edge: source sends to target. A first line of names says which
-columns are source and target, in any order. Without such a line, names are letters, digits, `_` and `-`, and a third
-word must be a weight with a decimal point. Anything that could be a list of neighbors or a matrix is rejected.
+A list of edges has a line for each, `source target`: j sends to i. Lines may go on with weights, or with attributes as
+networkx writes them. A first line of names says which columns are the source and the target, in any order. What could
+also be a list of neighbours, or a matrix, is refused.
 
-networkx reads GraphML only. It takes the first two words of any line for an edge, makes nodes of unknown ends, and
-reports no line numbers. Every agent of a graph from a file would also wait 0.3 s for its import.
+networkx reads GraphML. It does not read the others: it takes the first two words of any line for an edge, makes nodes
+of unknown ends, names no place, and takes 0.3 s to import, which every agent of a stored graph would wait for.
 
-Nodes can have any names. If all names are whole numbers, agents are numbered in that order, else in the file's order.
+Nodes have any names. Where all are whole numbers, agents are numbered in their order, else as they come in the file.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import Struct, field
 
 from mpinodes.core.asked import utf8
@@ -36,9 +36,9 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
 from mpinodes.topology.base import Periodic, both_ways
 
-MOST_ROUNDS = 100_000  # the longest period
-HEADS = {"source": 0, "from": 0, "src": 0, "target": 1, "to": 1, "dst": 1}  # names of columns in lists of edges
-_is_plain = re.compile(r"[^\W_][\w-]*").fullmatch
+MOST_ROUNDS = 100_000  # of a period
+_has_marks = re.compile(r"[*(=:;,|].*|.*[=:;,|]|.*[][{}<>].*").fullmatch  # of other formats, as `0 :1` or GML
+HEADS = {"source": 0, "from": 0, "src": 0, "target": 1, "to": 1, "dst": 1}  # of columns of lists of edges
 _is_number = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|[+-]?inf", re.IGNORECASE).fullmatch
 WANTED = (
     '{"directed": true, "graph": {"period": 1}, "nodes": [{"id": 0}, ...], '
@@ -48,14 +48,7 @@ WANTED = (
 
 @dataclass(frozen=True)
 class FromFile(Periodic):
-    """Define a graph that was read from a file.
-
-    Attributes:
-        path: the path of the file.
-        name: the name of the graph.
-        given: the edges of each round of the period.
-        undirected: whether to add the reverse of every edge.
-    """
+    """A graph read from a file, each phase as it stands there."""
 
     from_file: ClassVar[bool] = True
 
@@ -66,30 +59,28 @@ class FromFile(Periodic):
 
     @property
     def title(self) -> str:
-        """Return the name that the file gives to the graph."""
+        """The file's own name for it."""
         return f"{self.name}, both ways" if self.undirected else self.name
 
     @property
     def source(self) -> str:
-        """Return the path of the file."""
+        """The file's path."""
         return self.path
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of each round of the period."""
+        """As given, or both ways."""
         return tuple(map(both_ways, self.given)) if self.undirected else self.given
 
 
 class _Edge(NamedTuple):
-    """Hold an edge of a file: the names of its ends, and its attributes."""
-
     source: Hashable
     target: Hashable
     attributes: Mapping[str, Any] = {}
 
 
 class _Read(NamedTuple):
-    """Hold what a reader finds in a file."""
+    """What a file of any kind holds."""
 
     nodes: Sequence[Hashable]
     edges: Sequence[_Edge]
@@ -100,12 +91,8 @@ class _Read(NamedTuple):
 def read(path: Path, undirected: bool = False) -> FromFile:
     """Return the topology in a file.
 
-    Args:
-        path: the file.
-        undirected: whether to add the reverse of every edge.
-
     Raises:
-        BadInput: the file is missing or malformed; the message names the file and, if possible, edge, agent and round.
+        BadInput: the file is missing or malformed; names file, and edge, agent and round where there is one.
     """
     try:
         data = utf8(path.read_bytes())
@@ -117,11 +104,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     nodes, edges, directed, attributes = reader(path, data)
     if not nodes:
         raise BadInput(f"{path}: no nodes in it")
-    numbers = _numbered(path, nodes)
-    _require_spelling(path, "the graph", attributes, "period")
-    period = attributes.get("period", 1)
-    if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
-        raise BadInput(f"{path}: period = {period!r}: expected a number of rounds, from 1 to {MOST_ROUNDS}")
+    numbers, period = _numbered(path, nodes), _period(path, attributes)
     phases: list[set[tuple[int, int]]] = [set() for _ in range(period)]
     for edge in edges:
         for t in _rounds(path, edge, numbers, period):
@@ -133,6 +116,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     return FromFile(len(numbers), str(path), name if isinstance(name, str) and name else path.stem, given, undirected)
 
 
+# ---------------------------------------------------------------------------------------------------------- the kinds
 _Name = int | str | list[int | str]  # networkx writes a tuple as a list
 
 
@@ -177,7 +161,7 @@ def _graphml(path: Path, data: bytes) -> _Read:
 
     try:
         graph = nx.read_graphml(BytesIO(data))
-    except Exception as error:  # its reader raises many types of errors about the file
+    except Exception as error:  # whatever its reader meets, it is the file
         raise BadInput(f"{path}: not GraphML: {type(error).__name__}: {error}") from error
     names = _whole_numbers(graph)
     edges = [_Edge(names[j], names[i], attributes) for j, i, attributes in graph.edges(data=True)]
@@ -185,14 +169,15 @@ def _graphml(path: Path, data: bytes) -> _Read:
 
 
 class _Line(NamedTuple):
-    """Hold a line of a list of edges: where it is, its words, and the attributes that networkx writes in braces."""
+    """A line of a list of edges: where it is, its words, what networkx writes in braces, and what is in quotes."""
 
     place: str
     words: list[str]
     attributes: Mapping[str, Any]
+    quoted: Sequence[str] = ()
 
     def is_not(self, word: str, why: str = "") -> BadInput:
-        """Return the error about a word that does not belong to an edge."""
+        """Return the error of a word that makes the line no edge."""
         return BadInput(f"{self.place}: expected an edge, as `0 1` or `0,1`, and not {word[:40]!r}{why}")
 
 
@@ -200,7 +185,7 @@ def _lines(path: Path, data: bytes) -> _Read:
     """Read a list of edges.
 
     Raises:
-        BadInput: a line is not an edge; the message names the line and the word.
+        BadInput: a line is no edge, or could be two things; names the line and the word.
     """
     try:
         texts = data.decode("utf-8").splitlines()
@@ -216,46 +201,42 @@ def _lines(path: Path, data: bytes) -> _Read:
         if len(line.words) != len(names):
             word = [*line.words[len(names) :], line.words[-1]][0]
             raise line.is_not(word, f": {len(line.words)} words, but {len(names)} in the first line")
-        for word in (line.words[j], line.words[i]):
-            is_name = float(word).is_integer() if _is_number(word) else bool(word if head else _is_plain(word))
-            if not is_name:
-                raise line.is_not(word)
+        _require_names(line, line.words[j], line.words[i], are_stated=head is not None)
     if not head:
-        _require_pairs(edges)
+        # METIS begins with such numbers; of two lines, `2 1` and `1 2`, each is an edge that the other needs.
+        first, *rest = (line.words[:2] for line in edges)
+        nodes, pairs = {word for edge in rest for word in edge}, {frozenset(edge) for edge in rest}
+        if len(rest) > 1 and first in [[str(len(nodes)), str(count)] for count in (len(rest), len(pairs))]:
+            raise edges[0].is_not(first[0], ": the line may count nodes and edges below it: delete it, or move it down")
+        _require_weights(edges)
     node = _whole_numbers(line.words[end] for line in edges for end in (j, i))
-    columns = [dict(zip(names, line.words, strict=True)) if head else {} for line in edges]
-    pairs = [(node[line.words[j]], node[line.words[i]]) for line in edges]
-    read = [_Edge(*pair, {**line.attributes, **c}) for pair, line, c in zip(pairs, edges, columns, strict=True)]
-    return _Read(list(dict.fromkeys(node.values())), read, directed=True)
+    found = [
+        _Edge(node[words[j]], node[words[i]], {**attributes, **(dict(zip(names, words, strict=True)) if head else {})})
+        for _, words, attributes, _ in edges
+    ]
+    return _Read(list(dict.fromkeys(node.values())), found, directed=True)
 
 
 def _line(place: str, text: str) -> _Line | None:
-    """Return the words of a line, between commas, else tabs, else blanks; None for an empty line.
-
-    Raises:
-        BadInput: the line has a single word, or cannot be read.
-    """
+    """Return the words of a line, between commas, else tabs, else blanks; None: there are none."""
     text, brace, rest = text.partition("{")
     if comment := re.search(r"^\s*%|(^|\s)#", text):
         text, brace = text[: comment.start()], ""
     if not (text.strip() or brace):
         return None
     text, words = text.strip().removesuffix("," if brace else ""), [text + brace + rest]
-    with suppress(Exception):  # these readers raise many types of errors about text
+    with suppress(Exception):  # whatever these readers meet, it is the line
         attributes = dict(ast.literal_eval(f"{{{rest}")) if brace else {}
         for delimiter in (",", "\t", " "):
             read = [word.strip() for word in next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))]
             if sum(map(bool, read)) > 1:
-                return _Line(place, [word for word in read if word or delimiter == ","], attributes)
+                words = [word for word in read if word or delimiter == ","]
+                return _Line(place, words, attributes, re.findall(r'"([^"]*)"', text))
     raise _Line(place, words, {}).is_not(words[0])
 
 
 def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
-    """Return the columns of source and target if the first line has names of columns; else None.
-
-    Raises:
-        BadInput: two columns have the same name, or the line names columns but not source and target.
-    """
+    """Return the columns of source and target if the first line names columns, by their names or by their places."""
     line, *edges = lines
     places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
     if len(places) == 2:
@@ -269,39 +250,60 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
     return None
 
 
-def _require_pairs(lines: Sequence[_Line]) -> None:
-    """Require that lines without names of columns are edges, and not counts, neighbors or a row of a matrix.
+def _require_names(line: _Line, *names: str, are_stated: bool) -> None:
+    """Refuse what names no node: signs alone, a number with a fraction or, without a line of names, several words.
 
-    A third word must be a weight with a decimal point, as networkx writes it: a whole number could be a neighbor.
+    Marks and brackets at the ends of a name are another format's, unless the name is in quotes or, as `Lyon (FR)`, has
+    brackets in pairs.
 
     Raises:
-        BadInput: the message names the first word that could be something else.
+        BadInput: names the word.
     """
+    for name in names:
+        signs = not any(map(str.isalnum, name))
+        signs |= name not in line.quoted and (bool(_has_marks(name)) or name.count("(") != name.count(")"))
+        several = " " in name and (any(map(_is_number, names)) or all(map(_is_number, name.split())))
+        if signs or (several and not are_stated) or (_is_number(name) and not float(name).is_integer()):
+            raise line.is_not(name)
+
+
+def _require_weights(lines: Sequence[_Line]) -> None:
+    """Refuse further words that could be neighbours, or entries of a matrix.
+
+    A list of neighbours has no neighbour twice in a line, and one line for each node, which may begin it.
+
+    Raises:
+        BadInput: names the first such word.
+    """
+    width, entries = len(lines[0].words), [word for line in lines for word in line.words]
+    numbers = np.array(entries if all(map(_is_number, entries)) else [], float)
+    matrix = bool(numbers.size) and len(lines) > 2 and {*numbers.tolist()} <= {0, 1}
+    if numbers.size and width <= len(lines) <= width + 1:  # perhaps below a line of numbers that are names
+        square = numbers[-width * width :].reshape(width, width)
+        matrix = matrix or not square.diagonal().any() or bool((square == square.T).all())
+    names = {word for line in lines for word in line.words[:2]}
+    mixed = 0 < sum(map(str.isdecimal, names)) < len(names)
+    neighbours = all(len({*line.words[1:]}) == width - 1 for line in lines)
+    neighbours = neighbours and len(lines) in (len({line.words[0] for line in lines}), len({*entries}))
     for line in lines:
-        ends, others = line.words[:2], line.words[2:]
-        is_weight = len(others) == 1 and _is_number(others[0]) and "." in others[0] and float(others[0]) != 0
-        if others and not (is_weight and "." not in "".join(ends)):
-            raise line.is_not(others[0], " too: a first line, as `source target weight`, says what a third word is")
-    first, *rest = (line.words[:2] for line in lines)
-    nodes, pairs = {word for edge in rest for word in edge}, {frozenset(edge) for edge in rest}
-    if len(rest) > 1 and first in [[str(len(nodes)), str(count)] for count in (len(rest), len(pairs))]:
-        raise lines[0].is_not(first[0], ": the line may count nodes and edges below it: delete it, or move it down")
+        for word in line.words[2:]:
+            node = (mixed and word.isdecimal()) or (neighbours and word in names)
+            is_weight = not word or (_is_number(word) and float(word) != 0)  # what weighs nothing is no edge
+            if matrix or node or not is_weight:
+                raise line.is_not(word, " too: a first line, as `source target weight`, says what a third word is")
 
 
 def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
-    """Return each name's number, if all names are whole numbers in a format of numpy or pandas; else the names."""
+    """Return for each name the number that it is, if all are whole numbers, as numpy or pandas may write them."""
     distinct = dict.fromkeys(names)
     if all(re.fullmatch(r"\d{1,18}(\.0*)?|\d\.\d*e\+\d\d", name) for name in distinct):
         return {name: int(name) if name.isdecimal() else int(float(name)) for name in distinct}
     return {name: name for name in distinct}
 
 
+# ------------------------------------------------------------------------------------------------------- what they say
 def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Return the number of the agent that each node stands for.
-
-    Raises:
-        BadInput: two nodes have the same name.
-    """
+    """Return the agent that each node is."""
     whole = [node for node in nodes if isinstance(node, int)]
     in_order = sorted(whole) if len(whole) == len(nodes) else nodes
     numbers = {node: k for k, node in enumerate(in_order)}
@@ -311,24 +313,29 @@ def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
     return numbers
 
 
+def _period(path: Path, attributes: Mapping[str, Any]) -> int:
+    _require_spelling(path, "the graph", attributes, "period")
+    period = attributes.get("period", 1)
+    if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
+        raise BadInput(f"{path}: period = {period!r}: expected a number of rounds, from 1 to {MOST_ROUNDS}")
+    return period
+
+
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
-    """Return the rounds of the period in which an edge exists.
+    """Return the rounds of the period in which a file's edge is there, once the edge is checked.
 
-    GraphML has no lists; its rounds are text, as in "1, 3".
-
-    Raises:
-        BadInput: an end of the edge is not a node, or is the other end, or the rounds are not in the period.
+    GraphML has no lists: there, rounds are words as in "1, 3".
     """
     where = f"edge {edge.source} -> {edge.target}"
     if missing := [end for end in edge[:2] if end not in numbers]:
         raise BadInput(f"{path}: {where}: {missing[0]!r} is none of the {len(numbers)} nodes")
     _require_spelling(path, where, edge.attributes, "rounds")
-    rounds: Sequence[int] = range(1, period + 1)
-    stated = edge.attributes.get("rounds")
+    every: Sequence[int] = range(1, period + 1)
+    rounds, stated = every, edge.attributes.get("rounds")
     if stated is not None:
         words = stated if isinstance(stated, list) else re.split(r"[\s,;]+", str(stated).strip("[] "))
         rounds = [int(str(word)) if str(word).isdecimal() else 0 for word in words]
-        if not rounds or not all(1 <= t <= period for t in rounds):
+        if not rounds or not set(rounds) <= set(every):
             raise BadInput(f"{path}: {where}: rounds must be numbers from 1 to the period, {period}, not {stated}")
     if edge.source == edge.target:
         raise BadInput(
@@ -339,10 +346,6 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
 
 
 def _require_spelling(path: Path, where: str, attributes: Mapping[str, Any], wanted: str) -> None:
-    """Reject an attribute whose name is nearly `wanted`, because other attributes are ignored.
-
-    Raises:
-        BadInput: the message has both names.
-    """
+    """Refuse an attribute that is `wanted` but for a letter: the others are not looked at."""
     if wanted not in attributes and (near := get_close_matches(wanted, [*map(str, attributes)], 1, 0.8)):
         raise BadInput(f"{path}: {where}: {near[0]!r}: did you mean {wanted!r}?")
