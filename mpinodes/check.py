@@ -27,8 +27,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("part", metavar="FILE | NAME", type=os.path.expanduser, help="a Python file, or a part's name")
     parser.add_argument("--seed", type=int, default=0, help="seed of the test data (0)")
     options = parser.parse_args(argv)
-    from mpinodes.auditing.user_file import check, parts_called
+    from mpinodes.auditing.user_file import check
     from mpinodes.config import own_files as sources
+    from mpinodes.config.registry import parts_called
 
     if options.seed < 0:
         raise BadInput("--seed must be at least 0")

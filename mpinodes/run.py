@@ -49,11 +49,12 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     from mpinodes.running import estimate
     from mpinodes.running.setup import rehearse, set_up
 
-    word, keys = options.explain, explaining.documented_keys()
+    word, asked = options.explain, asked_for(options.words)
+    keys = explaining.documented_keys(asked)
     if options.list:
         print(explaining.listed())
     elif not word:
-        setup = set_up(asked_for(options.words), ranks)
+        setup = set_up(asked, ranks)
         rehearse(setup)
         print(setup.experiment.toml() + estimate.as_comments(setup), end="")
     elif part := explaining.explained_part(word):
@@ -61,7 +62,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     elif word == "all":
         print("\n".join(f"{key}: {meaning}" for key, meaning in keys.items()))
     elif word in keys:
-        print(f"{word}: {keys[word]}{origin(word, asked_for(options.words), ranks)}")
+        print(f"{word}: {keys[word]}{origin(word, asked, ranks)}")
     else:
         raise BadInput(f"--explain {word}: no such key; {suggest(word, list(keys))}")
 

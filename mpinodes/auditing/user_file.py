@@ -17,9 +17,8 @@ from mpinodes.auditing.checks import algorithms, data, graphs, mechanisms, sets_
 from mpinodes.auditing.checks import source_text as source
 from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.config import registry
-from mpinodes.config.schema import suggest
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import is_file
+from mpinodes.launch.launching import in_words
 
 Test = Callable[[Any, str, Path, int, Report], None]
 
@@ -66,27 +65,6 @@ class Outcome(NamedTuple):
         ]
 
 
-def parts_called(word: str) -> list[tuple[registry.PartKind, Any]]:
-    """Return the parts that a word means, each with its kind: the part of a file, or all parts of a name.
-
-    Raises:
-        BadInput: there is none.
-    """
-    if is_file(word):
-        path, errors = str(Path(word).absolute()), []
-        for kind in registry.KINDS:
-            try:
-                return [(kind, registry.from_path(kind, path))]
-            except BadInput as error:
-                errors.append(error)
-        raise next((error for error in errors if "does not extend" not in str(error)), errors[0])
-    parts = [(kind, registry.find(kind, word)) for kind in registry.KINDS if word in registry.names(kind)]
-    if not parts:
-        every = sorted({name for kind in registry.KINDS for name in registry.names(kind)})
-        raise BadInput(f"{word!r}: there is no such part; {suggest(word, every)}, or name a Python file")
-    return parts
-
-
 def check(kind: registry.PartKind, part: Any, seed: int) -> Outcome:
     """Run all tests of a part."""
     begun, report = time.perf_counter(), Report()
@@ -102,7 +80,7 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Outcome:
             raise
         except Exception as error:
             report.take("", [Fault(
-                "it fails where it is called by itself", f"{type(error).__name__}: {error}",
+                "it fails where it is called by itself", in_words(error),
                 "a method must work on every valid argument",
             )], 0)  # fmt: skip
         if changed := sorted(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import tomli_w
@@ -16,16 +17,30 @@ from msgspec import NODEFAULT
 
 from mpinodes.config import presets, registry
 from mpinodes.config.schema import Key, keys_of, options
-from mpinodes.core.experiment import SECTIONS, DataKeys, Experiment, GraphFile
+from mpinodes.core.experiment import SECTIONS, DataKeys, Experiment, GraphFile, is_file
 from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
 
-SETTABLE = (registry.ALGORITHMS, registry.STREAMS, registry.TOPOLOGIES, registry.SETS, registry.SCHEDULES)
+SETTABLE = (
+    registry.ALGORITHMS,
+    registry.STREAMS,
+    registry.TOPOLOGIES,
+    registry.SETS,
+    registry.SCHEDULES,
+    registry.LOSSES,
+)
 FIXED = {"": Experiment, **SECTIONS, "data": DataKeys, "topology": GraphFile}
 
 
-def documented_keys() -> dict[str, str]:
-    """Return every key, dotted and sorted, with its meaning, type and default."""
+def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return every key, dotted and sorted, with its meaning, type and default.
+
+    Args:
+        asked: an experiment; the settings of the user's parts that its paths name are among the keys.
+
+    Raises:
+        BadInput: such a file has no part.
+    """
     texts: dict[str, str] = {}
     for section, struct in FIXED.items():
         meanings = _meanings(struct)
@@ -53,9 +68,12 @@ def documented_keys() -> dict[str, str]:
     )
     for kind in SETTABLE:
         by_setting: dict[str, dict[str, Key]] = {}
-        for part in registry.names(kind):
-            for name, key in registry.keys(kind, registry.find(kind, part)).items():
-                by_setting.setdefault(name, {})[part] = key
+        parts = {name: registry.find(kind, name) for name in registry.names(kind)}
+        if path := ((asked or {}).get(kind.section) or {}).get(kind.path):
+            parts[path] = registry.from_path(kind, path)
+        for part_name, part in parts.items():
+            for name, key in registry.keys(kind, part).items():
+                by_setting.setdefault(name, {})[part_name] = key
         for name, by_part in by_setting.items():
             texts.setdefault(f"{kind.section}.{name}", _explained("", by_part))
     return dict(sorted(texts.items()))
@@ -84,13 +102,17 @@ def listed() -> str:
 
 
 def explained_part(name: str) -> str | None:
-    """Return the text of `--explain` about all parts with a name; None if there is no such part."""
+    """Return the text of `--explain` about the part in a user's file, or all parts with a name; None: there is none.
+
+    Raises:
+        BadInput: the file has no part.
+    """
+    if not is_file(name) and not any(name in registry.names(kind) for kind in registry.KINDS):
+        return None
     texts = []
-    for kind in registry.KINDS:
-        if name not in registry.names(kind):
-            continue
-        part = registry.find(kind, name)
-        lines = [f"{kind.key}={name}", "", _module_doc(part)]
+    for kind, part in registry.parts_called(name):
+        key_of_part = kind.path_key if is_file(name) else kind.key
+        lines = [f"{key_of_part}={name}", "", _module_doc(part)]
         if issubclass(part, Algorithm):
             mixings = ", ".join(map(registry.mixing_name, part.mixings))
             faults = [*["loss", "churn"] * part.bears_loss, *["delay", "stragglers"] * part.bears_delay]
@@ -103,7 +125,7 @@ def explained_part(name: str) -> str | None:
             text = tomli_w.dumps(dict(part.defaults))
             lines += ["", "alone it runs with:", *(f"  {line}" for line in text.strip().splitlines() if line)]
         texts.append("\n".join(lines))
-    return "\n\n".join(texts) or None
+    return "\n\n".join(texts)
 
 
 def _module_doc(part: type) -> str:

@@ -24,7 +24,7 @@ from msgspec import NODEFAULT
 from mpinodes.config.schema import Key, Problems, decode, keys_of, suggest, to_type
 from mpinodes.core import parts
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Problem
+from mpinodes.core.experiment import Problem, is_file
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -130,13 +130,39 @@ def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
     raise BadInput(f"{kind.key} = {name!r}: there is no such name{tail}")
 
 
-def from_path(kind: PartKind, path: str) -> Any:
+def parts_called(word: str) -> list[tuple[PartKind, Any]]:
+    """Return the parts that a word means, each with its kind: the part in a user's file, or all parts with a name.
+
+    Raises:
+        BadInput: there is none.
+    """
+    if is_file(word):
+        path, errors = str(Path(word).absolute()), []
+        for kind in KINDS:
+            try:
+                return [(kind, from_path(kind, path, word))]
+            except BadInput as error:
+                errors.append(error)
+        raise next((error for error in errors if "does not extend" not in str(error)), errors[0])
+    parts = [(kind, find(kind, word)) for kind in KINDS if word in names(kind)]
+    if not parts:
+        every = sorted({name for kind in KINDS for name in names(kind)})
+        raise BadInput(f"{word!r}: there is no such part; {suggest(word, every)}, or name a Python file")
+    return parts
+
+
+def from_path(kind: PartKind, path: str, where: str = "") -> Any:
     """Return the class of a part in a user's file.
+
+    Args:
+        kind: the kind of the part.
+        path: the file.
+        where: how messages name the file; empty: by the key that names it.
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name one part of this kind in `__all__`.
     """
-    where = f"{kind.path_key} = {path!r}"
+    where = where or f"{kind.path_key} = {path!r}"
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise BadInput(f"{where}: no such Python file")
@@ -175,6 +201,8 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
         raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
     missing = sorted(getattr(part, "__abstractmethods__", ()))
     missing += [name for name in REQUIRED.get(kind.package, ()) if not any(name in vars(c) for c in part.__mro__)]
+    own = {name for c in part.__mro__ if c not in kind.base.__mro__ for name in vars(c)}
+    missing += ["take or judge"] if kind is METRICS and not {"take", "judge"} & own else []
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
     flags = [name for name, hint in get_type_hints(kind.base).items() if hint == ClassVar[bool]]

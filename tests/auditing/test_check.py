@@ -136,7 +136,7 @@ def few(monkeypatch):
 
 
 def outcome(path):
-    ((kind, part),) = checking.parts_called(str(path))
+    ((kind, part),) = registry.parts_called(str(path))
     return checking.check(kind, part, 0)
 
 
@@ -184,7 +184,7 @@ def test_samples_that_are_judged_but_never_seen_are_a_fault(tmp_path):
     """A stream that shows its agents other samples than those that a run is judged on."""
     path = tmp_path / "own.py"
     path.write_text(BACKWARDS)
-    ((kind, part),) = checking.parts_called(str(path))
+    ((kind, part),) = registry.parts_called(str(path))
     assert {fault.name for fault in checking.check(kind, part, 0).faults} == {"merged() does not fit of()"}
 
 

@@ -197,6 +197,13 @@ def test_explain_lists_the_names_with_their_settings():
     assert {"problem.set_path", "step.path"} <= keys.keys()
 
 
+def test_explain_knows_the_settings_of_a_users_file(tmp_path):
+    file = str(write(tmp_path, ROOTS))
+    assert "step.first" in explaining.explained_part(file)
+    assert "1.0" in explaining.documented_keys({"step": {"path": file}})["step.first"]
+    assert "step.first" not in explaining.documented_keys()
+
+
 PLANTED = {  # text, and what is put in its place
     "a projection that is not exact": ("np.clip(x, -self.radius, self.share * self.radius)",
                                        "x * min(1.0, self.share * self.radius / np.abs(x).max())"),
@@ -223,7 +230,7 @@ def test_check_names_a_planted_fault(fault, tmp_path):
     old, new = PLANTED[fault]
     (text,) = (text for text in OWN.values() if old in text)
     file = write(tmp_path, text.replace(old, new, 1).replace("    @dataclass", "    CALLS = []\n    @dataclass"))
-    ((kind, part),) = user_file.parts_called(str(file))
+    ((kind, part),) = registry.parts_called(str(file))
     assert fault in {found.name for found in user_file.check(kind, part, 0).faults}
 
 
@@ -232,7 +239,7 @@ def test_check_names_a_planted_fault(fault, tmp_path):
 )
 def test_check_passes_sound_parts(part, tmp_path):
     if isinstance(part, str):
-        ((kind, made),) = user_file.parts_called(str(write(tmp_path, OWN[part])))
+        ((kind, made),) = registry.parts_called(str(write(tmp_path, OWN[part])))
     else:
         kind, made = part[0], registry.find(*part)
     outcome = user_file.check(kind, made, 0)

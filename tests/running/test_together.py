@@ -10,6 +10,7 @@ import pytest
 
 from mpinodes.auditing import user_file as checking
 from mpinodes.auditing.statistics import told_apart
+from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import single_run
@@ -276,7 +277,7 @@ def test_check_tries_what_a_stream_says_of_its_seed(tmp_path, said, order, fault
     text = UNSAID.replace('name = "mine"', f'name = "mine"\n    drawn_from_seed = {said}')
     path = tmp_path / "mine.py"
     path.write_text(text.replace("Draws(self.seed, Purpose.DATA).at(0).permutation(40)", order))
-    ((kind, part),) = checking.parts_called(str(path))
+    ((kind, part),) = registry.parts_called(str(path))
     found = [fault.name for fault in checking.check(kind, part, 0).faults]
     assert found == [f"drawn_from_seed = {said}"] * fault
 
