@@ -517,7 +517,7 @@ def test_an_anytime_algorithm_is_told_no_horizon():
     setup = setup_of("algorithm.name=dola", "rounds=9")
     assert setup.run.rounds == 9
     assert setup.algorithm.run.rounds > 10**9
-    with pytest.raises(ValueError, match="says that it is anytime"):
+    with pytest.raises(ValueError, match="anytime"):
         _ = setup.mixing.graph.most_edges
 
 

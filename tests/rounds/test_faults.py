@@ -265,7 +265,7 @@ def test_a_record_with_other_faults_is_not_replayed(tmp_path):
     place = run_of(tmp_path / "run", words)
     toml = place / "experiment.toml"
     toml.write_text(toml.read_text().replace("delay = 3", "delay = 2"))
-    with pytest.raises(BadInput, match="faults are not those of the record: round"):
+    with pytest.raises(BadInput, match="faults .* the record: round"):
         Recorded(place)
 
 
@@ -288,7 +288,7 @@ def test_the_record_says_what_came_when_and_the_summary_how_much(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("faults", "why"), [("faults.loss=0.1", "lost"), ("faults.churn=0.1", "away"), ("faults.delay=1", "late")]
+    ("faults", "why"), [("faults.loss=0.1", "lost"), ("faults.churn=0.1", "absent"), ("faults.delay=1", "late")]
 )
 @pytest.mark.parametrize("algorithm", ["dpsda-ps", "dpsda-c algorithm.mixing=metropolis", "dola", "dola-minibatch"])
 def test_no_theorem_is_said_to_hold_under_faults(algorithm, faults, why):
