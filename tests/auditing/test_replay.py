@@ -212,7 +212,7 @@ def test_a_run_that_claims_nothing_is_not_said_to_pass(tmp_path, capsys):
 
 def test_the_transcript_is_what_an_eavesdropper_sees(tmp_path):
     """Round and kind, the release, the scalars; and to whom."""
-    data = mpinodes.load(recorded(tmp_path, record={"transcript": True, "chunk": 20_000}))
+    data = mpinodes.load(recorded(tmp_path, record={"transcript": True}))
     run = Recorded(tmp_path / "run")
     assert data.transcript.dims == ("round", "agent", "word")
     assert data.receiver.dims == ("round", "agent", "neighbor")
