@@ -91,7 +91,7 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
     if noise is None:
         return []
     # The paper claims nothing if the noise does not depend on the nominal epsilon.
-    claim = f" The claimed numbers are those of the paper, for ε = {noise.epsilon:g} per round."
+    claim = f" The claimed numbers are those of the paper, for its nominal ε = {noise.epsilon:g}."
     rounds = f" in rounds 1 to {privacy.recorded}, which are recorded," if privacy.recorded else ""
     return [
         f"Proven against an observer of every link{rounds} at δ = {privacy.delta:g}, where adjacent data differ in "
