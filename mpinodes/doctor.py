@@ -52,7 +52,7 @@ class Line(NamedTuple):
         return textwrap.fill(text, 110, initial_indent=head, subsequent_indent=" " * 14, break_on_hyphens=False)
 
 
-class Facts(NamedTuple):
+class RankFacts(NamedTuple):
     """Hold the facts that a rank reports about its host and its process.
 
     Attributes:
@@ -188,7 +188,7 @@ def how_to_start(library: str, ranks: int) -> str:
     return f"start it with {' '.join(mpirun)} -n {ranks} {command}"
 
 
-def look_around(folder: Path | None) -> Facts:
+def look_around(folder: Path | None) -> RankFacts:
     """Return the facts of this rank; if `folder` is given, also try to write a file there."""
     import numpy.linalg  # noqa: F401 (loads BLAS)
     from threadpoolctl import threadpool_info
@@ -197,7 +197,7 @@ def look_around(folder: Path | None) -> Facts:
     names = {f"{pool['internal_api']} {pool['version']} for {pool.get('architecture', '?')}" for pool in pools}
     blas, threads = ", ".join(sorted(names)), max((pool["num_threads"] for pool in pools), default=0)
     cores, output = frozenset(os.sched_getaffinity(0)), try_folder(folder) if folder else None
-    return Facts(platform.node(), cores, os.cpu_count() or 1, blas, threads, output)
+    return RankFacts(platform.node(), cores, os.cpu_count() or 1, blas, threads, output)
 
 
 def try_folder(asked: Path) -> Line:
@@ -213,7 +213,7 @@ def try_folder(asked: Path) -> Line:
     return Line("ok", "output", f"{folder} can be written, {shutil.disk_usage(folder).free / 1e6:,.0f} MB free")
 
 
-def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
+def about_ranks(ranks: Sequence[RankFacts]) -> Iterator[Line]:
     """Yield the checks of the facts of all ranks: cores, BLAS, output directory, versions."""
     lines = [about_cores([rank for rank in ranks if rank.host == host]) for host in {rank.host: 0 for rank in ranks}]
     yield max(lines, key=lambda line: ("ok", "note", "mend").index(line.verdict))  # the line of the worst host
@@ -225,7 +225,7 @@ def about_ranks(ranks: Sequence[Facts]) -> Iterator[Line]:
     yield Line("ok", "versions", ", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
-def about_cores(ranks: Sequence[Facts]) -> Line:
+def about_cores(ranks: Sequence[RankFacts]) -> Line:
     """Check that the ranks of one host have a core each, and are not bound to the same core without need."""
     n, online = len(ranks), ranks[0].online
     cores = frozenset().union(*(rank.cores for rank in ranks))
@@ -240,7 +240,7 @@ def about_cores(ranks: Sequence[Facts]) -> Line:
     return Line("ok", "cores", text)
 
 
-def about_blas(ranks: Sequence[Facts]) -> Line:
+def about_blas(ranks: Sequence[RankFacts]) -> Line:
     """Check that BLAS has one thread in each rank, and that all hosts use the same BLAS."""
     kinds, threads = sorted({rank.blas for rank in ranks}), sorted(rank.threads for rank in ranks)
     text = f"BLAS: {'; '.join(kinds)}, {threads[-1]} thread{'s' * (threads[-1] > 1)}"

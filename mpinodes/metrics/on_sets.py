@@ -41,7 +41,7 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
 def of_agents(of: str) -> type[Metric]:
     """Return the metric of the accuracy of each agent's average decision on a set, where every agent decides."""
 
-    class OfAgents(Metric):
+    class AgentsOnASet(Metric):
         name = f"accuracy{'_train' * (of == 'train')}_agents"
         dims = ("horizon", "agent")
         unit = "share"
@@ -52,4 +52,4 @@ def of_agents(of: str) -> type[Metric]:
             accuracy = run.accuracy.get(of)
             return accuracy[:, AVERAGE] if accuracy is not None and accuracy.shape[2] > 1 else None
 
-    return OfAgents
+    return AgentsOnASet

@@ -1,7 +1,7 @@
 """Streams that show a fixed training set in rounds: the samples are dealt to the agents, and seen in batches.
 
-`LabelledStream` is the base of the data sets in this folder. `deal` decides which agent has which rows, and `Order`
-which samples a round shows. The functions at the end combine and split sources.
+`LabelledStream` is the base of the data sets in this folder. `deal` decides which agent has which rows, and
+`BatchOrder` which samples a round shows. The functions at the end combine and split sources.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Cycle(Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Order:
+class BatchOrder:
     """The samples of an owner in every round: one batch a round, epoch after epoch."""
 
     seed: int
@@ -242,9 +242,9 @@ class LabelledStream(Stream):
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
 
-    def _order(self, agent: int) -> Order:
+    def _order(self, agent: int) -> BatchOrder:
         shuffle, owner = self.shuffle and self.batch != "all", 0 if self.partition == "shared" else agent
-        return Order(self.seed, owner, len(self.shares[agent]), self._size(agent), shuffle)
+        return BatchOrder(self.seed, owner, len(self.shares[agent]), self._size(agent), shuffle)
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
         """Return the agent's training samples.

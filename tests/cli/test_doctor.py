@@ -175,10 +175,10 @@ def test_help_is_said_once(tmp_path):
     assert run_mpi(2, "--help", cwd=tmp_path, module=DOCTOR).out.count("usage:") == 1
 
 
-RANK = doctor.Facts("h1", frozenset(range(4)), 4, "openblas 1 for Haswell", 1, None)
+RANK = doctor.RankFacts("h1", frozenset(range(4)), 4, "openblas 1 for Haswell", 1, None)
 
 
-def checks(*ranks: doctor.Facts) -> dict[str, str]:
+def checks(*ranks: doctor.RankFacts) -> dict[str, str]:
     """Each line, in one piece, by what it is about."""
     return {line.about: " ".join(str(line).split()) for line in doctor.about_ranks(ranks)}
 

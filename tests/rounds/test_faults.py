@@ -265,7 +265,7 @@ def test_a_record_with_other_faults_is_not_replayed(tmp_path):
     place = run_of(tmp_path / "run", words)
     toml = place / "experiment.toml"
     toml.write_text(toml.read_text().replace("delay = 3", "delay = 2"))
-    with pytest.raises(BadInput, match="faults .* the record: round"):
+    with pytest.raises(BadInput, match=r"faults .* the record: round"):
         Recorded(place)
 
 
