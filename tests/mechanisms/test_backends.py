@@ -363,7 +363,7 @@ def test_noise_from_no_seed_is_marked_and_everything_else_stays(tmp_path, how, c
 def test_a_seeded_run_is_marked_reproducible_and_so_is_one_without_noise(tmp_path):
     _, summary = run(tmp_path, "seeded", rounds=4, data={"name": "olr"}, report=True)
     assert summary["reproducible"] is True
-    assert "runs again to the same bits" in (tmp_path / "seeded" / "report.html").read_text()
+    assert "runs again with equal bits" in (tmp_path / "seeded" / "report.html").read_text()
     silent = {"rounds": 4, "data": {"name": "olr"}, "privacy": {"epsilon": "inf"}}
     one, summary = run(tmp_path, "one", noise={"entropy": "os"}, **silent)
     assert summary["reproducible"] is True
