@@ -215,8 +215,10 @@ def try_folder(asked: Path) -> Line:
 
 def about_ranks(ranks: Sequence[RankFacts]) -> Iterator[Line]:
     """Yield the checks of the facts of all ranks: cores, BLAS, output directory, versions."""
-    lines = [about_cores([rank for rank in ranks if rank.host == host]) for host in {rank.host: 0 for rank in ranks}]
-    yield max(lines, key=lambda line: ("ok", "note", "mend").index(line.verdict))  # the line of the worst host
+    hosts: dict[Line, list[str]] = {}  # by line, the hosts that the line is true of
+    for host in {rank.host: 0 for rank in ranks}:
+        hosts.setdefault(about_cores([rank for rank in ranks if rank.host == host]), []).append(host)
+    yield from (line._replace(text=f"{', '.join(names)}: {line.text}") for line, names in hosts.items())
     yield about_blas(ranks)
     yield from (rank.output for rank in ranks if rank.output)
     known = {package.name: package.version for package in importlib.metadata.distributions()}
@@ -229,7 +231,7 @@ def about_cores(ranks: Sequence[RankFacts]) -> Line:
     """Check that the ranks of one host have a core each, and are not bound to the same core without need."""
     n, online = len(ranks), ranks[0].online
     cores = frozenset().union(*(rank.cores for rank in ranks))
-    text = f"{ranks[0].host}: {n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
+    text = f"{n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
     most = max(sum(1 / len(rank.cores) for rank in ranks if core in rank.cores) for core in cores)
     if most > -(-n // online) + 1e-9:
         advice = "ask the batch system or container for more, or bind no ranks (--bind-to none; MPICH: -bind-to none)"

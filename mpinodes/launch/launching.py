@@ -165,7 +165,7 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return the type, message and notes of an error, after the last line of a user's file that it went through.
+    """Return the type, message and notes of an error, and the last line of a user's file that it went through.
 
     `traceback` guards against a `str()` of the error that fails.
     """
@@ -173,9 +173,9 @@ def in_words(error: BaseException) -> str:
 
     not_users = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(not_users)]
-    place = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    place = [f"({frames[-1].filename}, line {frames[-1].lineno})"] if frames else []
     text = traceback.TracebackException(type(error), error, None)
-    return " ".join([f"{place}{type(error).__name__}: {text}", *(text.__notes__ or [])])
+    return " ".join([f"{type(error).__name__}: {text}", *(text.__notes__ or []), *place])
 
 
 def say(message: str) -> None:

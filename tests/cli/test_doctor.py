@@ -187,7 +187,7 @@ def test_what_differs_between_hosts_is_found():
     other = RANK._replace(host="h2")
     alike = checks(RANK, other)
     assert [line.split()[0] for line in alike.values()] == ["ok"] * 3
-    assert alike["cores"] == "ok cores h1: 1 rank may use 4 of 4 cores"
+    assert alike["cores"] == "ok cores h1, h2: 1 rank may use 4 of 4 cores"
     assert "OPENBLAS_CORETYPE" in checks(RANK, other._replace(blas="openblas 1 for Zen"))["threads"]
     assert checks(RANK, other._replace(threads=4))["threads"].startswith("mend")
 
