@@ -116,6 +116,8 @@ def checked(value: Any, expected: Any, key: str) -> Any:
         raise BadInput(f"{key} = {value!r}: {_plain(str(error), expected)}{to_type(key, value, str(error))}") from error
     except OverflowError as error:
         raise BadInput(f"{key}: expected a whole number below 2^63") from error
+    except UnicodeEncodeError as error:
+        raise BadInput(f"{key}: expected UTF-8, in names of directories, too") from error
     least, most = _meta(expected, "range") or (0.0, 0.0)
     if most and not (least <= float(converted) <= most or converted in ("inf", float("inf"))):
         raise BadInput(f"{key} = {value!r}: expected a number from {least:g} to {most:g}, or inf")

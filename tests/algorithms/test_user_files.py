@@ -165,7 +165,7 @@ def test_of_extra_absolute_values_prove_nothing_worth_having(tmp_path):
         events = setup.layout.open(rows_of(setup))[1][:, 0]
         reply = response(events, 1)
         assert type(reply) is kind
-        moved = [reply.step(t, 1, np.arange(t == 1))[0, 0] for t in range(len(events))]
+        moved = [reply.step(t, np.arange(t == 1))[0, 0] for t in range(len(events))]
         late.append(moved[-1] / moved[1])
     assert late[0] < 0.2
     assert late[1] > 1e6
