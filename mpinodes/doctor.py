@@ -171,8 +171,7 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
         text = f"{name} started {started.size} processes, but each believes it is alone, for mpi4py uses another MPI"
         yield Line("mend", "launcher", text, how_to_start(library, started.size))
     elif size > 1:
-        advice = "add -K1, or srun waits for the other ranks when a rank is killed" if name.startswith("srun") else ""
-        yield Line("ok", "launcher", f"{name}, which fits", advice)
+        yield Line("ok", "launcher", f"{name}, which fits", "add -K1: a killed rank then ends all" * ("srun" in name))
     else:
         yield Line("note", "launcher", "one process, which is no network", how_to_start(library, 8))
 
@@ -222,9 +221,8 @@ def about_ranks(ranks: Sequence[RankFacts]) -> Iterator[Line]:
     yield about_blas(ranks)
     yield from (rank.output for rank in ranks if rank.output)
     known = {package.name: package.version for package in importlib.metadata.distributions()}
-    versions = {"mpinodes": __version__, "Python": platform.python_version()}
-    versions |= {name: known.get(name, "missing") for name in PACKAGES}
-    yield Line("ok", "versions", ", ".join(f"{name} {version}" for name, version in versions.items()))
+    versions = [f"{name} {known.get(name, 'missing')}" for name in PACKAGES]
+    yield Line("ok", "versions", ", ".join([f"mpinodes {__version__}, Python {platform.python_version()}", *versions]))
 
 
 def about_cores(ranks: Sequence[RankFacts]) -> Line:
@@ -263,20 +261,17 @@ def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
     from mpi4py import MPI
 
     neighbors = sorted({(world.rank - 1) % world.size, (world.rank + 1) % world.size})
-    frame = np.zeros(64)
-    requests = [world.Recv_init(np.empty_like(frame), source=j) for j in neighbors]
-    requests += [world.Send_init(frame, dest=j) for j in neighbors]
+    frame, received = np.zeros(64), [np.empty(64) for _ in neighbors]
 
     def seconds_per_round(rounds: int) -> float:
         begun = time.perf_counter()
         for _ in range(rounds):
-            MPI.Prequest.Startall(requests)
+            requests = [world.Irecv(buffer, source=j) for buffer, j in zip(received, neighbors, strict=True)]
+            requests += [world.Isend(frame, dest=j) for j in neighbors]
             waits.in_round(requests, neighbors * 2)
         return float(world.allreduce((time.perf_counter() - begun) / rounds, MPI.MAX))
 
     rate = 1 / seconds_per_round(1 + int(1 / seconds_per_round(50)))
-    for request in requests:
-        request.Free()
     return Line("ok", "exchange", f"{world.size} ranks on a ring, 64 numbers a frame: {rate:,.0f} rounds/s")
 
 

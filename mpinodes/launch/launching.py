@@ -133,9 +133,8 @@ def plain(text: str) -> str:
 
 def family(text: str) -> str:
     """Return the MPI family that a library or launcher names in a text: "MPICH", "Open MPI", or "" for others."""
-    if re.search("HYDRA|MPICH|MVAPICH|Intel|pmi2", text):
-        return "MPICH"
-    return "Open MPI" if re.search("Open MPI|prte|pmix", text) else ""
+    patterns = {"MPICH": "HYDRA|MPICH|MVAPICH|Intel|pmi2", "Open MPI": "Open MPI|prte|pmix"}
+    return next((name for name, pattern in patterns.items() if re.search(pattern, text)), "")
 
 
 def family_of(path: str) -> str:
@@ -172,10 +171,9 @@ def in_words(error: BaseException) -> str:
     import traceback
 
     not_users = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(not_users)]
-    place = [f"({frames[-1].filename}, line {frames[-1].lineno})"] if frames else []
-    text = traceback.TracebackException(type(error), error, None)
-    return " ".join([f"{type(error).__name__}: {text}", *(text.__notes__ or []), *place])
+    text = traceback.TracebackException(type(error), error, error.__traceback__)
+    places = [f"({f.filename}, line {f.lineno})" for f in text.stack if not f.filename.startswith(not_users)]
+    return " ".join([f"{type(error).__name__}: {text}", *(text.__notes__ or []), *places[-1:]])
 
 
 def say(message: str) -> None:

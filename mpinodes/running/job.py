@@ -128,8 +128,8 @@ class Job(ExitStack):
     def guarded(self, work: Callable[[], int]) -> int:
         """Call `work` and return its exit code; an error of `work` ends all ranks.
 
-        The rank writes the error and its traceback to log.txt. If several ranks fail at once, the first one in log.txt
-        prints the line. A signal that was handled, or a closed pipe, prints nothing. Without MPI there are no other
+        The rank writes the error and its traceback to log.txt. If several ranks fail at once, one of them prints the
+        line. A signal that was handled, or a closed pipe, prints nothing. Without MPI there are no other
         ranks to end, and the error is only printed.
         """
         try:
@@ -151,7 +151,7 @@ class Job(ExitStack):
             return code
 
     def _report(self, error: BaseException, text: str) -> None:
-        """Write an error to the log and print it. If several ranks fail, only the first one in the log prints."""
+        """Write an error to the log and print it. If several ranks fail, one of them prints."""
         has_log, is_overdue = self._directory != Path(), isinstance(error, Overdue)
         failures = [[self._folder, self._rank, *(error.args if is_overdue else ([], 0.0, 0))]]
         details = f"{FAILED_LINE}{json.dumps(failures[0])}\n{'' if is_overdue else traceback.format_exc()}"
@@ -162,6 +162,9 @@ class Job(ExitStack):
                 lines = Path(f"{self._directory}/log.txt").read_text("utf-8", "replace").splitlines()
                 rows = [json.loads(line.removeprefix(FAILED_LINE)) for line in lines if line.startswith(FAILED_LINE)]
                 failures = [row for row in rows if row[0] == self._folder] or failures
+            # The output of another host may be lost: a rank on the host of rank 0 speaks, if one has failed.
+            hosts = [place.partition(" on ")[2] for place in self._places]
+            failures.sort(key=lambda failure: hosts[failure[1]] != hosts[0])
             if failures[0][1] != self._rank:
                 time.sleep(1 + SETTLING)
                 return
