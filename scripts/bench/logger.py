@@ -118,7 +118,7 @@ WHERE: list[tuple[Any, str, str]] = [
     (logger.Logger, "__init__", ONCE), (logger.Logger, "take", "rest"), (Evaluator, "take", "metrics"),
     (meter.Meter, "take", "sums"), (meter.Meter, "_keep", HORIZON), (meter.Meter, "end", HORIZON),
     (regret.Changing, "at", "losses"), (regret.ConstantLosses, "at", "losses"), (samples.Samples, "of", "samples"),
-    (Log, "append", "record"), (Log, "write", "record"), (export, "add_variable", ONCE),
+    (Log, "append", "record"), (export, "add_variable", ONCE),
 ]  # fmt: skip
 
 
@@ -151,7 +151,7 @@ def followed(setup: Any, directory: Path, stop: int | None) -> tuple[int, int]:
         some = min(length, last - done)
         one.take(chunks[done // length % len(chunks)][:, :some])
         done += some
-    one._log.write()
+    one._log.sync()
     found = one._evaluator._meter
     found.end()
     return done, len(found.horizons)
