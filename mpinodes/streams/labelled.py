@@ -229,11 +229,18 @@ class LabelledStream(Stream):
         if self.batch == "all":
             whole = self.make_loss(features, targets)
             return lambda t: whole
-        order = self._order(agent)
+        order, size, batches = self._order(agent), self.batch, self._batches(agent)
+        # The samples are copied once an epoch, in the order of the epoch, so that a round is a view of the copy.
+        epoch, dealt = -1, (features, targets)
 
         def loss(t: int) -> Loss:
-            rows = order.between(t, t)
-            return self.make_loss(features[rows], targets[rows])
+            nonlocal epoch, dealt
+            now, place = divmod(t - 1, batches)
+            if now != epoch and self.shuffle:
+                rows = order.between(now * batches + 1, (now + 1) * batches)
+                epoch, dealt = now, (features[rows], targets[rows])
+            batch = slice(place * size, (place + 1) * size)
+            return self.make_loss(dealt[0][batch], dealt[1][batch])
 
         return loss
 
