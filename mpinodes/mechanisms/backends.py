@@ -44,8 +44,7 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """Write `query.value` plus floating-point noise to `out` (d,), and return the event."""
     kind, scale = law
-    draws = noise.at(t)
-    drawn = draws.laplace(size=len(out)) if kind == Kind.LAPLACE else draws.standard_normal(len(out))
+    drawn = noise.standard("laplace" if kind == Kind.LAPLACE else "standard_normal", t, len(out))
     drawn *= scale
     np.add(query.value, drawn, out)
     return Event.of(query, kind, scale)

@@ -10,7 +10,6 @@ from mpinodes import replay as command
 from mpinodes.auditing.adjacent_replay import claimed, replay
 from mpinodes.auditing.changes import adjacent
 from mpinodes.auditing.transcripts import Recorded, Replayed
-from mpinodes.config import registry
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from tests.helpers.accounting import events
@@ -163,7 +162,6 @@ def test_a_wrong_step_index_is_caught(tmp_path, lie, monkeypatch):
     namespace: dict = {}
     exec(TIGHT, namespace)  # a stream has no path key: put it in the place of OLR
     monkeypatch.setattr(olr, "OLR", namespace["Edge"])
-    monkeypatch.setattr(registry, "_ours", registry._ours.__wrapped__)  # it may have found OLR before
     run = lying(
         tmp_path, lie, data={"name": "olr"}, problem={"set": "none", "loss": "least-squares", "gradient_noise": 0.0},
         privacy={"clip": 1.0, "epsilon": "inf"}, step={"initial": 0.003}, rounds=20,

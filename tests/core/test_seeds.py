@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.core.seeds import AHEAD, Draws, Purpose
 
 
 def test_a_round_gives_the_same_draws_however_it_is_reached():
@@ -47,3 +48,18 @@ def test_each_vector_of_a_message_has_draws_of_its_own_and_the_first_those_of_on
     assert drawn()[:3].tolist() == [0.12985999985773966, 0.8160140423251206, 0.8356747922775414]
     assert len(np.unique(np.concatenate([drawn(part) for part in range(4)]))) == 4000
     assert abs(np.corrcoef(drawn(0), drawn(1))[0, 1]) < 0.1
+
+
+@pytest.mark.parametrize("law", ["laplace", "standard_normal"])
+@pytest.mark.parametrize("size", [1, 10, AHEAD, AHEAD + 1])
+def test_rounds_drawn_ahead_are_those_drawn_one_by_one(law, size):
+    """In turn, past the end of what was drawn ahead, out of turn, of another size, and with other draws in between."""
+    stream, again = Draws(7, Purpose.NOISE, 3), Draws(7, Purpose.NOISE, 3)
+    for t in [*range(1, 2 * AHEAD // size + 4 if size > 1 else 40), 5, 6, 900, 901, 1]:
+        stream.at(t + 50).standard_exponential(3)
+        of = size + (t == 6)
+        drawn = stream.standard(law, t, of)
+        np.testing.assert_array_equal(drawn, getattr(again.at(t), law)(size=of))
+        drawn *= 0.0  # the caller's own: what is drawn again is drawn anew
+    laws = [stream.standard(other, 3, 2).tolist() for other in ("laplace", "standard_normal", "laplace")]
+    assert laws[0] == laws[2] != laws[1]
