@@ -1,6 +1,6 @@
 """Provide the base classes of topologies: graphs that repeat, and graphs that are drawn anew in every round.
 
-A topology of your own needs a file with these lines only. Its settings, if any, are fields: keys `topology.<field>`.
+The settings of a topology, if any, are fields: keys `topology.<field>`. A topology of your own needs only these lines::
 
     from dataclasses import dataclass
     from functools import cached_property
