@@ -181,6 +181,7 @@ class Job(ExitStack):
             with suppress(OSError):
                 (self._directory / FAILED_FILE).write_text(f"error: {message}\n", "utf-8", "backslashreplace")
         launching.say(f"error: {message} {where}".strip())
+        time.sleep(SETTLING)  # MPI_Abort may lose the line, so the launcher gets time to print it
 
     def _logged(self, text: str, error: BaseException | None = None) -> str:
         """Append a text about an error to log.txt.
