@@ -162,7 +162,7 @@ def from_path(kind: PartKind, path: str, where: str = "") -> Any:
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name one part of this kind in `__all__`.
     """
-    where = where or f"{kind.path_key} = {path!r}"
+    where, same = where or f"{kind.path_key} = {path!r}", (path, str(Path(path).absolute()))
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise BadInput(f"{where}: no such Python file")
@@ -171,8 +171,8 @@ def from_path(kind: PartKind, path: str, where: str = "") -> Any:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else None
-        lines = [line or frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == path or line]
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename in same else None
+        lines = [line or frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename in same or line]
         where += f", line {lines[-1]}" if lines else ""
         is_old = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mpinodes.")
         hint = ": written for an older mpinodes; import from mpinodes.core, see docs/own/algorithm.md" if is_old else ""
@@ -201,8 +201,6 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
         raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
     missing = sorted(getattr(part, "__abstractmethods__", ()))
     missing += [name for name in REQUIRED.get(kind.package, ()) if not any(name in vars(c) for c in part.__mro__)]
-    own = {name for c in part.__mro__ if c not in kind.base.__mro__ for name in vars(c)}
-    missing += ["take or judge"] if kind is METRICS and not {"take", "judge"} & own else []
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
     flags = [name for name, hint in get_type_hints(kind.base).items() if hint == ClassVar[bool]]

@@ -48,7 +48,7 @@ def test_home_is_home_in_every_command(tmp_path, monkeypatch, capfd):
     assert check.main(["~/mine.py"]) == 2
     said = capfd.readouterr().err
     assert f"--resume {tmp_path}/one: all 4 rounds are done" in said
-    assert f"{tmp_path}/mine.py': no such Python file" in said
+    assert f"{tmp_path}/mine.py: no such Python file" in said
     assert not os.path.lexists("~")
 
 
