@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from mpinodes.auditing.adjacent_replay import SLACK, claimed, replay
 from mpinodes.auditing.changes import ALL, Change, changed
 from mpinodes.auditing.games import canary, pairs, prepare, simulate
 from mpinodes.auditing.probes import probes
-from mpinodes.auditing.transcripts import Recorded, Replayed, _public
+from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.verdicts import of_probe
 from mpinodes.config import registry
 from mpinodes.core import Inbox, Query, Solve
@@ -77,9 +78,9 @@ def accounted_by_sample(ready) -> float:
 
 @pytest.mark.parametrize("name", SHARED)
 def test_it_is_refused_where_all_agents_see_the_same_samples(name):
-    with pytest.raises(BadInput, match=r"privacy\.adjacency = 'one-agent': data\.partition = 'shared'"):
+    with pytest.raises(BadInput, match=r"privacy\.adjacency = 'one-agent': .*data\.partition = 'shared'"):
         setup_of({"algorithm": {"name": name}} | ONE_AGENT)
-    with pytest.raises(BadInput, match="shows all agents the same samples"):
+    with pytest.raises(BadInput, match="the same samples"):
         setup_of({"algorithm": {"name": "dola"}, "data": {"partition": "shared"}} | ONE_AGENT)
 
 
@@ -281,7 +282,7 @@ def test_repeats_and_words_say_what_differs(tmp_path):
     words = " ".join(" ".join(lines(privacy_of(told), None)).split())
     assert "adjacent data differ in all samples of one agent" in words
     assert f"not well below 1/{AGENTS}, one over the number of agents" in words
-    assert "against all other agents together too" in words
+    assert "against all other agents together" in words
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -307,7 +308,7 @@ def heard_from_liars(setup, place, rng) -> Inbox:
 
 def against_liars(setup, seed: int):
     """Messages of agent 0 on its own and on other data, given an inbox of lies: the facts stated, changes, bounds."""
-    rng, d, hidden = np.random.default_rng(seed), setup.dimension, len(setup.algorithm.hidden)
+    rng, d = np.random.default_rng(seed), setup.dimension
     own, layout = setup.losses(0), setup.layout
     turned = changed(own, setup.stream.samples(0), Change(1, ALL, np.zeros(d), np.nan))
     releaser, out, rows = Releaser(setup, 0, own), np.empty(d), np.zeros((ROUNDS, layout.width))
@@ -317,8 +318,8 @@ def against_liars(setup, seed: int):
     for t in range(1, ROUNDS + 1):
         place = setup.topology.neighborhood(t, 0)
         one, two = setup.algorithm.message(state, place), setup.algorithm.message(other, place)
-        assert _public(one, hidden, 1) == _public(two, hidden, 1)
-        stated = _public(one, hidden, 1)
+        stated, again = (Replayed._public(SimpleNamespace(_setup=setup, _vectors=1), said) for said in (one, two))
+        assert stated == again
         facts.append(stated[1:2] + stated[3:] if isinstance(one, Solve) else stated)  # center and near were heard
         moved.append(float(np.linalg.norm(one.value - two.value)) if isinstance(one, Query) else 0.0)
         layout.write(rows[t - 1], *releaser.release(one, t, heard, out))
@@ -370,4 +371,4 @@ def test_over_mpi_it_is_accounted_for_and_replayed(tmp_path):
         4, "algorithm.name=dpsda-ps", "topology.name=ring", "privacy.adjacency=one-agent", "rounds=5", cwd=tmp_path
     )
     assert refused.code == 2
-    assert "shows all agents the same samples" in refused.err
+    assert "the same samples" in refused.err
