@@ -116,7 +116,7 @@ class Job(ExitStack):
             self._waits, self._rank, self._logger = Waits(world, limit), world.rank, world.size - 1
             self._is_logger = self._rank == self._logger
             self._peers = range(self._logger) if self._is_logger else [self._logger]  # the ranks that it talks to
-            self._places = ["unknown"] * world.size  # process and host of each rank
+            self._places, self._hosts = ["unknown"] * world.size, [""] * world.size  # process and host of each rank
             self._folder = ""  # the directory of the data cache that the ranks share; its name identifies the job
             self._at_work = ExitStack()  # sends the signs of life of the logger, except in the rounds
 
@@ -163,8 +163,7 @@ class Job(ExitStack):
                 rows = [json.loads(line.removeprefix(FAILED_LINE)) for line in lines if line.startswith(FAILED_LINE)]
                 failures = [row for row in rows if row[0] == self._folder] or failures
             # The output of another host may be lost: a rank on the host of rank 0 speaks, if one has failed.
-            hosts = [place.partition(" on ")[2] for place in self._places]
-            failures.sort(key=lambda failure: hosts[failure[1]] != hosts[0])
+            failures.sort(key=lambda failure: self._hosts[failure[1]] != self._hosts[0])
             if failures[0][1] != self._rank:
                 time.sleep(1 + SETTLING)
                 return
@@ -303,8 +302,8 @@ class Job(ExitStack):
                         error = f"{self._role(self._rank)}: {problem}"
             answers = self._waits.share((error, here))
         self._places = [place for _, place in answers]
-        hosts = [place.partition(" on ")[2] for place in self._places]
-        self._waits.share_core(hosts.count(os.uname().nodename), gives_way=not self._is_logger)
+        self._hosts = [place.partition(" on ")[2] for place in self._places]
+        self._waits.share_core(self._hosts.count(os.uname().nodename), gives_way=not self._is_logger)
         return step, next((error for error, _ in answers if error), "")
 
     # Rounds.
