@@ -162,7 +162,7 @@ def from_path(kind: PartKind, path: str, where: str = "") -> Any:
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name one part of this kind in `__all__`.
     """
-    where, same = where or f"{kind.path_key} = {path!r}", (path, str(Path(path).absolute()))
+    where = where or f"{kind.path_key} = {path!r}"
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise BadInput(f"{where}: no such Python file")
@@ -171,8 +171,8 @@ def from_path(kind: PartKind, path: str, where: str = "") -> Any:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        line = error.lineno if isinstance(error, SyntaxError) and error.filename in same else None
-        lines = [line or frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename in same or line]
+        line = error.lineno if isinstance(error, SyntaxError) and error.filename == spec.origin else None
+        lines = [line or f.lineno for f in extract_tb(error.__traceback__) if line or f.filename == spec.origin]
         where += f", line {lines[-1]}" if lines else ""
         is_old = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("mpinodes.")
         hint = ": written for an older mpinodes; import from mpinodes.core, see docs/own/algorithm.md" if is_old else ""
