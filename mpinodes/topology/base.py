@@ -129,5 +129,5 @@ class EachRound(Topology):
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """Return the senders and receivers of an agent in round t."""
         sends = self.sends(t)
-        inn, out = np.flatnonzero(sends[:, agent]), np.flatnonzero(sends[agent])
+        inn, out = sends[:, agent].nonzero()[0], sends[agent].nonzero()[0]
         return Neighborhood(t, agent, tuple(inn.tolist()), tuple(out.tolist()))

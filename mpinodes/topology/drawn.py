@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -19,8 +19,13 @@ PROBABILITY = "probability of each edge that is not in the ring; small-world: of
 
 def erdos_renyi(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
     """Draw an undirected Erdős–Rényi graph G(n, p), as an (n, n) matrix."""
-    upper = np.triu(rng.random((agents, agents)) < probability, 1)
+    upper = (rng.random((agents, agents)) < probability) & _above_diagonal(agents)
     return upper | upper.T
+
+
+@cache
+def _above_diagonal(agents: int) -> Matrix:
+    return np.triu(np.ones((agents, agents), dtype=bool), 1)  # once, because np.triu takes most of the time of a draw
 
 
 def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
