@@ -219,10 +219,6 @@ NAMED: dict[str, set[str] | None] = {
     "data/fetch.py": {"mushrooms"},  # a file
     "data/libsvm.py": {"mushrooms"},  # a file
     "runlog/export.py": {"shuffle"},  # a filter of HDF5
-    # Still to be asked of the parts:
-    "presentation/privacy_words.py": {"gamma-norm", "gaussian"},
-    "presentation/run_warnings.py": {"gaussian"},
-    "running/budget.py": {"gaussian"},
 }
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from mpinodes.config import registry
 from mpinodes.config.building import build, rebuilt
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import Events
@@ -169,7 +170,7 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
             f"privacy.budget: privacy.epsilon does not change this run's noise because {fixed} fixes it: leave out "
             f"{fixed}, or set privacy.budget.kept_by=stopping"
         )
-    if run.experiment.privacy.mechanism == "gaussian":
+    if not registry.find(registry.MECHANISMS, run.experiment.privacy.mechanism).pure:
         return partial(dry_events, run)
     # Each number of an event is a + b/nominal with constants a and b, so two runs determine a and b.
     columns = {}

@@ -30,7 +30,8 @@ class Mechanism(ABC):
     takes_the_place_of: ClassVar[str] = "laplace"
     backends: ClassVar[tuple[str, ...]] = ("numpy",)
     scale_is: ClassVar[str] = ""  # what the scale of the noise is, if that has another name
-    pure: ClassVar[bool] = True  # whether a release has a loss ε without δ
+    # Whether a release has a loss ε without δ, so that the scale of the noise is a constant over epsilon.
+    pure: ClassVar[bool] = True
 
     @abstractmethod
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
