@@ -85,6 +85,7 @@ class Consensus(Algorithm[S]):
     random_start = True
     decides_release = True
     mechanism = "none"
+    grid = 0.0  # releases are not rounded
     defaults = {
         "rounds": 101,
         "data": {"name": "unit-ball", "total": 3500, "batch": "all"},
@@ -92,11 +93,6 @@ class Consensus(Algorithm[S]):
         "topology": {"name": "ring"},
         "privacy": {"mechanism": "none", "clip": "inf"},
     }
-
-    @property
-    def rounds_releases(self) -> bool:
-        """Return whether releases are rounded to a grid."""
-        return False
 
     def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
         """Return the bounds of Theorem 3.2 on the distance between the decisions and the optimum."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpinodes.algorithms.dpsda import DPSDA
-from mpinodes.core import Inbox, Vector
 
 __all__ = ["DPCDA"]
 
@@ -29,11 +28,3 @@ class DPCDA(DPSDA):
     only_agents = 1
     bears_loss = False  # one agent has no links
     bears_delay = False
-
-    def average(self, inbox: Inbox) -> Vector:
-        """Return the agent's own release z + η."""
-        return inbox.mix()
-
-    def unbias(self, z: Vector, inbox: Inbox) -> Vector:
-        """Return z, which needs no correction."""
-        return z

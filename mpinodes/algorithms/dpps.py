@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.core import Algorithm, Feedback, Inbox, Loss, Neighborhood, Query, Vector
+from mpinodes.algorithms.hidden_gradients import feedback
+from mpinodes.core import Algorithm, Inbox, Loss, Neighborhood, Query, Vector
 
 __all__ = ["DPPS"]
 
@@ -60,25 +61,14 @@ class DPPS(Algorithm[State]):
 
     def init(self, x: Vector) -> State:
         """Return the state with z_i = 0 and x_i = Π(0, ·)."""
-        return State(
-            np.zeros_like(x), self.run.feasible.project(np.zeros_like(x)), dual_gain=1.0, previous_dual_gain=0.0
-        )
+        zero = np.zeros_like(x)
+        return State(zero, self.run.feasible.project(zero), dual_gain=1.0, previous_dual_gain=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return z_i, to be released as h_i, with its leakage."""
-        return Query(
-            s.z,
-            l1=sqrt(len(s.z)) * self.run.grad_sensitivity[here.agent],
-            l2=self.run.grad_sensitivity[here.agent],
-            uses=here.t - 1,
-            leaks=Feedback(
-                self.run.grad_sensitivity[here.agent],
-                lipschitz=s.previous_dual_gain * self.run.grad_lipschitz[here.agent] if s.previous_dual_gain else 0.0,
-                largest=self.run.grad_range[here.agent],
-                linear=s.previous_dual_gain * self.run.regularizer,
-                offset=self.run.grad_rounding[here.agent] if s.previous_dual_gain else 0.0,
-            ),
-        )
+        l2 = self.run.grad_sensitivity[here.agent]
+        leaks = feedback(self.run, here.agent, l2, weight=1.0, gain=s.previous_dual_gain)
+        return Query(s.z, l1=sqrt(len(s.z)) * l2, l2=l2, uses=here.t - 1, leaks=leaks)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return z_i and x_i of the next round; the mixing updates w_i."""

@@ -10,9 +10,9 @@ t, z_i(t) and y_i(t), has the index t − 1 in the paper:
     (6)  y_i   <- Π(𝒞_i(z_i), α(t))
          x_i    = (y_i)_{B_i}                                         the decision
 
-An instance chooses the mixing, 𝒜 and 𝒞. Sensitivity of (4), by Lemma 1 and Remark 5: given all earlier releases, only
-the block u_i differs, by at most 2L̂ in L2. So z_i differs by at most 2nL̂ in L2 and 2n√d_i·L̂ in L1. Clipping enforces
-L̂ for every sample, not only in the mean.
+An instance chooses the mixing: 𝒜 is the mix, and 𝒞 divides by the mixing's scale, which is w_i in push-sum and else 1.
+Sensitivity of (4), by Lemma 1 and Remark 5: given all earlier releases, only the block u_i differs, by at most 2L̂ in
+L2. So z_i differs by at most 2nL̂ in L2 and 2n√d_i·L̂ in L1. Clipping enforces L̂ for every sample, not only in the mean.
 
 As printed, u_i is taken at the hidden y_i. A changed f^t changes y_i, and thereby every later u_i; the paper's proof
 omits this. If the gradient is G-Lipschitz, a change δ of z_i changes y_i by at most δ·α/w_i, and so the next release by
@@ -22,27 +22,14 @@ f^t changes only one release.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from msgspec import Meta
 
-from mpinodes.core import (
-    RELEASED,
-    Algorithm,
-    Bound,
-    Feedback,
-    Horizons,
-    Inbox,
-    Loss,
-    Neighborhood,
-    Query,
-    Setup,
-    Vector,
-)
+from mpinodes.algorithms.hidden_gradients import GradientAt, feedback
+from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
 
 
 class State(NamedTuple):
@@ -57,15 +44,9 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DPSDA(Algorithm[State]):
-    """Run Protocol 1, given 𝒜 and 𝒞 by a subclass."""
+    """Run Protocol 1. The mixing of a subclass determines 𝒜 and 𝒞."""
 
-    gradient_at: Annotated[
-        Literal["hidden", "public"],
-        Meta(
-            description="where gradients are taken: hidden, as the paper prints it, at the agent's unreleased estimate "
-            "(a sample then leaks in every later round); public: at a point made of releases (in one round only)"
-        ),
-    ] = "hidden"
+    gradient_at: GradientAt = "hidden"
 
     decomposable = False
     anytime = True
@@ -79,14 +60,6 @@ class DPSDA(Algorithm[State]):
         "joint view": {"rounds": 3},
         "joint view, gradient at public point": {"rounds": 3, "algorithm": {"gradient_at": "public"}},
     }
-
-    @abstractmethod
-    def average(self, inbox: Inbox) -> Vector:
-        """Return 𝒜_i(ℬ_i) of (5) as a new vector (d,)."""
-
-    @abstractmethod
-    def unbias(self, z: Vector, inbox: Inbox) -> Vector:
-        """Return 𝒞_i(z_i) of (6), a vector (d,)."""
 
     def init(self, x: Vector) -> State:
         """Return the state with z_i = 0 and y_i = Π(0, ·), the least element of ψ = ½‖·‖² in 𝒳."""
@@ -102,29 +75,22 @@ class DPSDA(Algorithm[State]):
         block, uses = self.run.blocks[here.agent], here.t - 1
         l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
         l1 = sqrt(block.stop - block.start) * l2
-        return Query(s.z, l1, l2, uses, RELEASED if self.gradient_at == "public" else self._feedback(s, here.agent, l2))
-
-    def _feedback(self, s: State, i: int, l2: float) -> Feedback:
-        """Return the leakage of older changes of y_i, which change u_i, and so the agent's own block of the message."""
+        if self.gradient_at == "public":
+            return Query(s.z, l1, l2, uses, RELEASED)
         n, gain = self.run.agents, s.previous_dual_gain
-        lipschitz = n * self.run.grad_lipschitz[i] * gain if gain else 0.0
-        largest, linear = n * self.run.grad_range[i], n * self.run.regularizer * gain
-        block, offset = self.run.blocks[i], n * self.run.grad_rounding[i] if gain else 0.0
-        return Feedback(l2, lipschitz, largest, linear, offset, block.stop - block.start)
+        return Query(s.z, l1, l2, uses, feedback(self.run, here.agent, l2, n, gain, block.stop - block.start))
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return z_i and y_i of the next round, by (5) and (6)."""
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)
-        z = self.average(inbox)
-        if self.gradient_at == "public":
-            point = self.run.feasible.prox_step(self.unbias(z, inbox), alpha)
+        z = inbox.mix()
+        point = self.run.feasible.prox_step(z / inbox.scale, alpha) if self.gradient_at == "public" else None
         z[block] += self.run.agents * u
-        y = self.run.feasible.prox_step(self.unbias(z, inbox), alpha)
-        if self.gradient_at == "public":
+        y = self.run.feasible.prox_step(z / inbox.scale, alpha)
+        if point is not None:
             return State(z, y, point, dual_gain=0.0, previous_dual_gain=0.0)
-        dual_gain, previous_dual_gain = alpha / inbox.scale, s.dual_gain
-        return State(z, y, y, dual_gain, previous_dual_gain)
+        return State(z, y, y, dual_gain=alpha / inbox.scale, previous_dual_gain=s.dual_gain)
 
     def decision(self, s: State) -> Vector:
         """Return y_i (d,); the agent decides its block B_i of it."""

@@ -5,6 +5,8 @@ W row-stochastic:
 
     (12) z_i <- h_i + Σ_j W_ij (h_j − h_i) + n S_i u_i
     (13) y_i <- Π(z_i, α(t))
+
+The mix of (12) is Σ_j W_ij h_j, because the rows of W sum to 1. `DPSDA` computes it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpinodes.algorithms.dpsda import DPSDA
-from mpinodes.core import Inbox, Vector
 
 __all__ = ["DPSDAC"]
 
@@ -24,11 +25,3 @@ class DPSDAC(DPSDA):
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 1"
     mixings = ("uniform", "metropolis")
     defaults = {"topology": {"name": "seven-agent-digraph", "undirected": True}}
-
-    def average(self, inbox: Inbox) -> Vector:
-        """Return h_i + Σ_j W_ij (h_j − h_i), which equals Σ_j W_ij h_j because the rows of W sum to 1."""
-        return inbox.mix()
-
-    def unbias(self, z: Vector, inbox: Inbox) -> Vector:
-        """Return z, which needs no correction."""
-        return z

@@ -6,6 +6,8 @@ Algorithm 2, with A column-stochastic:
     (20) z_i <- Σ_j A_ij h_j + n S_i u_i
     (21) w_i <- Σ_j A_ij w_j,  w_i(1) = 1
     (22) y_i <- Π(z_i / w_i, α(t))
+
+The push-sum mixing computes (21). `DPSDA` computes (20) and (22).
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mpinodes.algorithms.dpsda import DPSDA
-from mpinodes.core import Inbox, Vector
 
 __all__ = ["DPSDAPS"]
 
@@ -25,11 +26,3 @@ class DPSDAPS(DPSDA):
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 2"
     mixings = ("push-sum",)
     defaults = {"topology": {"name": "seven-agent-digraph"}}
-
-    def average(self, inbox: Inbox) -> Vector:
-        """Return Σ_j A_ij h_j of (20)."""
-        return inbox.mix()
-
-    def unbias(self, z: Vector, inbox: Inbox) -> Vector:
-        """Return z_i / w_i of (22); the push-sum mixing computes w_i by (21)."""
-        return z / inbox.scale

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
-from mpinodes.core import Algorithm, Feedback, Inbox, Loss, Neighborhood, Query, Vector
+from mpinodes.algorithms.hidden_gradients import feedback
+from mpinodes.core import Algorithm, Inbox, Loss, Neighborhood, Query, Vector
 
 __all__ = ["DPSR"]
 
@@ -61,20 +62,8 @@ class DPSR(Algorithm[State]):
         step = s.made_with
         l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2
-        return Query(
-            s.x,
-            l1=l1,
-            l2=l2,
-            uses=here.t - 1,
-            leaks=Feedback(
-                l2,
-                lipschitz=step * self.run.grad_lipschitz[here.agent] if step else 0.0,
-                largest=step * self.run.grad_range[here.agent] if step else 0.0,
-                linear=step * self.run.regularizer,
-                offset=step * self.run.grad_rounding[here.agent] if step else 0.0,
-            ),
-            calibration=l1 if step else 0.0,
-        )
+        leaks = feedback(self.run, here.agent, l2, weight=step)
+        return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=leaks, calibration=l1 if step else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return x_i of the next round; the mixing updates r_i."""

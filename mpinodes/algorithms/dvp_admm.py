@@ -44,11 +44,6 @@ class DVPADMM(Perturbed[State], ADMM):
     exact_minimizers = True
     against_colluders = True
 
-    @property
-    def rounds_releases(self) -> bool:
-        """Return whether releases are rounded to multiples of `grid`."""
-        return self.grid > 0
-
     def problem(self, s: State, i: int, t: int) -> Solve:
         """Return the minimization (25), with the grid for its release."""
         return replace(super().problem(s, i, t), grid=self.grid)
@@ -82,10 +77,6 @@ class DVPADMM(Perturbed[State], ADMM):
         t = np.arange(1, rounds)
         losses = []
         for i, neighbours in enumerate(self.run.degrees):
-            alpha, eta = self.run.epsilon / self.noise_scale(i, t), self.eta(i, t)
-            losses.append(
-                float(
-                    np.sum(self.run.sample_weight[i] * (1.4 * self.run.sample_curvature + alpha) / (eta * neighbours))
-                )
-            )
+            weight, alpha, eta = self.run.sample_weight[i], self.run.epsilon / self.noise_scale(i, t), self.eta(i, t)
+            losses.append(float(np.sum(weight * (1.4 * self.run.sample_curvature + alpha) / (eta * neighbours))))
         return losses

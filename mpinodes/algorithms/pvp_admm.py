@@ -77,8 +77,6 @@ class PVPADMM(Perturbed[State]):
         t = np.arange(1, rounds)
         losses = []
         for i, neighbours in enumerate(self.run.degrees):
-            a, eta = self.run.epsilon / self.noise_scale(i, t), self.eta(i, t)
-            losses.append(
-                float(np.sum(2 * self.run.sample_weight[i] * a / (self.run.regularizer + 2 * eta * neighbours)))
-            )
+            weight, a, eta = self.run.sample_weight[i], self.run.epsilon / self.noise_scale(i, t), self.eta(i, t)
+            losses.append(float(np.sum(2 * weight * a / (self.run.regularizer + 2 * eta * neighbours))))
         return losses

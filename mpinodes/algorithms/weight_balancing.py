@@ -25,19 +25,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from msgspec import Meta
 
-from mpinodes.core import (
-    RELEASED,
-    Algorithm,
-    Bound,
-    Feedback,
-    Horizons,
-    Inbox,
-    Loss,
-    Neighborhood,
-    Query,
-    Setup,
-    Vector,
-)
+from mpinodes.algorithms.hidden_gradients import GradientAt, feedback
+from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
 
 __all__ = ["WeightBalancing"]
 
@@ -55,13 +44,7 @@ class State(NamedTuple):
 class WeightBalancing(Algorithm[State]):
     """Run the iteration (6) to (8)."""
 
-    gradient_at: Annotated[
-        Literal["hidden", "public"],
-        Meta(
-            description="where gradients are taken: hidden, as the paper prints it, at the agent's unreleased estimate "
-            "(a sample then leaks in every later round); public: at a point made of releases (in one round only)"
-        ),
-    ] = "hidden"
+    gradient_at: GradientAt = "hidden"
     noise_index: Annotated[
         Literal["paper", "corrected"],
         Meta(
@@ -107,25 +90,10 @@ class WeightBalancing(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return x_i, to be released by (6), with its leakage."""
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
+        leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, weight=s.made_with)
         noised = self.run.step(here.t) if self.noise_index == "paper" else s.made_with
-        return Query(
-            s.x,
-            l1=sqrt(len(s.x)) * l2,
-            l2=l2,
-            uses=here.t - 1,
-            leaks=RELEASED if self.gradient_at == "public" else self._feedback(s.made_with, here.agent, l2),
-            calibration=sqrt(len(s.x)) * self.run.grad_sensitivity[here.agent] * noised if noised else 0.0,
-        )
-
-    def _feedback(self, step: float, i: int, l2: float) -> Feedback:
-        """Return the leakage of older changes of x_i, which change g_i, and so the message."""
-        return Feedback(
-            l2,
-            lipschitz=step * self.run.grad_lipschitz[i] if step else 0.0,
-            largest=step * self.run.grad_range[i] if step else 0.0,
-            linear=step * self.run.regularizer,
-            offset=step * self.run.grad_rounding[i] if step else 0.0,
-        )
+        calibration = sqrt(len(s.x)) * self.run.grad_sensitivity[here.agent] * noised if noised else 0.0
+        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=here.t - 1, leaks=leaks, calibration=calibration)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return x_i of the next round, by (7) and (8)."""

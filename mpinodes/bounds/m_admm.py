@@ -98,7 +98,7 @@ def _perturbed(setup: Setup) -> str:
     return first_broken(
         "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
         if setup.experiment.private else "",
-        "releases are rounded (algorithm.grid), so they are not the minimizers" if a.rounds_releases else "",
+        "releases are rounded (algorithm.grid), so they are not the minimizers" if a.grid else "",
     )  # fmt: skip
 
 
