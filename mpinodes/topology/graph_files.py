@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import msgspec
-import numpy as np
 from msgspec import Struct, field
 
 from mpinodes.core.asked import utf8
@@ -104,7 +103,11 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     nodes, edges, directed, attributes = reader(path, data)
     if not nodes:
         raise BadInput(f"{path}: no nodes in it")
-    numbers, period = _numbered(path, nodes), _period(path, attributes)
+    numbers = _numbered(path, nodes)
+    _require_spelling(path, "the graph", attributes, "period")
+    period = attributes.get("period", 1)
+    if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
+        raise BadInput(f"{path}: period = {period!r}: expected a number of rounds, from 1 to {MOST_ROUNDS}")
     phases: list[set[tuple[int, int]]] = [set() for _ in range(period)]
     for edge in edges:
         for t in _rounds(path, edge, numbers, period):
@@ -201,7 +204,14 @@ def _lines(path: Path, data: bytes) -> _Read:
         if len(line.words) != len(names):
             word = [*line.words[len(names) :], line.words[-1]][0]
             raise line.is_not(word, f": {len(line.words)} words, but {len(names)} in the first line")
-        _require_names(line, line.words[j], line.words[i], are_stated=head is not None)
+        ends = line.words[j], line.words[i]
+        for name in ends:
+            # Marks at the ends of a name are another format's, unless the name is in quotes. `Lyon (FR)` is a name.
+            has_marks = name not in line.quoted and (bool(_has_marks(name)) or name.count("(") != name.count(")"))
+            is_fraction = _is_number(name) and not float(name).is_integer()
+            is_several = " " in name and (any(map(_is_number, ends)) or all(map(_is_number, name.split())))
+            if has_marks or is_fraction or not any(map(str.isalnum, name)) or (is_several and not head):
+                raise line.is_not(name)
     if not head:
         # METIS begins with such numbers; of two lines, `2 1` and `1 2`, each is an edge that the other needs.
         first, *rest = (line.words[:2] for line in edges)
@@ -210,11 +220,11 @@ def _lines(path: Path, data: bytes) -> _Read:
             raise edges[0].is_not(first[0], ": the line may count nodes and edges below it: delete it, or move it down")
         _require_weights(edges)
     node = _whole_numbers(line.words[end] for line in edges for end in (j, i))
-    found = [
+    read = [
         _Edge(node[words[j]], node[words[i]], {**attributes, **(dict(zip(names, words, strict=True)) if head else {})})
         for _, words, attributes, _ in edges
     ]
-    return _Read(list(dict.fromkeys(node.values())), found, directed=True)
+    return _Read(list(dict.fromkeys(node.values())), read, directed=True)
 
 
 def _line(place: str, text: str) -> _Line | None:
@@ -250,46 +260,23 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
     return None
 
 
-def _require_names(line: _Line, *names: str, are_stated: bool) -> None:
-    """Refuse what names no node: signs alone, a number with a fraction or, without a line of names, several words.
-
-    Marks and brackets at the ends of a name are another format's, unless the name is in quotes or, as `Lyon (FR)`, has
-    brackets in pairs.
-
-    Raises:
-        BadInput: names the word.
-    """
-    for name in names:
-        signs = not any(map(str.isalnum, name))
-        signs |= name not in line.quoted and (bool(_has_marks(name)) or name.count("(") != name.count(")"))
-        several = " " in name and (any(map(_is_number, names)) or all(map(_is_number, name.split())))
-        if signs or (several and not are_stated) or (_is_number(name) and not float(name).is_integer()):
-            raise line.is_not(name)
-
-
 def _require_weights(lines: Sequence[_Line]) -> None:
-    """Refuse further words that could be neighbours, or entries of a matrix.
+    """Refuse further words that are no weights, or could be neighbours.
 
-    A list of neighbours has no neighbour twice in a line, and one line for each node, which may begin it.
+    A list of neighbours has no neighbour twice in a line, and one line for each node, which may begin it. An edge of
+    weight 0, as in a matrix, is no edge.
 
     Raises:
         BadInput: names the first such word.
     """
-    width, entries = len(lines[0].words), [word for line in lines for word in line.words]
-    numbers = np.array(entries if all(map(_is_number, entries)) else [], float)
-    matrix = bool(numbers.size) and len(lines) > 2 and {*numbers.tolist()} <= {0, 1}
-    if numbers.size and width <= len(lines) <= width + 1:  # perhaps below a line of numbers that are names
-        square = numbers[-width * width :].reshape(width, width)
-        matrix = matrix or not square.diagonal().any() or bool((square == square.T).all())
-    names = {word for line in lines for word in line.words[:2]}
-    mixed = 0 < sum(map(str.isdecimal, names)) < len(names)
-    neighbours = all(len({*line.words[1:]}) == width - 1 for line in lines)
-    neighbours = neighbours and len(lines) in (len({line.words[0] for line in lines}), len({*entries}))
+    names, words = {word for line in lines for word in line.words[:2]}, {word for line in lines for word in line.words}
+    mixed = 0 < sum(map(str.isdecimal, names)) < len(names)  # as in DIMACS, `e 1 2`
+    neighbours = all(len({*line.words[1:]}) == len(line.words) - 1 for line in lines)
+    neighbours = neighbours and len(lines) in (len({line.words[0] for line in lines}), len(words))
     for line in lines:
         for word in line.words[2:]:
             node = (mixed and word.isdecimal()) or (neighbours and word in names)
-            is_weight = not word or (_is_number(word) and float(word) != 0)  # what weighs nothing is no edge
-            if matrix or node or not is_weight:
+            if node or (word and not (_is_number(word) and float(word))):
                 raise line.is_not(word, " too: a first line, as `source target weight`, says what a third word is")
 
 
@@ -305,20 +292,11 @@ def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
 def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
     """Return the agent that each node is."""
     whole = [node for node in nodes if isinstance(node, int)]
-    in_order = sorted(whole) if len(whole) == len(nodes) else nodes
-    numbers = {node: k for k, node in enumerate(in_order)}
+    numbers = {node: k for k, node in enumerate(sorted(whole) if len(whole) == len(nodes) else nodes)}
     if len(numbers) < len(nodes):
         twice = next(node for node in nodes if nodes.count(node) > 1)
         raise BadInput(f"{path}: two nodes are called {twice!r}")
     return numbers
-
-
-def _period(path: Path, attributes: Mapping[str, Any]) -> int:
-    _require_spelling(path, "the graph", attributes, "period")
-    period = attributes.get("period", 1)
-    if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
-        raise BadInput(f"{path}: period = {period!r}: expected a number of rounds, from 1 to {MOST_ROUNDS}")
-    return period
 
 
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
