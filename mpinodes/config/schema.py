@@ -218,7 +218,8 @@ def _plain(message: str, expected: Any) -> str:
             return f"choose from: {', '.join(map(str, kinds))}"
         words = [word for kind in kinds for word in options(kind)]
         return f"expected {'true or false' if bool in kinds else 'a number'}, or {' or '.join(words)}"
-    return message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
+    plain = message.partition(" - at ")[0].replace("`", "").replace("Expected", "expected")
+    return plain.replace("array", "list").replace("object", "table")
 
 
 def options(expected: Any) -> list[str]:

@@ -18,22 +18,25 @@ from functools import partial
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import tomli_w
+from msgspec import Meta
 
-from mpinodes.config.schema import suggest
+from mpinodes.config.schema import checked, suggest
 from mpinodes.core.asked import Tree, gathered, merge, nested, parse
 from mpinodes.core.asked import flat as every_key
 from mpinodes.core.errors import BadInput
 
 FILE = "study.toml"
 FOLDER = "studies"
-KEYS = ("seeds", "grid", "zip", "cases", "exclude")
 flat = partial(every_key, whole="problem.preset")  # a table as value of problem.preset is not flattened
 SEED, NAME = "seed", "name"
 ITEM = r"""(?:[^,\[{"']|"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\})*"""  # text without commas, except in quotes and brackets
 MOST_RUNS = 100_000  # all runs are composed before the first starts
+Seeds = Annotated[int, Meta(ge=1, le=MOST_RUNS)] | Annotated[list[int], Meta(min_length=1)]
+Tables = list[Annotated[dict[str, Any], Meta(min_length=1)]]
+KEYS = {"seeds": Seeds, "grid": dict[str, Any], "zip": dict[str, Any], "cases": Tables, "exclude": Tables}
 
 
 class Axis(NamedTuple):
@@ -98,12 +101,9 @@ class Study:
         tree = gathered(source) if isinstance(source, Mapping) else parse(str(where / FILE if where else file), [])
         for word in words:
             tree = _with(tree, str(word))
-        base = _base(tree)
-        name = base.get(NAME, where.absolute().name if where else file.stem if file else "study")
-        given = base.get("output", {})
-        directory = given.get("dir") if isinstance(given, dict) else None
-        if not isinstance(name, str) or not (directory is None or isinstance(directory, str)):
-            raise BadInput(f"name = {name!r}, output.dir = {directory!r}: expected text")
+        name = checked(tree.get(NAME, where.absolute().name if where else file.stem if file else "study"), str, NAME)
+        output = checked(tree.get("output", {}), dict[str, Any], "output")
+        directory = checked(output.get("dir"), str | None, "output.dir")
         place = Path(os.path.expanduser(directory)) if directory else where or Path(FOLDER) / name
         return cls(tree, name, place, _axes(tree))
 
@@ -113,8 +113,8 @@ class Study:
         Raises:
             BadInput: an exclusion matches no run, or no run is left.
         """
-        base = {"report": False} | {key: value for key, value in _base(self.tree).items() if key != "output"}
-        exclusions = _tables(self.tree.get("study", {}), "exclude", 'as [{ algorithm.name = "dola" }]')
+        base = {"report": False} | {key: value for key, value in self.tree.items() if key not in ("study", "output")}
+        exclusions = _tables(_section(self.tree), "exclude")
         varied = sorted({key for axis in self.axes for point in axis.points for key in point})
         for key in (key for exclusion in exclusions for key in exclusion):
             if key not in varied:
@@ -144,8 +144,17 @@ class Study:
         return tomli_w.dumps({key: value for key, value in self.tree.items() if key != "output"})
 
 
-def _base(tree: Tree) -> Tree:
-    return {key: value for key, value in tree.items() if key != "study"}
+def _section(tree: Tree) -> Tree:
+    """Return the section `study` of a file.
+
+    Raises:
+        BadInput: a key is unknown, or its value has another type.
+    """
+    section: Tree = checked(tree.get("study", {}), dict[str, Any], "study")
+    for key in section:
+        if key not in KEYS:
+            raise BadInput(f"unknown key study.{key}; {suggest(key, [*KEYS], 'study.')}")
+    return {key: checked(value, KEYS[key], f"study.{key}") for key, value in section.items()}
 
 
 # ----------------------------------------------------------------------------------------------------- the command line
@@ -153,8 +162,8 @@ def _with(tree: Tree, word: str) -> Tree:
     """Return the study with a word of the command line merged in: a value, or a list of values that makes an axis."""
     key, equals, text = (part.strip() for part in word.partition("="))
     values = _listed(text) if equals else None
-    study = dict(_table(tree.get("study", {}), "study"))
-    study["grid"] = grid = dict(flat(_table(study.get("grid", {}), "study.grid")))
+    study = _section(tree)
+    study["grid"] = grid = dict(flat(study.get("grid", {})))
     if values is None:
         grid.pop(key, None)
         if key == SEED and "seeds" in study and not isinstance(study["seeds"], int):
@@ -168,16 +177,8 @@ def _with(tree: Tree, word: str) -> Tree:
         study["seeds"] = values
     else:
         grid[key] = values
-    return _without(tree, key.split(".")) | {"study": study}
-
-
-def _without(tree: Tree, path: Sequence[str]) -> Tree:
-    """Return the tree without a key."""
-    first, *rest = path
-    inner = tree.get(first)
-    if rest and isinstance(inner, dict):
-        return tree | {first: _without(inner, rest)}
-    return {key: value for key, value in tree.items() if key != first or rest}
+    others = {other: value for other, value in flat(tree) if other != key and not other.startswith(f"{key}.")}
+    return nested(others) | {"study": study}
 
 
 def _listed(text: str) -> list[Any] | None:
@@ -206,10 +207,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     Raises:
         BadInput: a table is malformed, or two axes vary one key.
     """
-    study = _table(tree.get("study", {}), "study")
-    for key in study:
-        if key not in KEYS:
-            raise BadInput(f"unknown key study.{key}; {suggest(str(key), KEYS, 'study.')}")
+    study = _section(tree)
     axes = [*_grid(study), *_zip(study), *_cases(study), *_seeds(study, tree)]
     table_of: dict[str, str] = {}
     for axis in axes:
@@ -219,7 +217,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
             if key == "repeats" or key.partition(".")[0] in ("study", "output"):
                 raise BadInput(f"study: {key} cannot be an axis; seeds take the place of repeats")
             table_of[key] = axis.table
-    if fixed := [key for key, _ in flat(_base(tree)) if key in table_of and key not in (SEED, NAME)]:
+    if fixed := [key for key, _ in flat(tree) if key in table_of and key not in (SEED, NAME)]:
         raise BadInput(f"study: {fixed[0]} is set once and for all, and varied in {table_of[fixed[0]]}; leave one out")
     if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
         raise BadInput(f"study: {runs} runs, but {MOST_RUNS} are the most; use fewer values or seeds")
@@ -229,7 +227,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
 
 
 def _grid(study: Tree) -> Iterator[Axis]:
-    for key, values in flat(_table(study.get("grid", {}), "study.grid")):
+    for key, values in flat(study.get("grid", {})):
         _require_list(values, f"study.grid.{key}", key)
         if not _are_distinct(values):
             raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice")
@@ -237,7 +235,7 @@ def _grid(study: Tree) -> Iterator[Axis]:
 
 
 def _zip(study: Tree) -> Iterator[Axis]:
-    columns = dict(flat(_table(study.get("zip", {}), "study.zip")))
+    columns = dict(flat(study.get("zip", {})))
     if not columns:
         return
     for key, values in columns.items():
@@ -254,7 +252,7 @@ def _zip(study: Tree) -> Iterator[Axis]:
 
 def _cases(study: Tree) -> Iterator[Axis]:
     points = []
-    for case in _tables(study, "cases", "each [[study.cases]] with the keys of one case"):
+    for case in _tables(study, "cases"):
         name = "-".join(word_of(key, value) for key, value in case.items())
         points.append(case if NAME in case else {NAME: name} | case)
     names = [point[NAME] for point in points]
@@ -277,31 +275,19 @@ def _seeds(study: Tree, tree: Tree) -> Iterator[Axis]:
     if "seeds" not in study:
         return
     seeds = study["seeds"]
-    if isinstance(seeds, int) and not isinstance(seeds, bool) and seeds >= 1:
-        first = tree.get(SEED, 0)
-        if not isinstance(first, int):
-            raise BadInput(f"seed = {first!r}: expected a number")
-        if seeds > MOST_RUNS:
-            raise BadInput(f"study.seeds = {seeds}: {MOST_RUNS} runs are the most")
+    if isinstance(seeds, int):
+        first = checked(tree.get(SEED, 0), int, SEED)
         seeds = list(range(first, first + seeds))
     elif SEED in tree:
         raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one out")
-    if not isinstance(seeds, list) or not seeds or not _are_distinct(seeds):
-        raise BadInput(f"study.seeds = {study['seeds']!r}: expected how many, or a list of different seeds")
+    if not _are_distinct(seeds):
+        raise BadInput(f"study.seeds = {seeds!r}: expected how many, or a list of different seeds")
     yield Axis("study.seeds", SEED, tuple({SEED: seed} for seed in seeds))
 
 
-def _table(value: Any, key: str) -> Tree:
-    if not isinstance(value, dict):
-        raise BadInput(f"{key} = {value!r}: expected a table, [{key}]")
-    return value
-
-
-def _tables(study: Tree, key: str, form: str) -> list[dict[str, Any]]:
-    tables = study.get(key, [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) and table for table in tables):
-        raise BadInput(f"study.{key}: expected a list of tables, {form}")
-    return [dict(flat(table)) for table in tables]
+def _tables(study: Tree, key: str) -> list[dict[str, Any]]:
+    """Return a list of tables of the study, with dotted keys."""
+    return [dict(flat(table)) for table in study.get(key, [])]
 
 
 def _require_list(values: Any, where: str, key: str) -> None:
