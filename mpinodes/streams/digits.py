@@ -16,7 +16,7 @@ import numpy as np
 
 from mpinodes.data import Source
 from mpinodes.data.shelf import once
-from mpinodes.streams.labelled import LabelledStream, in_memory, scaled, split
+from mpinodes.streams.labelled import LabelledStream, in_memory, split
 
 __all__ = ["Digits"]
 
@@ -48,4 +48,4 @@ class Digits(LabelledStream):
         """Return training and test set, 80 % and 20 % of the rows of 64 pixels in [0, 1]."""
         (rows,) = once(FILE, "", lambda: [np.loadtxt(FILE, delimiter=",")])
         labels = np.where(rows[:, -1] == 8, 1.0, -1.0)
-        return split(in_memory(scaled(rows[:, :-1], 16), labels), train=0.8)
+        return split(in_memory(rows[:, :-1] / 16, labels), train=0.8)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.data import Source, table
 from mpinodes.data.source import listed
-from mpinodes.streams.files import Train, against_rest, numbered, scaled_by_themselves
+from mpinodes.losses.clipping import row_sizes
+from mpinodes.streams.files import Train, against_rest
 from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split, together
 
 __all__ = ["File"]
@@ -21,6 +23,7 @@ __all__ = ["File"]
 AGENT = "{agent}"
 LARGEST = 1_000_000  # features above which the user must state data.columns
 MOST_CLASSES = 1000
+BLOCK = 1 << 22  # numbers in memory at once
 
 
 @dataclass(frozen=True)
@@ -220,10 +223,9 @@ class File(LabelledStream):
         source = self._whole
         if self.has_labels and not self.labels:
             source = against_rest(source, self._found[1])
-        if self.targets == "classes" and not self.labels:
-            source = numbered(source, self._found)
-        elif self.targets == "classes" and len(self.labels) == 2:
-            source = numbered(source, [-1.0, 1.0])
+        if self.targets == "classes" and len(self.labels) <= 2:  # else the reader has numbered the classes
+            classes = [-1.0, 1.0] if self.labels else self._found
+            source = replace(source, targets=np.searchsorted(classes, source.targets).astype(float))
         if self.train == 1:
             return source, None
         if AGENT in self.file:
@@ -247,3 +249,24 @@ class File(LabelledStream):
         """Free what was read from files."""
         super().forget()
         self.__dict__.pop("_files", None)
+
+
+def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return which columns have standard deviation 1 to rounding, and which a largest size of exactly 1: (d + 1,) each.
+
+    Columns of only 0 and one size, as of labels, are neither. The last column is the target.
+    """
+    total, width = len(source.targets), source.dimension
+    sums, sizes = np.zeros((3, width + 1)), np.zeros(width + 1)
+    with np.errstate(all="ignore"):
+        for rows in np.array_split(np.arange(total), 1 + total // max(1000, BLOCK // width)):
+            features, targets = source.features(rows), source.targets[rows, None] * with_targets
+            for columns, place in ((features, slice(width)), (targets, slice(width, None))):
+                square = columns * columns
+                sums[:, place] += [power.sum(axis=0) for power in (columns, square, square * square)]
+                sizes[place] = np.maximum(sizes[place], row_sizes(columns.T))
+        mean, square, fourth = sums / total
+        is_plain, variance = np.isclose(fourth, square * sizes**2, rtol=1e-9), square - mean**2
+        off = np.minimum(abs(variance - 1), abs(variance * total / max(total - 1, 1) - 1))
+    close = 2e-3 / np.sqrt(total)  # three decimals of every number leave a mean no further from 0, as a rule
+    return ~is_plain & (off <= np.where(abs(mean) <= close, 2 * close, 1e-9)), ~is_plain & (sizes == 1)

@@ -59,32 +59,27 @@ class BatchOrder:
     samples: int
     batch: int
     shuffle: bool  # whether every epoch has an order of its own
-    _held: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)
+    _latest: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)  # the order of one epoch
 
-    def __call__(self, t: int) -> Sequence[int]:
+    def __call__(self, t: int) -> list[int]:
         """Return the samples of round t."""
-        if self.shuffle:
-            return self.between(t, t).tolist()  # type: ignore[no-any-return]
-        start = (t - 1) % (self.samples // self.batch) * self.batch
-        return range(start, start + self.batch)
+        return self.between(t, t).tolist()  # type: ignore[no-any-return]
 
     def between(self, first: int, last: int) -> Indices:
         """Return the samples of rounds `first` to `last`, one after the other."""
-        batches = self.samples // self.batch
-        epochs = range((first - 1) // batches, (last - 1) // batches + 1)
-        ends = [(max(first - 1 - e * batches, 0), min(last - e * batches, batches)) for e in epochs]
-        parts = [self._epoch(e)[a * self.batch : b * self.batch] for e, (a, b) in zip(epochs, ends, strict=True)]
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-    def _epoch(self, epoch: int) -> Indices:
-        """Return the order of all samples in an epoch; the last one asked for is cached."""
-        place = epoch if self.shuffle else 0
-        if place not in self._held:
-            draws = Draws(self.seed, Purpose.SHUFFLE, self.owner)
-            order = draws.at(epoch).permutation(self.samples) if self.shuffle else np.arange(self.samples)
-            self._held.clear()
-            self._held[place] = order
-        return self._held[place]
+        epoch_size = self.samples // self.batch * self.batch
+        places = np.arange((first - 1) * self.batch, last * self.batch)  # counted through all epochs
+        if not self.shuffle:
+            return places % epoch_size
+        epochs, within = np.divmod(places, epoch_size)
+        rows: list[Indices] = []
+        for part in np.split(within, np.flatnonzero(np.diff(epochs)) + 1):
+            epoch = int(epochs[0]) + len(rows)
+            if epoch not in self._latest:
+                self._latest.clear()
+                self._latest[epoch] = Draws(self.seed, Purpose.SHUFFLE, self.owner).at(epoch).permutation(self.samples)
+            rows.append(self._latest[epoch][part])
+        return np.concatenate(rows)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -273,22 +268,16 @@ class LabelledStream(Stream):
                 )
         features = doubles(self._everything if self.partition == "shared" else train.features(rows))
         targets = doubles(train.targets[rows])
-        sizes, norms = row_sizes(features), row_norms(features)
-        for quantity, numbers in (("a feature", sizes), ("a target", np.abs(targets))):
-            if not (numbers <= LARGEST).all():
-                worst = int(np.argmin(numbers <= LARGEST))
-                size = float(numbers[worst])
+        limits = (
+            ("a feature of size", row_sizes(features), min(LARGEST, self.feature_bound)),
+            ("a target of size", np.abs(targets), LARGEST),
+            ("norm", row_norms(features), self.feature_norm),
+        )
+        for quantity, sizes, most in limits:
+            for k in np.flatnonzero(~(sizes <= most * (1 + 1e-9)))[:1]:
+                reason = unfit(sizes[k]) or f"is above {most:g}, the most there can be{self.remedy}"
                 raise BadInput(
-                    f"{self.name}: training sample {rows[worst]} (from 0) has {quantity} of size {size:g}, which "
-                    f"{unfit(size)}"
-                )
-        bounds = (("a feature of size", self.feature_bound, sizes), ("norm", self.feature_norm, norms))
-        for quantity, bound, numbers in bounds:
-            if len(numbers) and numbers.max() > bound * (1 + 1e-9):
-                worst = int(numbers.argmax())
-                raise BadInput(
-                    f"{self.name}: training sample {rows[worst]} (from 0) has {quantity} {numbers[worst]:g}, above "
-                    f"{bound:g}, the most there can be{self.remedy}"
+                    f"{self.name}: training sample {rows[k]} (from 0) has {quantity} {sizes[k]:g}, which {reason}"
                 )
         return features, targets
 
@@ -404,11 +393,6 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
     train_rows, test_rows = order[:cut], order[cut:]
     test = choose(source, test_rows, source.targets[test_rows]) if len(test_rows) else None
     return choose(source, train_rows, source.targets[train_rows]), test
-
-
-def scaled(pixels: np.ndarray, largest: float) -> Vector:
-    """Return pixels divided by the largest value of the format: a public constant, not one read off the data."""
-    return np.asarray(pixels, dtype=np.float64) / largest
 
 
 def together(*reasons: str) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from mpinodes.core.errors import BadInput
 from mpinodes.data import Source, fetch, idx
-from mpinodes.streams.files import FileStream, Train, between
-from mpinodes.streams.labelled import split
+from mpinodes.streams.files import FileStream, Train
+from mpinodes.streams.labelled import choose, split
 
 __all__ = ["Mnist"]
 
@@ -36,4 +38,5 @@ class Mnist(FileStream):
         source = idx.read(images, labels)
         if source.dimension != PIXELS:
             raise BadInput(f"{images}: images of {source.dimension} pixels; MNIST's have {PIXELS}")
-        return split(between(source, 6, 8), self.train)
+        rows = np.flatnonzero(np.isin(source.targets, (6, 8)))
+        return split(choose(source, rows, np.where(source.targets[rows] == 8, 1.0, -1.0)), self.train)

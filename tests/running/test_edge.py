@@ -238,7 +238,7 @@ def test_admm_solves_or_proves_nothing(tmp_path, size, bound):
         "record": {"transcript": True},
     }  # fmt: skip
     if size > float(bound):
-        with pytest.raises(BadInput, match="a feature of size 1e\\+100, above 1"):
+        with pytest.raises(BadInput, match="a feature of size 1e\\+100, which is above 1"):
             run_of(tmp_path / "run", asked)
         return
     run = run_of(tmp_path / "run", asked)

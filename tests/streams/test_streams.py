@@ -385,7 +385,7 @@ def test_samples_outside_the_accounted_domain_are_refused(tmp_path):
     (tmp_path / "mushrooms").write_text("1 1:10 2:1\n2 3:1\n1 4:1\n2 1:1\n")
     words = f"algorithm.name=dpsr data.name=mushrooms data.dir={tmp_path} data.train=1 topology.agents=2 rounds=2"
     parts = setup_of(words)
-    with pytest.raises(BadInput, match=r"training sample \d+ \(from 0\) has a feature of size 10, above 1"):
+    with pytest.raises(BadInput, match=r"training sample \d+ \(from 0\) has a feature of size 10, which is above 1"):
         [parts.stream.of(i) for i in range(2)]
 
 
