@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from mpinodes.presentation import run_warnings
 from mpinodes.presentation.privacy_words import lines
-from mpinodes.runlog.warning import warn
+from mpinodes.runlog.progress import warn
 from mpinodes.summary.summary import BoundSummary, ShownMetric, Summary
 from mpinodes.summary.timing import PARTS
 

@@ -92,10 +92,7 @@ class Keeper:
 
     def __init__(self, run: Path, name: str, whose: str = "") -> None:
         self._folder, self._name, self._whose = run / FOLDER, name, whose
-        self._place = str(self._folder)  # because making a Path takes longer than renaming a file
-        self._draft = (
-            f"{self._place}/{name}.part"  # a file that is not needed any more is reused as the draft of the next
-        )
+        self._draft = f"{self._folder}/{name}.part"  # a file that is not needed any more becomes the next draft
         self._kept = self.rounds()[::-1]  # ascending
 
     def rounds(self) -> list[int]:
@@ -161,7 +158,7 @@ class Keeper:
             os.replace(self._path(t), self._draft)
 
     def _path(self, t: int) -> str:
-        return f"{self._place}/{t}-{self._name}"
+        return f"{self._folder}/{t}-{self._name}"
 
 
 def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:

@@ -27,7 +27,12 @@ def make_directory(experiment: Experiment) -> Path:
     """
     try:
         if experiment.output is None:
-            path = _numbered(experiment)
+            Path(RUNS).mkdir(exist_ok=True)
+            for number in count(1):
+                path = Path(RUNS) / f"{experiment.name}-{number:03d}"
+                with suppress(FileExistsError):
+                    path.mkdir()
+                    break
         else:
             path = Path(experiment.output.dir)
             experiment.output.dir.encode()  # UnicodeEncodeError: no file could name the directory of the run
@@ -55,18 +60,6 @@ def unmake_directory(path: Path) -> None:
     if path.parent.name == RUNS:
         with suppress(OSError):
             path.parent.rmdir()
-
-
-def _numbered(experiment: Experiment) -> Path:
-    """Make a directory with the next free number in `runs`."""
-    runs = Path(RUNS)
-    runs.mkdir(exist_ok=True)
-    for number in count(1):
-        path = runs / f"{experiment.name}-{number:03d}"
-        with suppress(FileExistsError):
-            path.mkdir()
-            break
-    return path
 
 
 def require_there(directory: Path) -> None:

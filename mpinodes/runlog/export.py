@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from mpinodes.runlog import long_names
 from mpinodes.runlog.directories import draft_of
-from mpinodes.runlog.layout_version import VERSION
 from mpinodes.runlog.log import Variable, Variables
 from mpinodes.runlog.reader import DIMS, RECORD, Reader
+from mpinodes.runlog.versions import VERSION
 
 CHUNK = 1 << 17  # bytes of a chunk
 WORTH = 0.7  # a variable is compressed if that leaves at most this part of its size

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
 from mpinodes.runlog.directories import write_bytes
-from mpinodes.runlog.layout_version import VERSION, require_version
+from mpinodes.runlog.versions import VERSION, require_version
 
 NAME = "rounds.log"
 MARK = f"mpinodes log {VERSION:2}\n".encode()

@@ -1,4 +1,7 @@
-"""Show the progress of a run or a study: a bar on a terminal, else a line every few seconds; and `progress.jsonl`."""
+"""Show the progress of a run or a study: a bar on a terminal, else a line every few seconds; and `progress.jsonl`.
+
+`warn` tells of results of a finished run that cannot be drawn or worded; such a failure is not one of the run.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 import sys
 import time
+import traceback
 from contextlib import suppress
 from math import isfinite
 from pathlib import Path
@@ -97,23 +101,17 @@ def in_minutes(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _shown(path: Path, rounds: int) -> list[str]:
-    """Return the lines of these rounds that an earlier attempt has written."""
-    lines = []
-    with suppress(OSError, ValueError, LookupError, TypeError):  # a torn line is the last
-        for line in path.read_text("utf-8").splitlines(keepends=True):
-            progress = json.loads(line)
-            if progress["round"] <= rounds and "finishing" not in progress and line.endswith("\n"):
-                lines.append(line)
-    return lines
-
-
 class Progress:
     """Show the rounds of a run to people and to programs; of a run that goes on, from a round on."""
 
     def __init__(self, directory: Path, title: str, rounds: int, begin: int = 0) -> None:
         self._file = directory / "progress.jsonl"
-        before = _shown(self._file, begin) if begin else []
+        before = []  # the lines of these rounds that an earlier attempt has written
+        with suppress(OSError, ValueError, LookupError, TypeError):  # a torn line is the last
+            for line in self._file.read_text("utf-8").splitlines(keepends=True):
+                progress = json.loads(line)
+                if progress["round"] <= begin and "finishing" not in progress and line.endswith("\n"):
+                    before.append(line)
         self._jsonl = self._file.open("w", encoding="utf-8")
         self._jsonl.writelines(before)
         self._rounds = rounds
@@ -145,3 +143,18 @@ def write_stderr(text: str) -> None:
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(text)
         sys.stderr.flush()
+
+
+def warn(directory: Path, failure: str, error: Exception) -> None:
+    """Print one line on stderr, and write the traceback into the log of the run.
+
+    Args:
+        directory: the run directory.
+        failure: what cannot be done, for the message.
+        error: the reason.
+    """
+    log = directory / "log.txt"
+    with suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
+        file.write("".join(traceback.format_exception(error)))
+    why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    write_stderr(f"mpinodes: warning: {failure}, but all numbers are in {directory} ({why}; traceback in {log})\n")

@@ -1,7 +1,7 @@
 """Read the rounds of a run, from `record.h5` if the file exists, else from `rounds.log`.
 
-A damaged record.h5 may claim any size, so no array is made before its size was compared with that of the file. HDF5 may
-loop forever in data without checksums (words of any length, names of dimensions), so such data are not read here.
+HDF5 may loop forever in damaged data without checksums (words of any length, names of dimensions), so such data are not
+read here.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ from numpy.typing import NDArray
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import Events, Layout
 from mpinodes.runlog import long_names
-from mpinodes.runlog.layout_version import VERSION, require_version
 from mpinodes.runlog.log import NAME, LogReader, Unreadable, Variable
+from mpinodes.runlog.versions import VERSION, require_version
 
 if TYPE_CHECKING:
     import xarray
 
 RECORD, DIMS = "record.h5", "dims"
-PACKED_AT_MOST = 1100  # the largest factor by which deflate compresses
-CHUNK_AT_MOST = 1 << 20  # bytes of a chunk of more than one round
 CACHED = 1 << 18  # bytes of chunks that HDF5 caches of a variable
 
 
@@ -65,7 +63,6 @@ class _Finished:
     """`record.h5` in the form that `Reader` needs, with the attributes of `_Living`."""
 
     def __init__(self, path: Path) -> None:
-        self._size = path.stat().st_size
         self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CACHED)
         self.attrs = {name: _plain(value) for name, value in self._file.attrs.items()}
         require_version(self.attrs.get("version"), str(path.parent))
@@ -78,11 +75,6 @@ class _Finished:
         some = range(self.rounds)[rounds] if dims[0] == "round" else range(len(dataset))
         if dataset.dtype.kind not in "fi" or dataset.dtype.itemsize != 8 or dataset.ndim != len(dims):
             raise ValueError(f"{dataset.name} is no array of numbers")
-        row = 8 * int(np.prod(dataset.shape[1:], dtype=object))
-        stored, inflated = dataset.id.get_storage_size(), PACKED_AT_MOST if dataset.compression else 1
-        chunk = 8 * int(np.prod(dataset.chunks, dtype=object)) if dataset.chunks else 0
-        if stored > self._size or len(some) * row > inflated * stored or chunk > max(row, CHUNK_AT_MOST):
-            raise ValueError(f"{dataset.name} claims {len(some) * row:.3g} bytes, and the file has {self._size:.3g}")
         label, unit = (_plain(dataset.attrs.get(key, b"")) for key in ("long_name", "units"))
         return Variable(dims, dataset[some.start : some.stop], label, unit)
 

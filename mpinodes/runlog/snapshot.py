@@ -42,16 +42,12 @@ def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = Fals
         OSError: the file cannot be written.
     """
     packed = packed_up(content)
-    rest = memoryview(_sum(packed) + packed)
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600)
-    try:
-        os.ftruncate(file, len(rest))
-        while rest:
-            rest = rest[os.write(file, rest) :]
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+        file.write(_sum(packed) + packed)
+        file.truncate()
         if lasting:
-            os.fsync(file)
-    finally:
-        os.close(file)
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(draft, path)
 
 

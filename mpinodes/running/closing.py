@@ -21,9 +21,9 @@ from mpinodes.finished.siblings import headed
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import require_there, write_text
 from mpinodes.runlog.export import export
-from mpinodes.runlog.layout_version import VERSION
+from mpinodes.runlog.progress import warn
 from mpinodes.runlog.reader import Reader
-from mpinodes.runlog.warning import warn
+from mpinodes.runlog.versions import VERSION
 from mpinodes.summary.merging import merged
 from mpinodes.summary.summary import FILE, FileSummary, Summary
 from mpinodes.summary.timing import Stopwatch

@@ -27,7 +27,7 @@ from mpinodes.finished.runs import summary_of
 from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
 from mpinodes.launch.launching import in_words
 from mpinodes.runlog.directories import write_text
-from mpinodes.runlog.layout_version import VERSION, require_version
+from mpinodes.runlog.versions import VERSION, require_version
 from mpinodes.running import job
 from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import SEED, GridPoint, word_of

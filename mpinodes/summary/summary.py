@@ -20,7 +20,7 @@ from mpinodes.core.asked import flat, nested
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Faults
 from mpinodes.metrics.built_in import BUILT_IN
-from mpinodes.runlog.layout_version import require_version
+from mpinodes.runlog.versions import require_version
 from mpinodes.summary import merging
 from mpinodes.summary.merging import BY_KEY, Largest, Least, Mean, Same, Total, same
 

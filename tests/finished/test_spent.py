@@ -14,7 +14,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.finished import joint_cost as spent
 from mpinodes.finished.runs import found
 from mpinodes.privacy.curves import gdp_epsilon, gdp_mu
-from mpinodes.runlog.layout_version import VERSION
+from mpinodes.runlog.versions import VERSION
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
 from tests.helpers.running import run_alone

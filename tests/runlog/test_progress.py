@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from mpinodes.runlog import progress
-from mpinodes.runlog.warning import warn
+from mpinodes.runlog.progress import warn
 from tests.helpers.running import command
 
 

@@ -10,7 +10,7 @@ import pytest
 import mpinodes
 from mpinodes import replay, report
 from mpinodes.core.errors import BadInput
-from mpinodes.runlog.layout_version import VERSION
+from mpinodes.runlog.versions import VERSION
 
 CASES = [(None, "its record has no version"), (0, "has version 0, older"), (VERSION + 1, "newer")]
 
