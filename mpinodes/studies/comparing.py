@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 from scipy.stats import t as student
 
 from mpinodes.config.schema import suggest
@@ -196,8 +197,6 @@ class Comparison:
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
         """Return the differences of results along the first axis, paired by seed."""
-        import pandas
-
         differences: list[Difference] = []
         by_seed = {}
         for values, runs in self.groups.items():

@@ -36,34 +36,12 @@ FAILED = "failed.txt"  # in the directory of a failed run: the reason
 LONGEST, SHORT = 90, 8  # the most letters of a directory's name, and the number of digits after them
 
 
-@dataclass(frozen=True)
-class StudyRun:
-    """A run of a study.
-
-    Attributes:
-        settings: the values of the study's axes, by dotted key.
-    """
-
-    settings: dict[str, Any]
-
-    @property
-    def shown(self) -> str:
-        """Return the settings as text."""
-        return ", ".join(f"{key}={value}" for key, value in self.settings.items()) or "the only one"
-
-
-@dataclass(frozen=True)
-class Mistake(StudyRun):
-    """A run that cannot be done, with the reason."""
-
-    reason: str
-
-
 @dataclass(frozen=True, kw_only=True)
-class PlannedRun(StudyRun):
+class PlannedRun:
     """A run of a study that can be done.
 
     Attributes:
+        settings: the values of the study's axes, by dotted key.
         name: the name of the run's directory.
         digits: the hash of the whole experiment; the name ends with its first digits.
         is_done: whether the directory holds the finished run.
@@ -75,6 +53,7 @@ class PlannedRun(StudyRun):
         noise: the name of the noise, if the seed determines the noise; else empty.
     """
 
+    settings: dict[str, Any]
     name: str
     digits: str
     is_done: bool
@@ -92,8 +71,13 @@ class PlannedRun(StudyRun):
         return repr({key: value for key, value in self.settings.items() if key != SEED})
 
 
-def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:
-    """Compose a run of a study, and check the run as `--dry-run` does.
+def shown(settings: dict[str, Any]) -> str:
+    """Return the values of a study's axes as text."""
+    return ", ".join(f"{key}={value}" for key, value in settings.items()) or "the only one"
+
+
+def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
+    """Compose a run of a study, and check the run as `--dry-run` does; return the reason if the run cannot be done.
 
     The noise that keeps a budget takes longest to compute, and seldom differs between seeds. So it is computed here
     only for the first seed of each setting. The other seeds compute it when they run.
@@ -130,9 +114,9 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | Mistake:
             near = ready.experiment.privacy.epsilon if is_ready else 0.0
             return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
     except BadInput as error:
-        return Mistake(point.settings, str(error))
+        return str(error)
     except Exception as error:
-        return Mistake(point.settings, f"{in_words(error)}\n{traceback.format_exc()}")
+        return f"{in_words(error)}\n{traceback.format_exc()}"
 
 
 def _own_noise(setup: Setup, noise: str) -> str:

@@ -10,19 +10,17 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas
 
 from mpinodes.core.errors import BadInput
 from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, FinishedRun, columns_of, summary_of
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import Bar, in_minutes
-from mpinodes.studies.plans import Mistake, PlannedRun, failure, in_lockstep, note_failure, performed, planned
+from mpinodes.studies.plans import PlannedRun, failure, in_lockstep, note_failure, performed, planned, shown
 from mpinodes.studies.pools import Pool
 from mpinodes.studies.study import FILE, GridPoint, Study
-
-if TYPE_CHECKING:
-    import pandas
 
 LOCK = ".lock"
 MOST_NAMED = 20  # mistakes or failures that are listed
@@ -161,28 +159,26 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
         BadInput: some runs cannot be done, or two runs are the same.
     """
     plans: dict[int, PlannedRun] = {}
-    mistakes: dict[int, Mistake] = {}
+    mistakes: dict[int, str] = {}
     with closing(Bar(f"{study.name}: composed", len(points), "run")) as bar:
         for done, (k, plan) in enumerate(planner(partial(planned, runs=runs), points), 1):
             if isinstance(plan, PlannedRun):
                 plans[k] = plan
             else:
-                mistakes[k] = plan or Mistake(points[k].settings, DIED)
+                mistakes[k] = plan or DIED
             bar.show(done, f"{len(mistakes)} failed" if mistakes else "")
     if mistakes:
-        by_reason: dict[str, list[Mistake]] = {}
-        for _, mistake in sorted(mistakes.items()):
-            by_reason.setdefault(mistake.reason, []).append(mistake)
         number = f"{len(mistakes)} of {len(points)} runs"
         lines = [f"{study.name}: {number} cannot be done, and none was started; correct them, or use study.exclude:"]
-        for reason, same in by_reason.items():
-            lines += [f"  {reason}", *(f"    {mistake.shown}" for mistake in same[:MOST_NAMED])]
+        for reason in dict.fromkeys(mistakes[k] for k in sorted(mistakes)):
+            same = [k for k in sorted(mistakes) if mistakes[k] == reason]
+            lines += [f"  {reason}", *(f"    {shown(points[k].settings)}" for k in same[:MOST_NAMED])]
             lines += [f"    and {len(same) - MOST_NAMED} more"] * (len(same) > MOST_NAMED)
         raise BadInput("\n".join(lines))
     by_digits: dict[str, PlannedRun] = {}
     for _, plan in sorted(plans.items()):
         if (other := by_digits.setdefault(plan.digits, plan)) is not plan:
-            raise BadInput(f"two runs of the study are the same: {other.shown}; and {plan.shown}")
+            raise BadInput(f"two runs of the study are the same: {shown(other.settings)}; and {shown(plan.settings)}")
     # The noise that keeps a budget is known for the first seed of each setting; the other seeds need similar noise.
     near = {plan.setting: plan.near for plan in by_digits.values() if plan.near}
     return [plan if plan.is_ready else replace(plan, near=near.get(plan.setting, 0.0)) for plan in by_digits.values()]
@@ -190,8 +186,6 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
 
 def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
     """Return a row for each planned run of a study, and the finished runs."""
-    import pandas
-
     rows, done = [], []
     for plan in plans:
         directory = place / RUNS / plan.name

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import floor, isfinite, isnan, log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas
 
 from mpinodes.finished.runs import COLUMNS, PROVEN, PURE, TABLE, WARNINGS, columns_of, warned
 from mpinodes.runlog.directories import write_text
 from mpinodes.studies.comparing import Comparison, Difference, Estimate, shown
-
-if TYPE_CHECKING:
-    import pandas
 
 SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the special characters of LaTeX
     "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$",
@@ -23,8 +22,6 @@ SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the spec
 
 def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
     """Return rows as a data frame in which whole numbers stay whole beside missing values."""
-    import pandas
-
     return pandas.DataFrame(list(rows), dtype=object)
 
 

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas
 
 from mpinodes.core.errors import BadInput
 from mpinodes.evaluation.accounting import proven
@@ -20,16 +21,9 @@ from mpinodes.studies import figures, tables
 from mpinodes.studies.comparing import Comparison, chosen_results, compared_results
 from mpinodes.studies.study import FILE
 
-if TYPE_CHECKING:
-    import pandas
-
 FOLDER = "compare"
 NORMALIZED = "If each agent has losses of its own, losses and regrets are divided by the number of agents."
-MOST_ROWS, MOST_BEYOND, MOST_QUIET = (
-    40,
-    8,
-    8,
-)  # rows of a table, keys beyond the axes, runs without progress
+MOST_ROWS, MOST_BEYOND, MOST_QUIET = 40, 8, 8  # rows of a table, keys beyond the axes, runs without progress
 
 
 @dataclass(frozen=True)
