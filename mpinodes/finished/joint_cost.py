@@ -22,6 +22,7 @@ from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record
 from mpinodes.evaluation.accounting import proven
+from mpinodes.finished.runs import FinishedRun
 from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
 from mpinodes.presentation.privacy_words import condition, number
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
@@ -37,20 +38,26 @@ FIXED_BEFOREHAND = (
 
 
 @dataclass(frozen=True)
-class Finished:
-    """A finished run, or one repeat of a job.
+class Finished(FinishedRun):
+    """A finished run, or one repeat of a job, with its privacy loss."""
 
-    Attributes:
-        place: the directory of the run.
-        job: the directory of the job that the run belongs to, as an absolute path.
-        experiment: the experiment with all choices made.
-        summary: the summary of the run.
-    """
+    @property
+    def job(self) -> str:
+        """Return the directory of the job that the run belongs to, as an absolute path."""
+        place = self.place.resolve()
+        return str(place.parent if place.name.startswith("repeat-") else place)
 
-    place: Path
-    job: str
-    experiment: Experiment
-    summary: Summary
+    @cached_property
+    def experiment(self) -> Experiment:
+        """Return the experiment with all choices made.
+
+        Raises:
+            BadInput: experiment.toml is not of a finished run.
+        """
+        try:
+            return Experiment.read(self.place / "experiment.toml")
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{self.place}/experiment.toml: not of a finished run: {error}") from error
 
     @property
     def unproven_because(self) -> str | None:
@@ -131,22 +138,7 @@ def read(places: Sequence[Path]) -> list[Finished]:
         if len(repeats) < wanted:
             raise BadInput(f"{place}: {len(repeats)} of {wanted} repeats exist; name the repeats that are to count")
         for run in repeats or [place]:
-            summary, job = Summary.read(run), run.resolve()
-            if summary.partial:
-                unknown = "ended early, and the messages after the last recorded round are unknown"
-                raise BadInput(f"{run}: {unknown}; finish it first: python -m mpinodes.run --resume {run}")
-            try:
-                with Reader(run) as record:
-                    rounds = record.rounds
-                experiment = Experiment.read(run / "experiment.toml")
-            except OSError as error:
-                raise BadInput(f"{run}/record.h5: cannot be read: {error}") from error
-            except msgspec.ValidationError as error:
-                raise BadInput(f"{run}/experiment.toml: not of a finished run: {error}") from error
-            if rounds != summary.rounds:
-                raise BadInput(f"{run}: record.h5 and summary.json are not of the same finished run")
-            parent = str(job.parent if job.name.startswith("repeat-") else job)
-            runs.setdefault(job, Finished(run, parent, experiment, summary))
+            runs.setdefault(run.resolve(), Finished.read(run))
     return list(runs.values())
 
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from mpinodes.core.asked import flat
 from mpinodes.core.errors import BadInput
@@ -44,6 +44,23 @@ class FinishedRun:
 
     place: Path
     summary: Summary
+
+    @classmethod
+    def read(cls, place: Path) -> Self:
+        """Return the finished run in a directory.
+
+        Raises:
+            BadInput: there is no run, or the run ended early.
+        """
+        run = cls(place, s := Summary.read(place))
+        if s.partial:
+            early = f"ended early, after {s.rounds} of {s.rounds_asked} rounds"
+            raise BadInput(f"{place}: {early}; finish it first: python -m mpinodes.run --resume {place}")
+        try:
+            _ = run.keys["name"]
+        except (OSError, ValueError, KeyError) as error:
+            raise BadInput(f"{place}: not a finished run: experiment.toml: {type(error).__name__}: {error}") from error
+        return run
 
     @cached_property
     def keys(self) -> dict[str, Any]:
@@ -115,7 +132,7 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Fin
     for place in places:
         for directory in list(_below(place)) or [place]:
             try:
-                runs.setdefault(directory.resolve(), _read(directory))
+                runs.setdefault(directory.resolve(), FinishedRun.read(directory))
             except BadInput as error:
                 if left_out is None or directory == place:
                     raise
@@ -154,18 +171,6 @@ def members(study: Path) -> list[Path]:
             return [study / RUNS / row["run"] for row in csv.DictReader(file)]
     except (OSError, UnicodeDecodeError, csv.Error, KeyError, TypeError):
         return []
-
-
-def _read(place: Path) -> FinishedRun:
-    run = FinishedRun(place, s := Summary.read(place))
-    if s.partial:
-        early = f"ended early, after {s.rounds} of {s.rounds_asked} rounds, and cannot be compared"
-        raise BadInput(f"{place}: {early}; finish it: python -m mpinodes.run --resume {place}")
-    try:
-        _ = run.keys["name"]
-    except (OSError, ValueError, KeyError) as error:
-        raise BadInput(f"{place}: not a finished run: experiment.toml: {type(error).__name__}: {error}") from error
-    return run
 
 
 def differing(runs: Sequence[FinishedRun]) -> list[str]:

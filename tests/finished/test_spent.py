@@ -117,6 +117,16 @@ def test_where_the_data_are_gone_the_runs_own_numbers_count(tmp_path):
     assert together(first, second)[0] == [pure, proven]
 
 
+@pytest.mark.parametrize("size", [None, 2000])
+def test_where_a_record_is_gone_or_damaged_the_runs_own_numbers_count(size, tmp_path):
+    runs = [run_of(tmp_path / name, f"{DIGITS} seed={name}") for name in "12"]
+    before, record = together(*runs)[0], runs[0] / "record.h5"
+    record.write_bytes(record.read_bytes()[:size]) if size else record.unlink()
+    (pure, _), said = together(*runs)
+    assert pure == pytest.approx(before[0])
+    assert "counts with its worst sample" in said
+
+
 def by_rename(folder, other):
     folder.rename(folder.with_name("away"))
     other.rename(folder)
@@ -209,13 +219,10 @@ def test_runs_that_were_given_one_key_share_their_noise(tmp_path):
     assert together(first, apart)[0][0] == pytest.approx(2)
 
 
-@pytest.mark.parametrize("broken", ["[]", '{"version": VERSION}', "record", "repeat"])
+@pytest.mark.parametrize("broken", ["[]", '{"version": VERSION}', "repeat"])
 def test_what_is_no_finished_run_is_refused_in_a_line(broken, tmp_path):
     made = run_of(tmp_path / "made", f"{DIGITS} repeats=2")
-    if broken == "record":
-        whole = (made / "repeat-0" / "record.h5").read_bytes()
-        (made / "repeat-0" / "record.h5").write_bytes(whole[:2000])
-    elif broken == "repeat":
+    if broken == "repeat":
         shutil.rmtree(made / "repeat-1")
     else:
         (made / "repeat-0" / "summary.json").write_text(broken.replace("VERSION", str(VERSION)))
