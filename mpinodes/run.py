@@ -50,7 +50,6 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
     from mpinodes.running.setup import rehearse, set_up
 
     word, asked = options.explain, asked_for(options.words)
-    keys = explaining.documented_keys(asked)
     if options.list:
         print(explaining.listed())
     elif not word:
@@ -59,12 +58,14 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
         print(setup.experiment.toml() + estimate.as_comments(setup), end="")
     elif part := explaining.explained_part(word):
         print(part)
-    elif word == "all":
-        print("\n".join(f"{key}: {meaning}" for key, meaning in keys.items()))
-    elif word in keys:
-        print(f"{word}: {keys[word]}{origin(word, asked, ranks)}")
     else:
-        raise BadInput(f"--explain {word}: no such key; {suggest(word, list(keys))}")
+        keys = explaining.documented_keys(asked)
+        if word == "all":
+            print("\n".join(f"{key}: {meaning}" for key, meaning in keys.items()))
+        elif word in keys:
+            print(f"{word}: {keys[word]}{origin(word, asked, ranks)}")
+        else:
+            raise BadInput(f"--explain {word}: no such key; {suggest(word, list(keys))}")
 
 
 @command

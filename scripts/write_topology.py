@@ -33,7 +33,7 @@ def make(name: str, words: list[str]) -> tuple[Topology, int]:
     keys = parse(None, words)
     rounds = checked(keys.pop("rounds", None), Rounds | None, "rounds")
     seed = checked(keys.pop("seed", 0), Seed, "seed")
-    made: Topology = kind(seed=seed, **registry.fill(registry.TOPOLOGIES, kind, keys, "topology"))
+    made: Topology = kind(seed=seed, **registry.fill(registry.TOPOLOGIES, kind, keys))
     if (made.period is None) == (rounds is None):
         raise BadInput(
             f"{name} never repeats: add the number of rounds to write, as in rounds=100"

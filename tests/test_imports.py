@@ -233,7 +233,7 @@ def names_and_settings() -> tuple[set[str], set[str]]:
     contracts = {name for kind in registry.KINDS for name in (*dir(kind.base), *get_type_hints(kind.base))}
     names = {name for kind in registry.KINDS for name in registry.names(kind)}
     parts = [(kind, registry.find(kind, name)) for kind in registry.KINDS for name in registry.names(kind)]
-    settings = {key for kind, part in parts for key in registry.settings(kind, part)}
+    settings = {key for kind, part in parts for key in registry.keys(kind, part)}
     return names - COMMON - contracts, settings - COMMON - contracts
 
 

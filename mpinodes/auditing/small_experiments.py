@@ -80,7 +80,7 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
 
 def brief(algorithm: Any) -> Tree:
     """Return hyper-parameters that count something, usually rounds, reduced for short runs."""
-    known = registry.settings(registry.ALGORITHMS, algorithm)
+    known = registry.keys(registry.ALGORITHMS, algorithm)
     counts = {f.name: f.default for f in fields(algorithm) if f.name in known and type(f.default) is int}
     return {name: BRIEF for name, default in counts.items() if default > 2 * BRIEF}
 
@@ -88,7 +88,7 @@ def brief(algorithm: Any) -> Tree:
 def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
     """Yield other values of hyper-parameters, one at a time."""
     defaults = {f.name: f.default for f in fields(algorithm)} | brief(algorithm)
-    for key, kind in registry.settings(registry.ALGORITHMS, algorithm).items():
+    for key, (kind, _) in registry.keys(registry.ALGORITHMS, algorithm).items():
         while get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
         default = defaults[key]

@@ -7,69 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import isinf
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-import msgspec
 import numpy as np
 
 from mpinodes.config import registry
 from mpinodes.config.noise_key import noise_key
 from mpinodes.config.public_constants import constants_of, graph_facts, samples_of
-from mpinodes.core.experiment import Experiment, Privacy, Problem
+from mpinodes.config.registry import Classes
+from mpinodes.core.experiment import Experiment
 from mpinodes.core.messages import Features, Vector, arrays
-from mpinodes.core.parts import (
-    Algorithm,
-    Loss,
-    MakeLoss,
-    Mechanism,
-    Run,
-    SampleLoss,
-    Schedule,
-    Set,
-    Setup,
-    Stream,
-    Topology,
-    is_built_in,
-)
+from mpinodes.core.parts import Loss, Run, SampleLoss, Setup, Stream, Topology, is_built_in
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import Reclipped, Stated, enforced
 from mpinodes.losses.linear import NoisyGradient
 from mpinodes.topology.stored import file_of
 
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # maps an agent, then a round, to a loss
-
-
-class Classes(NamedTuple):
-    """Hold the classes of the parts of an experiment; `steps` is None for algorithms without gradient steps."""
-
-    algorithm: type[Algorithm[Any]]
-    stream: type[Stream]
-    loss: type[SampleLoss]
-    mechanism: type[Mechanism]
-    feasible: type[Set]
-    steps: type[Schedule] | None
-
-    @classmethod
-    def of(cls, e: Experiment) -> Classes:
-        """Return the classes that an experiment names."""
-        problem = msgspec.to_builtins(e.problem)
-        noise = {"path": e.privacy.path} if e.privacy.path else {"mechanism": e.privacy.mechanism}
-        return cls(
-            registry.chosen(registry.ALGORITHMS, e.algorithm),
-            registry.chosen(registry.STREAMS, e.data),
-            loss_of(problem),
-            registry.chosen(registry.MECHANISMS, noise if e.private else {"mechanism": "none"}),
-            registry.chosen(registry.SETS, problem),
-            registry.chosen(registry.SCHEDULES, e.step) if e.step else None,
-        )
-
-
-def loss_of(problem: Mapping[str, Any]) -> type[SampleLoss]:
-    """Return the class of losses that a `problem` section names, with its settings."""
-    part = registry.chosen(registry.LOSSES, problem)
-    settings = registry.picked(registry.LOSSES, part, problem.get("settings"))
-    bound: type[SampleLoss] = registry.bound(part, registry.fill(registry.LOSSES, part, settings, "problem"))
-    return bound
 
 
 def build(experiment: Experiment) -> Setup:
@@ -80,8 +34,7 @@ def build(experiment: Experiment) -> Setup:
     """
     classes = Classes.of(experiment)
     graph = topology_of(experiment.topology, experiment.seed)
-    make_loss = make_loss_of(classes.loss, experiment.problem, experiment.privacy)
-    return assembled(experiment, classes, graph, stream_of(experiment.data, experiment.seed, graph.agents, make_loss))
+    return assembled(experiment, classes, graph, stream_of(experiment, classes, graph.agents))
 
 
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
@@ -96,15 +49,13 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
     """Return the set-up of an experiment from its graph, its stream and the classes of its other parts."""
-    schedule = classes.steps
-    steps = schedule(**registry.picked(registry.SCHEDULES, schedule, experiment.step)) if schedule else None
-    run = constants_of(experiment, graph, stream, classes.loss, classes.algorithm, classes.feasible, steps)
     samples = samples_of(experiment, stream, graph.agents)
+    run = constants_of(experiment, graph, stream, classes, samples)
     stated = None if is_built_in(stream) else Stated(classes.loss, stream, run, samples)
     changed = experiment.feedback.points or experiment.problem.gradient_noise  # by `losses`, after clipping
     visible = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run  # it may not use the horizon
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])
-    hyper = {k: v for k, v in experiment.algorithm.items() if k not in ("name", "path", "mixing")}
+    hyper = registry.picked(registry.ALGORITHMS, classes.algorithm, experiment.algorithm)
     mechanism, links, faults = classes.mechanism(), None, experiment.faults
     if experiment.private:
         constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
@@ -138,7 +89,17 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
         stated: checks whether a loss is as the user's stream states; None if all losses surely are.
     """
     if experiment.feedback.points:
-        return _played_losses(experiment, of, run, stated)
+        from mpinodes.losses.two_point import Directions, two_point  # agents with gradients start faster without it
+
+        directions = Directions(experiment, run.blocks, run.dimension)
+
+        def played(agent: int) -> Callable[[int], Loss]:
+            size = run.blocks[agent].stop - run.blocks[agent].start
+            most = run.grad_sensitivity[agent] / (2 * size)
+            own, estimated = of(agent), two_point(experiment, directions, run.feasible, agent, most, stated)
+            return lambda t: estimated(t, own(t))
+
+        return played
     variance, seed = experiment.problem.gradient_noise, experiment.seed
     cut = cut_to_clip(experiment, run, stated)
 
@@ -177,33 +138,6 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
     return cut
 
 
-def _played_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None) -> Losses:
-    """Return the losses as agents see them at the points that they play."""
-    from mpinodes.losses.two_point import Directions, two_point  # agents with gradients start faster without it
-
-    directions = Directions(experiment, run.blocks, run.dimension)
-
-    def played(agent: int) -> Callable[[int], Loss]:
-        size = run.blocks[agent].stop - run.blocks[agent].start
-        most = run.grad_sensitivity[agent] / (2 * size)
-        own, seen = of(agent), two_point(experiment, directions, run.feasible, agent, most, stated)
-        return lambda t: seen(t, own(t))
-
-    return played
-
-
-def make_loss_of(loss: type[SampleLoss], problem: Problem, privacy: Privacy) -> MakeLoss:
-    """Return a function that makes the loss of a round from its features (k, d) and targets (k,)."""
-    whole, clip = privacy.adjacency == "one-round", float(privacy.clip)
-    average, weight, regularizer = problem.average, problem.weight, problem.regularizer
-
-    def make_loss(features: Features, targets: Vector) -> SampleLoss:
-        divisor = (len(targets) if average else 1.0) / weight
-        return loss(arrays(features), np.asarray(targets), clip, whole, divisor, regularizer)
-
-    return make_loss
-
-
 def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
     """Return the graph that a resolved `topology` section names.
 
@@ -214,18 +148,22 @@ def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
         from mpinodes.topology import graph_files as files  # agents of a generated graph start faster without it
 
         return files.read(Path(file), section["undirected"])
-    graph: Topology = registry.chosen(registry.TOPOLOGIES, section)(
-        seed=seed, **{k: v for k, v in section.items() if k not in ("name", "path")}
-    )
-    return graph
+    part: type[Topology] = registry.chosen(registry.TOPOLOGIES, section)
+    return part(seed=seed, **registry.picked(registry.TOPOLOGIES, part, section))
 
 
-def stream_of(section: Mapping[str, Any], seed: int, agents: int, make_loss: Callable[..., SampleLoss]) -> Stream:
-    """Return the stream of losses that a resolved `data` section names.
+def stream_of(e: Experiment, classes: Classes, agents: int) -> Stream:
+    """Return the stream of losses of an experiment for a number of agents.
 
     Raises:
         BadInput: files are missing or malformed.
     """
-    part: type[Stream] = registry.chosen(registry.STREAMS, section)
-    given = {key: section[key] for key in registry.settings(registry.STREAMS, part) if key in section}
-    return part(**given, seed=section.get("seed", seed), agents=agents, make_loss=make_loss)
+    problem, whole, clip = e.problem, e.privacy.adjacency == "one-round", e.clip
+
+    def make_loss(features: Features, targets: Vector) -> SampleLoss:
+        """Return the loss of a round from its features (k, d) and targets (k,)."""
+        divisor = (len(targets) if problem.average else 1.0) / problem.weight
+        return classes.loss(arrays(features), np.asarray(targets), clip, whole, divisor, problem.regularizer)
+
+    settings = registry.picked(registry.STREAMS, classes.stream, e.data)
+    return classes.stream(**settings, seed=e.data.get("seed", e.seed), agents=agents, make_loss=make_loss)

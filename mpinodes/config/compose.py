@@ -18,9 +18,10 @@ from threading import Lock
 import msgspec
 
 from mpinodes.config import requirements
-from mpinodes.config.building import Classes, assembled, loss_of, make_loss_of, stream_of, topology_of
+from mpinodes.config.building import assembled, stream_of, topology_of
 from mpinodes.config.defaults import Resolved, resolve
 from mpinodes.config.metrics import metrics_of
+from mpinodes.config.registry import Classes
 from mpinodes.config.schema import Problems
 from mpinodes.core.asked import Request, Tree, flat
 from mpinodes.core.errors import BadInput
@@ -47,8 +48,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
         tree = resolved(asked, ranks, problems).tree
         problems.settle()
         experiment = msgspec.convert({"rounds": UNKNOWN_LENGTH} | tree, Experiment)
-        loss = loss_of(tree["problem"])
-        classes = Classes.of(experiment)._replace(loss=loss)  # a file that is read twice makes two classes
+        classes = Classes.of(experiment)
         problems += requirements.of_parts(experiment, classes)
         with problems.caught():
             metrics = metrics_of(experiment.record.metrics)
@@ -56,8 +56,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
             graph = topology_of(experiment.topology, experiment.seed)
             problems += requirements.of_agents(experiment, graph, classes.algorithm, ranks)
         problems.settle()
-        make_loss = make_loss_of(loss, experiment.problem, experiment.privacy)
-        stream = stream_of(experiment.data, experiment.seed, graph.agents, make_loss)
+        stream = stream_of(experiment, classes, graph.agents)
         problems += requirements.of_data(experiment, classes, stream)
         problems.settle()
         experiment = msgspec.structs.replace(experiment, rounds=_rounds(tree, stream))

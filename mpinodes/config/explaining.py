@@ -21,14 +21,6 @@ from mpinodes.core.experiment import SECTIONS, DataKeys, Experiment, GraphFile, 
 from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
 
-SETTABLE = (
-    registry.ALGORITHMS,
-    registry.STREAMS,
-    registry.TOPOLOGIES,
-    registry.SETS,
-    registry.SCHEDULES,
-    registry.LOSSES,
-)
 FIXED = {"": Experiment, **SECTIONS, "data": DataKeys, "topology": GraphFile}
 
 
@@ -51,13 +43,25 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
     for kind in registry.KINDS:
         if kind is registry.METRICS:
             continue
-        names = sorted([*registry.names(kind), *(stored.names() if kind is registry.TOPOLOGIES else ())])
+        parts = {name: registry.find(kind, name) for name in registry.names(kind)}
+        names = sorted([*parts, *(stored.names() if kind is registry.TOPOLOGIES else ())])
         if kind in (registry.SETS, registry.SCHEDULES):  # a set has no section alone: show which keys go with it
-            settings = {name: ", ".join(registry.keys(kind, registry.find(kind, name))) for name in names}
+            settings = {name: ", ".join(registry.keys(kind, parts[name])) for name in names}
             names = [f"{name} ({keys})" if keys else name for name, keys in settings.items()]
         note = "; not every algorithm takes all" if kind is registry.MIXINGS else ""
         texts[kind.key] = f"{kind.about}: {', '.join(names)}{note}"
         texts.setdefault(kind.path_key, f"a Python file of your own with {kind.about}, instead of {kind.key}")
+        if kind in (registry.MIXINGS, registry.MECHANISMS):  # which have no settings
+            continue
+        given = (asked or {}).get(kind.section)
+        if isinstance(given, dict) and (path := given.get(kind.path)):
+            parts[path] = registry.from_path(kind, path)
+        by_setting: dict[str, dict[str, Key]] = {}
+        for part_name, part in parts.items():
+            for name, key in registry.keys(kind, part).items():
+                by_setting.setdefault(name, {})[part_name] = key
+        for name, by_part in by_setting.items():
+            texts.setdefault(f"{kind.section}.{name}", _explained("", by_part))
     texts[presets.KEY] = (
         "one problem for all algorithms, instead of the defaults of each (data, problem, step, privacy.clip, .scale): "
         f"{', '.join(presets.names())}; or a .toml file, or a table of such keys. experiment.toml contains its keys"
@@ -66,16 +70,6 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
         "a graph of your own, instead of topology.name: networkx node-link JSON, GraphML, or a list of edges (a line "
         "`0 1`: 0 sends to 1); weights in the file are ignored: algorithm.mixing computes the weights"
     )
-    for kind in SETTABLE:
-        by_setting: dict[str, dict[str, Key]] = {}
-        parts = {name: registry.find(kind, name) for name in registry.names(kind)}
-        if path := ((asked or {}).get(kind.section) or {}).get(kind.path):
-            parts[path] = registry.from_path(kind, path)
-        for part_name, part in parts.items():
-            for name, key in registry.keys(kind, part).items():
-                by_setting.setdefault(name, {})[part_name] = key
-        for name, by_part in by_setting.items():
-            texts.setdefault(f"{kind.section}.{name}", _explained("", by_part))
     return dict(sorted(texts.items()))
 
 

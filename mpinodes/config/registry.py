@@ -19,12 +19,12 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_type_hints
 
-from msgspec import NODEFAULT
+from msgspec import NODEFAULT, to_builtins
 
 from mpinodes.config.schema import Key, Problems, decode, keys_of, suggest, to_type
 from mpinodes.core import parts
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Problem, is_file
+from mpinodes.core.experiment import Experiment, Problem, is_file
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
@@ -37,19 +37,19 @@ class PartKind(NamedTuple):
         package: the subpackage that holds the parts, and the group of entry points: "algorithms".
         section: the section of the experiment that chooses a part: "algorithm".
         chooser: the key of that section whose value is a name: "name".
-        base: the base class of the parts.
-        given: the fields of a part that the run fills in; all other fields are settings.
+        base: the base class of the parts. The run fills in its fields; all other fields of a part are settings.
         about: the kind in words, for `--explain`.
         path: the key of that section whose value is a path.
+        settable: the fields of the base class that are settings too.
     """
 
     package: str
     section: str
     chooser: str
-    base: type
-    given: frozenset[str]
+    base: Any
     about: str
     path: str = "path"
+    settable: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -62,17 +62,15 @@ class PartKind(NamedTuple):
         return f"{self.section}.{self.path}"
 
 
-_OF_SAMPLES = frozenset(f.name for f in fields(parts.SampleLoss))
-_OF_STREAMS, _OF_NOISE = frozenset({"seed", "agents", "make_loss"}), frozenset({"epsilon", "constant", "backend"})
-ALGORITHMS = PartKind("algorithms", "algorithm", "name", parts.Algorithm, frozenset({"run"}), "the algorithm")
-STREAMS = PartKind("streams", "data", "name", parts.Stream, _OF_STREAMS, "the stream of losses")
-TOPOLOGIES = PartKind("topology", "topology", "name", parts.Topology, frozenset({"seed"}), "the graph")
-LOSSES = PartKind("losses", "problem", "loss", parts.SampleLoss, _OF_SAMPLES, "the loss of a sample")
-MECHANISMS = PartKind("mechanisms", "privacy", "mechanism", parts.Mechanism, _OF_NOISE, "the noise on every release")
-MIXINGS = PartKind("mixing", "algorithm", "mixing", parts.Mixing, frozenset({"graph"}), "the weights")
-METRICS = PartKind("metrics", "record", "metrics", parts.Metric, frozenset(), "a metric", "metrics")
-SETS = PartKind("sets", "problem", "set", parts.Set, frozenset({"radius", "blocks"}), "the constraint set", "set_path")
-SCHEDULES = PartKind("schedules", "step", "kind", parts.Schedule, frozenset(), "the step schedule")
+ALGORITHMS = PartKind("algorithms", "algorithm", "name", parts.Algorithm, "the algorithm")
+STREAMS = PartKind("streams", "data", "name", parts.Stream, "the stream of losses")
+TOPOLOGIES = PartKind("topology", "topology", "name", parts.Topology, "the graph", settable=("agents",))
+LOSSES = PartKind("losses", "problem", "loss", parts.SampleLoss, "the loss of a sample")
+MECHANISMS = PartKind("mechanisms", "privacy", "mechanism", parts.Mechanism, "the noise on every release")
+MIXINGS = PartKind("mixing", "algorithm", "mixing", parts.Mixing, "the weights")
+METRICS = PartKind("metrics", "record", "metrics", parts.Metric, "a metric", "metrics")
+SETS = PartKind("sets", "problem", "set", parts.Set, "the constraint set", "set_path")
+SCHEDULES = PartKind("schedules", "step", "kind", parts.Schedule, "the step schedule")
 # Class attributes that a part must set, by kind
 REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
 KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS, SETS, SCHEDULES)
@@ -137,32 +135,35 @@ def parts_called(word: str) -> list[tuple[PartKind, Any]]:
         BadInput: there is none.
     """
     if is_file(word):
-        path, errors = str(Path(word).absolute()), []
-        for kind in KINDS:
-            try:
-                return [(kind, from_path(kind, path, word))]
-            except BadInput as error:
-                errors.append(error)
-        raise next((error for error in errors if "does not extend" not in str(error)), errors[0])
-    parts = [(kind, find(kind, word)) for kind in KINDS if word in names(kind)]
-    if not parts:
+        part, where = _loaded(str(Path(word).absolute()), word)
+        kind = next((kind for kind in KINDS if issubclass(part, kind.base)), ALGORITHMS)
+        return [(kind, _required(kind, part, where))]
+    named = [(kind, find(kind, word)) for kind in KINDS if word in names(kind)]
+    if not named:
         every = sorted({name for kind in KINDS for name in names(kind)})
         raise BadInput(f"{word!r}: there is no such part; {suggest(word, every)}, or name a Python file")
-    return parts
+    return named
 
 
-def from_path(kind: PartKind, path: str, where: str = "") -> Any:
+def from_path(kind: PartKind, path: str) -> Any:
     """Return the class of a part in a user's file.
-
-    Args:
-        kind: the kind of the part.
-        path: the file.
-        where: how messages name the file; empty: by the key that names it.
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name one part of this kind in `__all__`.
     """
-    where = where or f"{kind.path_key} = {path!r}"
+    return _required(kind, *_loaded(path, f"{kind.path_key} = {path!r}"))
+
+
+def _loaded(path: str, where: str) -> tuple[Any, str]:
+    """Run a user's file, and return the class that it names in `__all__`, with its place for messages.
+
+    Args:
+        path: the file.
+        where: how messages name the file.
+
+    Raises:
+        BadInput: the file does not exist, cannot be imported, or does not name one class.
+    """
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise BadInput(f"{where}: no such Python file")
@@ -181,7 +182,7 @@ def from_path(kind: PartKind, path: str, where: str = "") -> Any:
         raise BadInput(f'{where}: the file must name its one class in __all__, as in __all__ = ["MyClass"]')
     with suppress(OSError, TypeError):
         where += f", line {inspect.getsourcelines(part)[1]}"
-    return _required(kind, part, where)
+    return part, where
 
 
 def _required(kind: PartKind, part: Any, where: str) -> Any:
@@ -201,6 +202,8 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
         raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
     missing = sorted(getattr(part, "__abstractmethods__", ()))
     missing += [name for name in REQUIRED.get(kind.package, ()) if not any(name in vars(c) for c in part.__mro__)]
+    if kind is METRICS and not any({"take", "judge"} & vars(c).keys() for c in part.__mro__ if c is not kind.base):
+        missing.append("take or judge")
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
     flags = [name for name, hint in get_type_hints(kind.base).items() if hint == ClassVar[bool]]
@@ -219,8 +222,8 @@ def bound(loss: Any, values: Mapping[str, Any]) -> Any:
     The values are defaults of the fields, and so attributes of the class: class methods, which state constants before
     any loss exists, can read them.
     """
-    given = {**{field.name: field.default for field in fields(loss)}, **values}
-    own = [(name, kind, given[name]) for name, kind in settings(LOSSES, loss).items() if given[name] is not MISSING]
+    own = [(name, key.type, values.get(name, key.default)) for name, key in keys(LOSSES, loss).items()]
+    own = [field for field in own if field[2] is not NODEFAULT]
     if not own:
         return loss
     part = make_dataclass(loss.__name__, own, bases=(loss,), frozen=True, repr=False, eq=False)
@@ -234,35 +237,26 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
     Raises:
         BadInput: as `find` and `from_path`; or the section has neither key, or both.
     """
-    if section.get(kind.path) is None:
-        if section.get(kind.chooser) is None:
-            raise BadInput(f"{kind.section}.{kind.chooser} is missing")
-        return find(kind, text(section, kind.chooser, kind.section), others)
-    if kind.chooser in section and kind.chooser == "name":
-        raise BadInput(f"{kind.section}.name and {kind.section}.path are both given; leave one out")
-    return from_path(kind, text(section, kind.path, kind.section))
-
-
-def text(section: Mapping[str, Any], key: str, prefix: str) -> str:
-    """Return the value of a key that must be text.
-
-    Raises:
-        BadInput: the value is not text.
-    """
-    value = section[key]
+    key = kind.chooser if section.get(kind.path) is None else kind.path
+    if (value := section.get(key)) is None:
+        raise BadInput(f"{kind.key} is missing")
     if not isinstance(value, str):
-        raise BadInput(f"{prefix}.{key} = {value!r}: expected a name")
-    return value
+        raise BadInput(f"{kind.section}.{key} = {value!r}: expected a name")
+    if key == kind.chooser:
+        return find(kind, value, others)
+    if kind.chooser == "name" and "name" in section:
+        raise BadInput(f"{kind.key} and {kind.path_key} are both given; leave one out")
+    return from_path(kind, value)
 
 
-def mixing_class(algorithm: type[parts.Algorithm[Any]], name: str) -> type[parts.Mixing]:
+def mixing_class(algorithm: type[parts.Algorithm[Any]], name: Any) -> type[parts.Mixing]:
     """Return the class of the mixing weights with this name: a part, or a class that the algorithm defines.
 
     Raises:
         BadInput: the algorithm has no weights with this name.
     """
     by_name = {mixing_name(mixing): mixing for mixing in algorithm.mixings}
-    if name not in by_name:
+    if name not in [*by_name]:
         raise BadInput(f"algorithm.mixing = {name!r}: choose from: {', '.join(by_name)}")
     mixing = by_name[name]
     part: type[parts.Mixing] = find(MIXINGS, mixing) if isinstance(mixing, str) else mixing
@@ -277,27 +271,48 @@ def mixing_name(mixing: str | type[parts.Mixing]) -> str:
 def keys(kind: PartKind, part: Any) -> dict[str, Key]:
     """Return the settings of a part: the fields of its dataclass that the run does not fill in."""
     hints = get_type_hints(part, include_extras=True)
-    own = [field for field in fields(part) if field.name not in kind.given]
+    given = {field.name for field in fields(kind.base)} - {*kind.settable}
+    own = [field for field in fields(part) if field.name not in given]
     return {f.name: Key(hints[f.name], NODEFAULT if f.default is MISSING else f.default) for f in own}
-
-
-def settings(kind: PartKind, part: Any) -> dict[str, Any]:
-    """Return the type of each setting of a part, by its name."""
-    return {name: key.type for name, key in keys(kind, part).items()}
 
 
 def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return those of the given values that are settings of a part."""
-    return {key: (given or {})[key] for key in settings(kind, part) if key in (given or {})}
+    return {key: (given or {})[key] for key in keys(kind, part) if key in (given or {})}
 
 
-def fill(kind: PartKind, part: Any, given: Mapping[str, Any], section: str) -> dict[str, Any]:
+def fill(kind: PartKind, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all settings of a part: the given values with their types, and defaults for the others.
 
     Raises:
         BadInput: a key is unknown or missing, or a value has the wrong type or is out of range.
     """
     problems = Problems()
-    filled = decode(dict(given), keys(kind, part), f"{section}.", problems)
+    filled = decode(dict(given), keys(kind, part), f"{kind.section}.", problems)
     problems.settle()
     return filled
+
+
+class Classes(NamedTuple):
+    """Hold the classes of the parts of an experiment; `steps` is None for algorithms without gradient steps."""
+
+    algorithm: type[parts.Algorithm[Any]]
+    stream: type[parts.Stream]
+    loss: type[parts.SampleLoss]
+    mechanism: type[parts.Mechanism]
+    feasible: type[parts.Set]
+    steps: type[parts.Schedule] | None
+
+    @classmethod
+    def of(cls, e: Experiment) -> Classes:
+        """Return the classes that an experiment names; the class of losses has its settings."""
+        problem, privacy = to_builtins((e.problem, e.privacy))
+        loss = chosen(LOSSES, problem)
+        return cls(
+            chosen(ALGORITHMS, e.algorithm),
+            chosen(STREAMS, e.data),
+            bound(loss, picked(LOSSES, loss, e.problem.settings)),
+            chosen(MECHANISMS, privacy if e.private else {"mechanism": "none"}),
+            chosen(SETS, problem),
+            chosen(SCHEDULES, e.step) if e.step else None,
+        )

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from mpinodes.config import registry
-from mpinodes.config.building import Classes
+from mpinodes.config.registry import Classes
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Algorithm, SampleLoss, Setup, Stream, Topology
@@ -71,8 +71,8 @@ def _data(e: Experiment, algorithm: AlgorithmClass, stream: type[Stream]) -> Ite
 def shows_all(stream: type[Stream]) -> bool:
     """Return whether a stream can show an agent all its samples in every round."""
     try:
-        msgspec.convert("all", registry.settings(registry.STREAMS, stream).get("batch"))
-    except msgspec.ValidationError:
+        msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type)
+    except (msgspec.ValidationError, KeyError):
         return False
     return True
 

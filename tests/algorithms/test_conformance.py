@@ -34,7 +34,7 @@ def found(name: str) -> type[Algorithm]:
 
 
 def settings(name: str) -> dict:
-    return registry.settings(registry.ALGORITHMS, found(name))
+    return registry.keys(registry.ALGORITHMS, found(name))
 
 
 CORRECTED = {"gradient_at": "public", "regularizer_at": "public", "noise_index": "corrected"}

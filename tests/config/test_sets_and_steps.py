@@ -192,7 +192,7 @@ def test_explain_lists_the_names_with_their_settings():
         for name in registry.names(kind):
             assert name in keys[kind.key]
             assert explaining.explained_part(name)
-            assert all(f"{kind.section}.{key}" in keys for key in registry.settings(kind, registry.find(kind, name)))
+            assert all(f"{kind.section}.{key}" in keys for key in registry.keys(kind, registry.find(kind, name)))
     assert "strongly-convex (modulus, offset)" in keys["step.kind"]
     assert {"problem.set_path", "step.path"} <= keys.keys()
 

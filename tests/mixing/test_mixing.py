@@ -24,7 +24,7 @@ from tests.helpers.parts import rows_of, setup_of
 
 def facts(agents: int = 0, laplacian_max: float = 0.0) -> GraphFacts:
     """Of a graph that the weights under test ask nothing else of."""
-    return GraphFacts(agents, lambda: False, lambda: 0, lambda: laplacian_max)
+    return GraphFacts(agents, {"is_eulerian": False, "out_edges": 0, "laplacian_max": laplacian_max}.__getitem__)
 
 
 GRAPH = facts()

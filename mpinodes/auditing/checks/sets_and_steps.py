@@ -22,7 +22,7 @@ MODULUS = 0.5
 def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a set in several dimensions: its projection at random points, and its statements against the projection."""
     for d, agents, radius in SIZES:
-        settings = registry.fill(registry.SETS, part, {}, registry.SETS.section)
+        settings = registry.fill(registry.SETS, part, {})
         feasible = part(radius, shared_blocks(d, agents), **settings)
         rng = np.random.default_rng([seed, d])
         points = radius * rng.normal(size=(POINTS, d)) * 10 ** rng.uniform(-2, 2, (POINTS, 1))
@@ -103,7 +103,7 @@ def _holds(cones: Any, v: Vector, slack: Any) -> bool:
 def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test that steps are positive, finite, and a pure function of the round."""
     given = {part.from_losses: MODULUS} if part.from_losses else {}
-    settings = registry.fill(registry.SCHEDULES, part, given, registry.SCHEDULES.section)
+    settings = registry.fill(registry.SCHEDULES, part, given)
     schedule, equal = part(**settings), part(**settings)
     steps = {t: schedule(t) for t in ROUNDS}
     faults = []

@@ -21,28 +21,26 @@ class GraphFacts(Struct, frozen=True, dict=True):
 
     Attributes:
         agents: n.
-        of_eulerian, of_edges, of_laplacian: compute the three facts below.
+        compute: computes a fact by the name of its function in `topology.facts`.
     """
 
     agents: int
-    of_eulerian: Callable[[], bool]
-    of_edges: Callable[[], int]
-    of_laplacian: Callable[[], float]
+    compute: Callable[[str], Any]
 
     @cached_property
     def is_eulerian(self) -> bool:
         """Return whether, in every round, each agent has as many in-neighbors as out-neighbors."""
-        return self.of_eulerian()
+        return bool(self.compute("is_eulerian"))
 
     @cached_property
     def most_edges(self) -> int:
         """Return the largest number of directed edges in any round."""
-        return self.of_edges()
+        return int(self.compute("out_edges"))
 
     @cached_property
     def laplacian_max(self) -> float:
         """Return the largest eigenvalue of the graph's Laplacian over all rounds."""
-        return self.of_laplacian()
+        return float(self.compute("laplacian_max"))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
