@@ -73,8 +73,13 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
     if sample.clip != clip or sample.whole != whole or sample.features.dtype != DOUBLE:
         # A user's stream made this loss. Squares of bytes wrap around, and squares of shorter floats overflow.
         sample = replace(sample, features=sample.features.astype(np.float64), clip=clip, whole=whole)
-    is_clipped = issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
-    return sample if is_clipped else Reclipped(sample, clip, whole, regularizer)
+    return sample if clips_itself(kind) else Reclipped(sample, clip, whole, regularizer)
+
+
+@cache
+def clips_itself(kind: type[Loss]) -> bool:
+    """Return whether the gradients of a class of losses respect the clip, because this package's code computes them."""
+    return issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
 
 
 class Stated(NamedTuple):
