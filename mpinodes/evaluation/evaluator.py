@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from mpinodes.core import Setup, Vector
 from mpinodes.core.experiment import log_spaced
-from mpinodes.core.parts import Judged, Metric, Stretch
+from mpinodes.core.parts import Judged, Metric
 from mpinodes.evaluation.comparator import Comparator
 from mpinodes.evaluation.hindsight import Tell, best_fixed, best_of_rounds, left_out
-from mpinodes.evaluation.regret import make_meter
+from mpinodes.evaluation.meter import Meter
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.runlog.log import Variable, Variables
 from mpinodes.runlog.progress import write_stderr
@@ -27,58 +27,50 @@ from mpinodes.summary.summary import BaselinesSummary, ShownMetric, StartSummary
 
 
 class Evaluator:
-    """The evaluation of one run: `take` all rounds, `close`, then read the results."""
+    """The evaluation of one run: `take` all rounds, `close`, then read the results.
+
+    Attributes:
+        judged: the judged run; only after `close`.
+    """
+
+    judged: Judged
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
-        self._meter = make_meter(setup, log_spaced(setup.experiment.rounds))
+        self._meter = Meter(setup, log_spaced(setup.experiment.rounds))
         self._metrics = [metric() for metric in setup.metrics]
         self._last: dict[str, Vector] = {}
-        self._done = 0
-        self._judged: Judged
         self._baselines: BaselinesSummary
-        self._variables: Variables = {}
+        self._variables: dict[str, Variable] = {}
 
     def take(self, estimates: Vector) -> Variables:
         """Take the next rounds, given all estimates, (r, agents, d), and return the values of metrics by round."""
         rounds = self._meter.take(estimates)
-        numbers = np.arange(self._done + 1, self._done + 1 + len(estimates))
-        stretch = Stretch(
-            numbers, estimates, rounds.decisions, rounds.losses[:, 0], rounds.losses[:, 2:], rounds.training_loss
-        )
-        self._done += len(estimates)
-        taken = {metric.name: metric.take(stretch) for metric in self._metrics}
-        variables = {
-            metric.name: _variable(metric, values, len(estimates))
-            for metric in self._metrics
-            if metric.dims[0] == "round" and (values := taken[metric.name]) is not None
-        }
-        self._last |= {name: np.array(variable.values[-1]) for name, variable in variables.items()}
+        variables: dict[str, Variable] = {}
+        for metric in self._metrics:
+            values = metric.take(rounds)
+            if metric.dims[0] == "round" and values is not None:
+                variables[metric.name] = _variable(metric, values, len(estimates))
+                self._last[metric.name] = np.array(variables[metric.name].values[-1])
         return variables
 
     def recall(self, columns: Mapping[str, Vector]) -> None:
         """Take the next rounds from a record: the values of metrics by name, (r, ...), without estimates."""
         self._meter.recall(columns["loss"])
-        self._done += len(columns["loss"])
         by_round = {metric.name for metric in self._metrics if metric.dims[0] == "round"}
         self._last |= {name: np.array(columns[name][-1]) for name in by_round & columns.keys()}
 
     def state(self) -> dict[str, Any]:
         """Return the state of the meter and the metrics, as plain data."""
         metrics = {metric.name: vars(metric) for metric in self._metrics}
-        return {"meter": self._meter.state(), "last": self._last, "done": self._done, "metrics": metrics}
+        return {"meter": self._meter.state(), "last": self._last, "metrics": metrics}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state."""
         self._meter.restore(state["meter"])
-        self._last, self._done = state["last"], state["done"]
+        self._last = state["last"]
         for metric in self._metrics:
             vars(metric).update(state["metrics"][metric.name])
-
-    @property
-    def judged(self) -> Judged:
-        """Return the judged run; only after `close`."""
-        return self._judged
 
     def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
         """End the run and judge it at its horizons.
@@ -89,31 +81,34 @@ class Evaluator:
         """
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
+        everything = meter.losses.everything
         self._left_out = left_out(self._setup, meter)
         nothing = Comparator(np.full(self._setup.dimension, np.nan), np.nan, np.nan)
         fixed = [nothing] * len(meter.horizons) if self._left_out else best_fixed(meter, feasible, tell, known or {})
         dynamic = self._setup.experiment.record.dynamic_regret and not self._left_out
-        self._judged = judged = Judged(
+        accuracy, rmse = meter.by_set("accuracy"), meter.by_set("rmse")
+        self.judged = Judged(
             horizons=meter.horizons, agents=self._setup.topology.agents, judged_by=self._setup.algorithm.judged_by,
             total=meter.total, last=meter.last, mean=meter.mean, judged=meter.judged, whole=meter.whole,
-            accuracy=meter.accuracy, rmse=meter.rmse, least=np.array([c.value for c in fixed]),
+            accuracy=accuracy, rmse=rmse, least=np.array([c.value for c in fixed]),
             best=np.array([c.point for c in fixed]), within=np.array([c.certificate for c in fixed]),
-            best_of_rounds=best_of_rounds(meter.everything, feasible, meter.horizons, fixed) if dynamic else None,
-            losses=cast(Any, meter.everything.upto),
+            best_of_rounds=best_of_rounds(everything, feasible, meter.horizons, fixed) if dynamic else None,
+            losses=cast(Any, everything.upto),
         )  # fmt: skip
         # Naming the largest class or the mean target, and staying at the start, learn nothing.
-        accuracy, rmse = (
-            {name: float(values[0, 1].mean()) for name, values in sets.items()} for sets in (meter.accuracy, meter.rmse)
+        first_accuracy, first_rmse = (
+            {name: float(values[0, 1].mean()) for name, values in sets.items()} or None for sets in (accuracy, rmse)
         )
-        lost = float(meter.everything.upto(self._done).value(judged.last[0])) / self._done
+        lost = float(everything.upto(meter.seen).value(meter.last[0])) / meter.seen
         self._baselines = BaselinesSummary(
-            majority=meter.majorities() or None,
-            mean_target=meter.means() or None,
-            start=StartSummary(average_fitness=lost, accuracy=accuracy or None, rmse=rmse or None),
+            majority=meter.naive("accuracy") or None,
+            mean_target=meter.naive("rmse") or None,
+            start=StartSummary(average_fitness=lost, accuracy=first_accuracy, rmse=first_rmse),
         )
-        worth = ((metric.name, _worth(metric, judged)) for metric in self._metrics if metric.dims[0] == "horizon")
-        self._variables = {name: variable for name, variable in worth if variable is not None}
-        self._last |= {name: np.array(variable.values[-1]) for name, variable in self._variables.items()}
+        for metric in self._metrics:
+            if metric.dims[0] == "horizon" and (variable := _worth(metric, self.judged)):
+                self._variables[metric.name] = variable
+                self._last[metric.name] = np.array(variable.values[-1])
 
     def variables(self) -> Variables:
         """Return the values of metrics by horizon."""
@@ -125,7 +120,7 @@ class Evaluator:
         for metric in self._metrics:
             if metric.summarized:
                 last = self._last.get(metric.name)
-                values |= _values(metric, None if last is None else last.tolist(), self._done)
+                values |= _values(metric, None if last is None else last.tolist(), self._meter.seen)
         extra = self._metrics[len(BUILT_IN) :]
         shown = [
             ShownMetric(
@@ -136,7 +131,7 @@ class Evaluator:
             for metric in self._metrics
             if metric.summarized and metric.shown and metric.name in self._last and "coordinate" not in metric.dims
         ]  # fmt: skip
-        kind = self._meter.kind.__name__
+        kind = self._meter.losses.kind.__name__
         return WorthSummary(
             values=values,
             comparator_left_out=self._left_out or None,
@@ -190,8 +185,8 @@ def _worth(metric: Metric, judged: Judged) -> Variable | None:
         return None
 
 
-def _variable(metric: Metric, found: NDArray[Any], length: int) -> Variable:
-    values = np.asarray(found, dtype=float)
+def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
+    values = np.asarray(values, dtype=float)
     if values.ndim != len(metric.dims) or len(values) != length:
         raise TypeError(
             f"metric {metric.name!r} gave values of shape {values.shape} for dims {metric.dims}, {length} long"

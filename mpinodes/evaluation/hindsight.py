@@ -24,8 +24,8 @@ def left_out(setup: Setup, meter: Meter) -> str:
     if not isinstance(loss := setup.stream.of(0)(1), SampleLoss):
         name = setup.experiment.problem.loss
         return f"a {type(loss).__name__} shows no samples, and losses here are those of {name} on the stream's own"
-    if not meter.kind.convex:
-        return f"{meter.kind.__name__} is not known to be convex; a loss that is states convex = True"
+    if not meter.losses.kind.convex:
+        return f"{meter.losses.kind.__name__} is not known to be convex; a loss that is states convex = True"
     if wanted is None and (seconds := _expected_seconds(setup, meter)) > LONG:
         return f"it may take about {seconds:.0f} s; comparator=true has it found all the same"
     return ""
@@ -38,14 +38,14 @@ def _expected_seconds(setup: Setup, meter: Meter) -> float:
     that where features are short or the regularizer is strong, and some times as long where features are long. With
     labels for targets, few samples are near their kinks. The smooth losses take no longer than a part of the rounds.
     """
-    kind, shares, d = meter.kind, setup.stream.shares, setup.dimension
+    kind, shares, d = meter.losses.kind, setup.stream.shares, setup.dimension
     owners = len(setup.samples) if setup.algorithm.decomposable else 1
     most = np.inf if shares is None else sum(len(share) for share in shares[:owners])
     rounds = meter.horizons[-1:] if setup.stream.batch == "all" else meter.horizons
     samples = np.minimum(rounds * float(sum(setup.samples[:owners])), most)
     if issubclass(kind, PiecewiseLinearLoss):
         factor = 6e-7 if kind.needs_labels else 3e-8 * np.minimum(samples, d)
-        return float(np.sum(factor * samples * np.minimum(samples, d))) if meter.is_dense else 0.0
+        return float(np.sum(factor * samples * np.minimum(samples, d))) if meter.losses.is_dense else 0.0
     return 0.0 if issubclass(kind, LinearLoss) else float(np.sum(1e-3 + 2e-7 * samples * d))
 
 
@@ -58,7 +58,7 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
         tell: is called after every horizon.
         known: comparators by horizon, of another run on the same losses.
     """
-    everything, began = meter.everything, np.nan_to_num(meter.last[0])
+    everything, began = meter.losses.everything, np.nan_to_num(meter.last[0])
     if everything.is_constant:
         once = best(everything.upto(1), feasible, np.nan_to_num(meter.mean[-1]), others=[began])
         return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]

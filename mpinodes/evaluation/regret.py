@@ -33,24 +33,99 @@ need a point made of noisy messages, so a regret may be negative.
 
 from __future__ import annotations
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpinodes.core import ALL, Features, Setup, Vector
+from mpinodes.core import ALL, Features, SampleLoss, Setup, Vector
 from mpinodes.core.messages import stack
 from mpinodes.evaluation.gathered import IN_CACHE, blocks
-from mpinodes.evaluation.meter import Columns, Losses, Lost, Meter, Points
-from mpinodes.evaluation.played import Played
 from mpinodes.evaluation.samples import Samples, Total
 from mpinodes.losses.linear import LinearLoss
+from mpinodes.losses.two_point import Directions
+
+Columns = slice | NDArray[np.int64]
+
+
+class Points(NamedTuple):
+    """Points at which losses are asked for, in r rounds of k deciders and n agents, with c coordinates of each."""
+
+    decisions: Vector  # (r, k, c)
+    averages: Vector  # (r, k, c) running averages
+    estimates: Vector  # (r, n, c)
+
+
+class Lost(NamedTuple):
+    """Losses at such points, summed over all deciders."""
+
+    own: Vector  # (r,) at every decider's own decision
+    averaged: Vector  # (r,) at every decider's own average
+    everybodys: Vector  # (r, n) at every agent's estimate
+    training: Vector | None  # (r,) the mean loss of an owner's samples at its decision; None: losses change by round
+
+
+class Losses(ABC):
+    """The losses of all deciders, without regularizers.
+
+    Attributes:
+        kind: the class of the losses.
+        is_dense: whether features are dense.
+    """
+
+    kind: type[SampleLoss]
+    is_dense: bool
+
+    def __init__(self, setup: Setup) -> None:
+        e = setup.experiment
+        self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
+        self._regularizer, self._decomposable = e.problem.regularizer, setup.algorithm.decomposable
+
+    @property
+    @abstractmethod
+    def everything(self) -> Total:
+        """Return all samples of the run, each once."""
+
+    def columns(self, first: int, last: int) -> Columns:
+        """Return the coordinates that the losses of rounds `first` to `last` depend on, ascending."""
+        return ALL
+
+    @abstractmethod
+    def at(self, first: int, columns: Columns, points: Points) -> Lost:
+        """Return the losses of the rounds from `first` on, at points given in the coordinates `columns`."""
+
+    def played(self, first: int, columns: Columns, points: Points) -> Lost:
+        """Return the losses of what agents play in the rounds from `first` on, given decisions and estimates.
+
+        If agents play two points around a decision (`losses.two_point`), these are the mean losses at both, with what
+        the regularizer is larger there than between the points. Averages are judged as they are.
+        """
+        if self._directions is None:
+            return self.at(first, columns, points)
+        apart = self._directions.offsets(first, len(points.decisions))
+        away = apart[..., columns]
+        of_deciders = away if self._decomposable else away.sum(axis=1, keepdims=True)
+        ahead, behind = (
+            self.at(first, columns, points._replace(
+                decisions=points.decisions + sign * of_deciders, estimates=points.estimates + sign * away,
+            ))
+            for sign in (1.0, -1.0)
+        )  # fmt: skip
+        owned = 0.5 * self._regularizer * np.vecdot(apart, apart)  # (r, n)
+        own, everybodys = (ahead.own + behind.own) / 2, (ahead.everybodys + behind.everybodys) / 2
+        training = None
+        if ahead.training is not None and behind.training is not None:
+            training = (ahead.training + behind.training) / 2
+        everybodys += points.decisions.shape[1] * owned
+        return Lost(own + owned.sum(axis=1), ahead.averaged, everybodys, training)
 
 
 class Changing(Losses):
     """Losses with new samples in every round, as many each time."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
+        super().__init__(setup)
         self._samples = Samples(setup.stream, owners, setup.experiment.rounds)
         first = self._samples.first
         self.kind, self.is_dense = type(first), isinstance(first.features, np.ndarray)
@@ -97,22 +172,18 @@ class ConstantLosses(Losses):
     """Losses that are the same in every round, of all samples of each owner."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
+        super().__init__(setup)
         own: list[Any] = [setup.stream.merged(i)(1, 1) for i in range(owners)]
         self.kind, self.is_dense = type(own[0]), isinstance(own[0].features, np.ndarray)
         self._sizes, self._divisors = [len(loss.targets) for loss in own], [float(loss.divisor) for loss in own]
-        self._decomposable = setup.algorithm.decomposable
-        block = stack([loss.features for loss in own]), np.concatenate([loss.targets for loss in own])
-        self._everything = Total(own[0], owners, (*block, np.repeat(self._divisors, self._sizes)), None)
+        features, targets = stack([loss.features for loss in own]), np.concatenate([loss.targets for loss in own])
+        self._everything = Total(own[0], owners, (features, targets, np.repeat(self._divisors, self._sizes)), None)
         self._blocks = [_blocks(loss.features, loss.targets, 2 + setup.topology.agents) for loss in own]
 
     @property
     def everything(self) -> Total:
         """Return all samples of the run, each once."""
         return self._everything
-
-    def columns(self, first: int, last: int) -> Columns:
-        """Return all coordinates."""
-        return ALL
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
         """Return the losses of the rounds from `first` on, at points in all coordinates."""
@@ -121,21 +192,17 @@ class ConstantLosses(Losses):
         everybodys = np.zeros(points.estimates.shape[:2])
         for i in range(owners):
             own = np.stack([points.decisions[:, i], points.averages[:, i]], axis=1)
-            sums = self._sums(i, np.concatenate([own, points.estimates], axis=1))
+            at = np.concatenate([own, points.estimates], axis=1)
+            sums = np.zeros(at.shape[:2])  # (r, p) of Σ ℓ over the owner's samples
+            for features, targets in self._blocks[i]:
+                at_once = max(1, IN_CACHE // (at.shape[1] * targets.size))
+                for start in range(0, rounds, at_once):
+                    some = slice(start, start + at_once)
+                    sums[some] += self.kind.values(features, targets, at[some]).sum(axis=2)
             lost += sums[:, :2].T / self._divisors[i]
             training += sums[:, 0] / (owners * self._sizes[i])
             everybodys += sums[:, 2:] / self._divisors[i]
         return Lost(lost[0], lost[1], everybodys, training if self._decomposable else None)
-
-    def _sums(self, owner: int, points: Vector) -> Vector:
-        """Return Σ ℓ over an owner's samples: (r, p, d) -> (r, p)."""
-        sums = np.zeros(points.shape[:2])
-        for features, targets in self._blocks[owner]:
-            at_once = max(1, IN_CACHE // (points.shape[1] * targets.size))
-            for start in range(0, len(points), at_once):
-                some = slice(start, start + at_once)
-                sums[some] += self.kind.values(features, targets, points[some]).sum(axis=2)
-        return sums
 
 
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
@@ -146,9 +213,7 @@ def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Feat
     return [(np.asfortranarray(features[rows]), targets[None, rows]) for rows in blocks(len(targets), points)]
 
 
-def make_meter(setup: Setup, horizons: NDArray[np.int64]) -> Meter:
-    """Return the meter for the algorithm's kind of objective."""
+def losses_of(setup: Setup) -> Losses:
+    """Return the losses of a run: one loss for each agent if the objective is decomposable, else a common loss."""
     owners = setup.topology.agents if setup.algorithm.decomposable else 1
-    kind = ConstantLosses if setup.stream.batch == "all" else Changing
-    losses: Losses = kind(setup, owners)
-    return Meter(setup, horizons, Played(losses, setup) if setup.experiment.feedback.points else losses)
+    return (ConstantLosses if setup.stream.batch == "all" else Changing)(setup, owners)

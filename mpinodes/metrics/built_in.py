@@ -1,19 +1,167 @@
-"""List the metrics of every run, in the order in which they are printed."""
+"""Define the metrics of every run, in the order in which they are printed; `evaluation.regret` has their formulas."""
 
 from __future__ import annotations
 
-from mpinodes.core.parts import Metric
-from mpinodes.metrics import comparator, decisions, losses, offline, regret
-from mpinodes.metrics.on_sets import LAST, of_agents, on_a_set
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from mpinodes.core.messages import Vector
+from mpinodes.core.parts import Judged, Metric, Stretch
+
+AVERAGE, LAST = 0, 1  # indices of the decisions in a `Judged`
+DATA = {"test": "test data", "train": "training data"}
+AT_ONCE = 2048  # coordinates
+
+HORIZON, AGENTS, DECISION = ("horizon",), ("horizon", "agent"), ("horizon", "coordinate")
+REGRET = {"sums_agents": True, "per_round": True, "figure": "regret", "title": "Regret per round"}
+SUM = {"sums_agents": True, "per_round": True}
+ERROR = {"figure": "error", "title": "Distance to the best decision"}
+
+
+def by_round(name: str, values: Callable[[Stretch], Vector | None], **attributes: Any) -> type[Metric]:
+    """Return a metric with one value in each round.
+
+    Args:
+        name: the name of the metric.
+        values: computes the values of some rounds, (r,); None: the run has no such values.
+        attributes: further attributes of the class.
+    """
+
+    class ByRound(Metric):
+        def take(self, rounds: Stretch) -> Vector | None:
+            return values(rounds)
+
+    return _named(ByRound, name=name, dims=("round",), **attributes)
+
+
+def by_horizon(
+    name: str, dims: tuple[str, ...], values: Callable[[Judged], Vector | None], **attributes: Any
+) -> type[Metric]:
+    """Return a metric with values at each horizon.
+
+    Args:
+        name: the name of the metric.
+        dims: the axes of its values.
+        values: computes the values at all horizons, (h, ...), from a finished run; None: the run has no such values.
+        attributes: further attributes of the class.
+    """
+
+    class ByHorizon(Metric):
+        def judge(self, run: Judged) -> Vector | None:
+            return values(run)
+
+    return _named(ByHorizon, name=name, dims=dims, **attributes)
+
+
+def _named(metric: type[Metric], **attributes: Any) -> type[Metric]:
+    for name, value in attributes.items():
+        setattr(metric, name, value)
+    return metric
+
+
+def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
+    """Return the accuracy or error of average or last decisions on a set of samples, averaged over deciders.
+
+    Args:
+        marks: the attribute of `Judged` that holds the values by set.
+        of: the set, "test" or "train".
+        decision: AVERAGE or LAST.
+    """
+
+    def values(run: Judged) -> Vector | None:
+        by_set = getattr(run, marks)
+        # the mean before the index, because the order of summation must not depend on the decision
+        return by_set[of].mean(axis=2)[:, decision] if of in by_set else None
+
+    share = marks == "accuracy"
+    label = f"{'accuracy' if share else 'RMSE'}, {'last decision' if decision else 'running mean'}, {DATA[of]}"
+    return by_horizon(
+        f"{marks}{'_train' * (of == 'train')}{'_last' * decision}", HORIZON, values,
+        key=f"{marks}{'_last_decision' * decision}.{of}", unit="share" if share else "", label=label,
+        figure="" if of == "train" and decision == LAST else marks,
+        title="Accuracy" if share else "Root mean squared error",
+        compared=(5 if share else 6) if of == "test" and decision == AVERAGE else 0,
+    )  # fmt: skip
+
+
+def of_agents(of: str) -> type[Metric]:
+    """Return the accuracy of each agent's average decision on a set, where every agent decides."""
+
+    def values(run: Judged) -> Vector | None:
+        accuracy = run.accuracy.get(of)
+        return accuracy[:, AVERAGE] if accuracy is not None and accuracy.shape[2] > 1 else None
+
+    words = f"accuracy of an agent, running mean, {DATA[of]}"
+    name = f"accuracy{'_train' * (of == 'train')}_agents"
+    return by_horizon(name, AGENTS, values, unit="share", summarized=False, long_name=words)
+
+
+def consensus_error(rounds: Stretch) -> Vector:
+    """Return the consensus error in each round, sqrt( (1/n) Σ_i ‖y_i − mean_j y_j‖² ) of the estimates y: (r,)."""
+    r, n, d = rounds.estimates.shape
+    squares = np.zeros((r, n))
+    for start in range(0, d, AT_ONCE):  # a block of coordinates fits into the processor's cache
+        some = rounds.estimates[:, :, start : start + AT_ONCE]
+        apart = some - some.mean(axis=1, keepdims=True)
+        squares += np.vecdot(apart, apart)
+    return np.asarray(np.sqrt(squares.mean(axis=1)))
+
+
+def optimality_gap(run: Judged) -> Vector | None:
+    """Return F at an agent's decision minus the minimum of F, the mean of all losses: (h, n); None: online methods."""
+    least = float(run.least[-1]) / (int(run.horizons[-1]) * run.agents)
+    return np.asarray(run.whole - least) if run.judged_by else None
+
+
+def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector | None]:
+    """Return a function that computes ‖x − best decision‖² for the decisions `of` a run; None: online methods."""
+    return lambda run: ((of(run) - run.best[-1]) ** 2).sum(axis=-1) if run.judged_by else None
+
+
+def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
+    """Return a function of a run and its `best_of_rounds`; None unless `record.dynamic_regret` asks for them."""
+    return lambda run: None if run.best_of_rounds is None else values(run, run.best_of_rounds)
+
 
 BUILT_IN: tuple[type[Metric], ...] = (
-    losses.NetworkLoss, losses.TrainingLoss,
+    by_round("loss", lambda rounds: rounds.losses, long_name="loss of the network in a round",
+             sums_agents=True, summarized=False),
+    by_round("training_loss", lambda rounds: rounds.training_losses, label="training loss L(T)",
+             figure="training", title="Training loss", compared=3),
     on_a_set("accuracy", "test"), on_a_set("accuracy", "train"),
     on_a_set("accuracy", "test", LAST), on_a_set("accuracy", "train", LAST), of_agents("test"), of_agents("train"),
     on_a_set("rmse", "test"), on_a_set("rmse", "train"),
     on_a_set("rmse", "test", LAST), on_a_set("rmse", "train", LAST),
-    losses.AverageFitness, decisions.Norm, decisions.ConsensusError,
-    regret.OfNetwork, regret.OfRunningAverage, regret.OfAgents, regret.Dynamic, regret.PathLength,
-    offline.OptimalityGap, offline.DecisionError, offline.AgentDecisionError,
-    comparator.Value, comparator.Gap, comparator.BestDecision, decisions.Last, decisions.MeanDecision,
+    by_horizon("average_fitness", HORIZON, lambda run: run.total[:, 0] / run.horizons,
+               label="average fitness F(T)/T", sums_agents=True, compared=4),
+    by_horizon("decision_norm", HORIZON, lambda run: np.array([np.linalg.norm(x) for x in run.last]),
+               label="norm of the last decision"),
+    by_round("consensus_error", consensus_error, compared=7),
+    by_horizon("network_regret", HORIZON, lambda run: run.total[:, 0] - run.least, **REGRET,
+               label="network regret per round, R(T)/T", long_name="network regret R(T)", compared=1),
+    by_horizon("network_regret_average_iterate", HORIZON, lambda run: run.total[:, 1] - run.least, **REGRET,
+               label="running average's regret per round", long_name="regret of the running average"),
+    by_horizon("agent_regret", AGENTS, lambda run: run.total[:, 2:] - run.least[:, None], **REGRET,
+               label="agents' regret per round, their mean", long_name="regret of an agent"),
+    by_horizon("dynamic_regret", HORIZON, of_rounds(lambda run, best: run.total[:, 0] - best[0]), **REGRET,
+               label="dynamic regret per round", long_name="dynamic regret"),
+    by_horizon("path_length", HORIZON, of_rounds(lambda run, best: best[1]), label="path length of the best decisions"),
+    by_horizon("optimality_gap", AGENTS, optimality_gap, label="optimality gap, mean over agents", compared=2,
+               long_name="optimality gap of an agent", figure="gap", title="Optimality gap"),
+    by_horizon("decision_error", HORIZON, squared_error(lambda run: run.judged.mean(axis=1)), **ERROR,
+               label="‖mean decision − best‖²"),
+    by_horizon("agent_decision_error", AGENTS, squared_error(lambda run: run.judged), **ERROR,
+               label="‖decision − best‖², mean over agents", long_name="‖decision − best‖² of an agent"),
+    by_horizon("comparator_value", HORIZON, lambda run: run.least, key="comparator.value", **SUM,
+               label="best fixed decision, per round", long_name="loss of the best fixed decision"),
+    by_horizon("comparator_gap", HORIZON, lambda run: run.within, key="comparator.certificate", **SUM,
+               long_name="certificate: most by which a fixed decision can be better still", repeats="largest",
+               shown=False),  # because it is printed beside the value
+    by_horizon("comparator_point", DECISION, lambda run: run.best, long_name="best fixed decision", summarized=False),
+    by_horizon("decision_last", DECISION, lambda run: run.last, long_name="last decision, mean over deciders",
+               summarized=False),
+    by_horizon("decision_mean", DECISION, lambda run: run.mean, long_name="average decision, mean over deciders",
+               summarized=False),
 )  # fmt: skip

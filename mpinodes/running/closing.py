@@ -12,11 +12,10 @@ from mpinodes.bounds import bounds
 from mpinodes.config import own_files
 from mpinodes.core import Setup
 from mpinodes.core.parts import Metric
-from mpinodes.evaluation import evaluator, theorems
+from mpinodes.evaluation import evaluator
 from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
-from mpinodes.evaluation.feedback import feedback_of
-from mpinodes.evaluation.message_faults import faults_of
+from mpinodes.evaluation.sections import bound_section, bound_variables, faults_of, feedback_of
 from mpinodes.finished.siblings import headed
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import require_there, write_text
@@ -67,7 +66,7 @@ def finish(
     watch.lap("accounting")
     proven = bounds(setup, horizons, evaluator.judged.best)
     watch.lap("bounds")
-    export(record, directory, horizons, {**measured, **accounting.variables(), **theorems.variables(proven)})
+    export(record, directory, horizons, {**measured, **accounting.variables(), **bound_variables(proven)})
     privacy = accounting.summary(shares)
     if is_partial:
         privacy.recorded = rounds
@@ -82,7 +81,7 @@ def finish(
         feedback=feedback_of(setup, rounds),
         bytes_sent=8 * setup.frame_width * (faults.sent if faults else messages(setup, rounds)),
         rounds_per_second=rounds / seconds, **structs.asdict(evaluator.summary()),
-        bounds=[theorems.beside(bound, measured.get(bound.of)) for bound in proven], privacy=privacy,
+        bounds=[bound_section(bound, measured.get(bound.of)) for bound in proven], privacy=privacy,
         solver=accounting.solver(), seconds=seconds, versions=versions, partial=is_partial,
     )  # fmt: skip
     return conclude(setup, directory, summary, watch)

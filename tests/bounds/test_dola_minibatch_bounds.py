@@ -10,7 +10,8 @@ import pytest
 from mpinodes.bounds import bounds
 from mpinodes.bounds.dola import regrets
 from mpinodes.bounds.weights import Weights
-from mpinodes.evaluation import comparator, regret
+from mpinodes.evaluation import comparator
+from mpinodes.evaluation.meter import Meter
 from mpinodes.rounds.lockstep import simulate
 from tests.helpers.parts import setup_of
 
@@ -115,10 +116,10 @@ def test_no_gap_is_larger_than_a_checked_bound_in_the_mean(words):
     gaps = []
     for seed in range(10):
         setup = setup_of(f"{words} seed={seed} data.seed={seed}")
-        meter = regret.make_meter(setup, at)
+        meter = Meter(setup, at)
         for rows in simulate(setup):
             meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension])
-        total = meter.everything.upto(int(at[-1]))
+        total = meter.losses.everything.upto(int(at[-1]))
         least = comparator.best(total, setup.feasible, meter.mean[-1]).value
         gaps.append(meter.whole - least / (at[-1] * 4))
     bound = found(words, at)[CHECKED]

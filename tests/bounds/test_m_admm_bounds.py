@@ -9,7 +9,8 @@ import pytest
 
 from mpinodes.bounds import bounds
 from mpinodes.bounds.admm import contraction
-from mpinodes.evaluation import comparator, regret
+from mpinodes.evaluation import comparator
+from mpinodes.evaluation.meter import Meter
 from mpinodes.rounds.lockstep import simulate
 from tests.helpers.parts import setup_of
 
@@ -23,10 +24,10 @@ NAMES = ("decision_error", "agent_decision_error")
 def measured(words: str, at: np.ndarray):
     """The run's set-up, its best decision, and by variable its errors at horizons."""
     setup = setup_of(words)
-    meter = regret.make_meter(setup, at)
+    meter = Meter(setup, at)
     for rows in simulate(setup):
         meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension])
-    best = comparator.best(meter.everything.upto(1), setup.feasible, meter.mean[-1]).point
+    best = comparator.best(meter.losses.everything.upto(1), setup.feasible, meter.mean[-1]).point
     away = meter.judged - best
     mean, one = (away.mean(axis=1) ** 2).sum(axis=1), (away**2).sum(axis=2).max(axis=1)
     return setup, best, dict(zip(NAMES, (mean, one), strict=True))

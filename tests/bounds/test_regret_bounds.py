@@ -249,7 +249,7 @@ def test_no_run_costs_more_than_a_checked_bound_that_applies(words):
         setup = setup_of(f"{words} data.seed=0 seed={seed}")
         meter = metered(setup, at)
         totals.append(meter.total)
-    everything = meter.everything
+    everything = meter.losses.everything
     best = [comparator.best(everything.upto(t), first.feasible, meter.mean[-1]) for t in at.tolist()]
     cost = np.mean(totals, axis=0) - np.array([b.value for b in best])[:, None]
     measured = {"network_regret": cost[:, 0], "agent_regret": cost[:, 2:].max(axis=1)}

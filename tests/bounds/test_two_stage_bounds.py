@@ -145,7 +145,7 @@ def errors_of(words: str, seeds: int, at=AT):
         setup = setup_of(f"{words} seed={seed}")
         meter = metered(setup, at.copy())
         if not seed:
-            best = comparator.best(meter.everything.upto(1), setup.feasible, meter.mean[-1]).point
+            best = comparator.best(meter.losses.everything.upto(1), setup.feasible, meter.mean[-1]).point
         mean.append(((meter.last - best) ** 2).sum(axis=1))
         each.append(((meter.judged - best) ** 2).sum(axis=2))
     return best, np.array(mean), np.array(each)

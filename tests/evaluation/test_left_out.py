@@ -17,7 +17,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, log_spaced
 from mpinodes.evaluation.comparator import best
 from mpinodes.evaluation.hindsight import _expected_seconds, left_out
-from mpinodes.evaluation.regret import make_meter
+from mpinodes.evaluation.meter import Meter
 from mpinodes.losses.logistic import Logistic
 from mpinodes.losses.softmax import Softmax
 from mpinodes.presentation.terminal import text
@@ -162,7 +162,7 @@ def expected(tmp_path: Path, samples: int, d: int, words: str) -> tuple[str, flo
     np.savez(tmp_path / "x.npz", features=rng.normal(size=(samples, d)), targets=rng.choice([-1.0, 1.0], samples))
     real = "data.targets=real" if "absolute" in words else "data.labels=[-1,1]"
     setup = setup_of(f"algorithm.name=dola topology.agents=3 data.file={tmp_path / 'x.npz'} {real} {words}")
-    meter = make_meter(setup, log_spaced(setup.experiment.rounds))
+    meter = Meter(setup, log_spaced(setup.experiment.rounds))
     return left_out(setup, meter), _expected_seconds(setup, meter)
 
 

@@ -17,12 +17,12 @@ from mpinodes.config.public_constants import shared_blocks
 from mpinodes.core.parts import Stretch
 from mpinodes.evaluation import comparator
 from mpinodes.evaluation.comparator import _dual, best
-from mpinodes.evaluation.regret import make_meter
+from mpinodes.evaluation.meter import Meter
 from mpinodes.losses.absolute import Absolute
 from mpinodes.losses.hinge import Hinge
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
-from mpinodes.metrics.decisions import ConsensusError
+from mpinodes.metrics.built_in import consensus_error
 from mpinodes.rounds.lockstep import simulate
 from mpinodes.sets.ball import Ball
 from mpinodes.sets.box import Box
@@ -114,12 +114,12 @@ def stretch_of(estimates: np.ndarray) -> Stretch:
 def test_the_meter_equals_the_formulas_written_out(words):
     setup = setup_of(words)
     horizons = np.array([1, 3, 17, 40])
-    meter, y, apart = make_meter(setup, horizons), [], []
+    meter, y, apart = Meter(setup, horizons), [], []
     for rows in simulate(setup):
         estimates = rows.transpose(1, 0, 2)[:, :, : setup.dimension]
         y.append(estimates.copy())
         meter.take(estimates)
-        apart.append(ConsensusError().take(stretch_of(estimates)))
+        apart.append(consensus_error(stretch_of(estimates)))
     y = np.concatenate(y)
     losses = setup.stream.of(0)
     x = np.zeros(y.shape[::2])
@@ -141,7 +141,7 @@ def test_the_meter_equals_the_formulas_written_out(words):
 
 def test_the_comparator_takes_the_losses_of_the_rounds_seen():
     setup = setup_of("algorithm.name=dpsda-ps rounds=30")
-    found = best(make_meter(setup, np.array([30])).everything.upto(30), setup.feasible, np.zeros(64))
+    found = best(Meter(setup, np.array([30])).losses.everything.upto(30), setup.feasible, np.zeros(64))
     losses = setup.stream.of(0)
     assert found.value == pytest.approx(sum(losses(t).value(found.point) for t in range(1, 31)), rel=1e-12)
 
@@ -189,11 +189,11 @@ def check_own(setup) -> None:
     """The meter against the formulas of its docstring, in plain loops."""
     rounds, n = setup.experiment.rounds, setup.topology.agents
     horizons = np.array([1, 3, 7, rounds])
-    meter, x, summands = make_meter(setup, horizons), [], []
+    meter, x, summands = Meter(setup, horizons), [], []
     for rows in simulate(setup):
         estimates = rows.transpose(1, 0, 2)[:, :, : setup.dimension]
         x.append(estimates.copy())
-        summands.append(meter.take(estimates).losses[:, 0])
+        summands.append(meter.take(estimates).losses)
     meter.end()
     assert len(x) > 3
     x, f = np.concatenate(x), [losses_of(setup, i) for i in range(n)]
@@ -217,11 +217,11 @@ def check_own(setup) -> None:
             np.testing.assert_allclose(meter.whole[k], whole, rtol=1e-11)
         else:
             assert not meter.whole.any()
-    found = meter.everything.upto(rounds)
+    found = meter.losses.everything.upto(rounds)
     point = np.linspace(-1, 1, setup.dimension)
     everything = sum(f[i](t, point) for i in range(n) for t in range(1, rounds + 1))
     assert found.value(point) == pytest.approx(everything, rel=1e-11)
-    one = meter.everything.upto(3, first=3)
+    one = meter.losses.everything.upto(3, first=3)
     assert one.value(point) == pytest.approx(sum(f[i](3, point) for i in range(n)), rel=1e-11)
 
 
@@ -251,10 +251,11 @@ def test_sums_do_not_depend_on_how_many_rounds_come_at_once(words):
     estimates = rows.transpose(1, 0, 2)[:, :, : setup.dimension]
     found = []
     for cuts in ([], [1, 2, 3, 9], range(1, len(estimates))):
-        meter = make_meter(setup, np.array([2, len(estimates)]))
+        meter = Meter(setup, np.array([2, len(estimates)]))
         parts = [meter.take(part) for part in np.split(estimates, cuts)]
         meter.end()
-        found.append((np.concatenate([part.losses for part in parts]), meter.total, meter.mean, meter.whole))
+        lost = [np.column_stack([part.losses, part.agent_losses]) for part in parts]
+        found.append((np.concatenate(lost), meter.total, meter.mean, meter.whole))
     for other in found[1:]:
         for one, two in zip(found[0], other, strict=True):
             np.testing.assert_array_equal(one, two)
@@ -282,7 +283,7 @@ def test_sparse_samples_are_judged_in_the_coordinates_they_have(tmp_path):
             for name in ("samples.txt", "samples.npz"):
                 setup = setup_of(f"{words}{tmp_path}/{name} data.columns=200")
                 assert isinstance(setup.stream.of(0)(1).features, np.ndarray) == name.endswith("npz")
-                meter = make_meter(setup, np.array([1, 5, setup.experiment.rounds]))
+                meter = Meter(setup, np.array([1, 5, setup.experiment.rounds]))
                 for part in np.split(estimates[: setup.experiment.rounds], [1, 4]):
                     meter.take(part)
                 meter.end()

@@ -159,6 +159,6 @@ def test_rounds_that_differ_in_number_and_weight_of_samples_count_as_they_are(
         np.testing.assert_allclose([total[0], *total[2:]], [own, *by_agent], rtol=1e-10)
     point = np.array([0.5, -1.5])
     every = [of(t) for of in losses for t in range(3, 10)]
-    merged = meter.everything.upto(9, 3)
+    merged = meter.losses.everything.upto(9, 3)
     assert merged.value(point) == pytest.approx(sum(loss.value(point) for loss in every), rel=1e-12)
     np.testing.assert_allclose(merged.grad(point), sum(loss.grad(point) for loss in every), rtol=1e-10)

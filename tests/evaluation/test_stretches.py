@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes.evaluation.regret import make_meter
+from mpinodes.evaluation.meter import Meter
 from tests.helpers.parts import setup_of
 
 
@@ -19,10 +19,11 @@ def test_what_is_lost_does_not_depend_on_the_stretch(agents, algorithm):
     rows = np.random.default_rng(0).standard_normal((agents, 60, setup.dimension + 5))  # as agents send them
 
     def lost(*lengths: int) -> np.ndarray:
-        meter, begin, found = make_meter(setup, np.array([60])), 0, []
+        meter, begin, found = Meter(setup, np.array([60])), 0, []
         for length in lengths:
             came = rows[:, begin : begin + length, : setup.dimension].swapaxes(0, 1)
-            found.append(meter.take(came).losses)
+            rounds = meter.take(came)
+            found.append(np.column_stack([rounds.losses, rounds.agent_losses]))
             begin += length
         return np.concatenate(found)
 

@@ -12,7 +12,6 @@ from mpinodes.core import Setup
 from mpinodes.core import experiment as ex
 from mpinodes.core.asked import parse
 from mpinodes.core.messages import HEADER
-from mpinodes.evaluation import regret
 from mpinodes.evaluation.meter import Meter
 from mpinodes.rounds.lockstep import simulate
 from mpinodes.rounds.step import Arrivals, Step
@@ -62,7 +61,7 @@ def told(setup: Setup) -> dict[str, np.ndarray]:
 
 def metered(setup: Setup, horizons: np.ndarray) -> Meter:
     """Return a meter that has taken all rounds of a run in lockstep."""
-    meter = regret.make_meter(setup, horizons)
+    meter = Meter(setup, horizons)
     for rows in simulate(setup):
         meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension])
     return meter

@@ -1,0 +1,54 @@
+"""Make the sections of the summary on feedback, on faults of messages and on the bounds of theorems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+
+import numpy as np
+
+from mpinodes.core import Bound, Setup
+from mpinodes.losses.two_point import Directions
+from mpinodes.runlog.log import Variable, Variables
+from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummary, times
+
+
+def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
+    """Return the delay of feedback and the distance of its two points in the last round; None: plain gradients."""
+    asked = setup.experiment.feedback
+    if not (asked.points or asked.delay):
+        return None
+    last = Directions(setup.experiment, setup.blocks, setup.dimension).radius(rounds) if asked.points else None
+    return FeedbackSummary(points=asked.points, radius=asked.radius, last_radius=last, delay=asked.delay)
+
+
+def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
+    """Return the numbers of messages sent, lost and late in a number of rounds; None: the run has no faults."""
+    if setup.links is None:
+        return None
+    faults = FaultsSummary(asked=setup.experiment.faults, weights=setup.mixing.under_faults)
+    faults.agent_rounds = setup.topology.agents * rounds
+    for t in range(1, rounds + 1):
+        sends, lateness = setup.links.sends(t), setup.links.lateness(t)
+        faults.sent += int(sends.sum())
+        faults.lost += int((sends & (lateness < 0)).sum())
+        faults.late += int((lateness > 0).sum())
+        faults.rounds_late += int(np.maximum(lateness, 0).sum())
+        faults.rounds_away += int(setup.links.away(t).sum())
+    return faults
+
+
+def bound_variables(bounds: Sequence[Bound]) -> Variables:
+    """Return the bounds as variables of record.h5."""
+    return {bound.variable: Variable(("horizon",), bound.values, bound.name) for bound in bounds}
+
+
+def bound_section(bound: Bound, measured: Variable | None) -> BoundSummary:
+    """Return a bound and the measured value at the last horizon; without a measured value the bound does not apply."""
+    value, most = float(bound.values[-1]), float(np.max(measured.values[-1])) if measured else None
+    return BoundSummary(
+        name=bound.name, of=bound.of, label=measured.label if measured else bound.of,
+        unit=measured.unit if measured else "", variable=bound.variable, value=value, measured=most,
+        times=times(value, most) if isfinite(value) else None, applies=bound.applies and measured is not None,
+        why_not=bound.why if measured else f"this run has no {bound.of}",
+    )  # fmt: skip
