@@ -27,7 +27,7 @@ from mpinodes.core import Setup
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.privacy.curves import gdp_epsilon
-from mpinodes.privacy.views import Relayed, views
+from mpinodes.privacy.views import Relayed, epsilons, views
 
 DELTA, ALPHA = 1e-3, 1e-3
 GRAPHS = {"ring": (16, 0, 6), "grid": (25, 12, 8)}  # agents, the viewer, rounds
@@ -92,7 +92,7 @@ def draw(kind: str, folder: Path, number: int, most: int) -> None:
             seen, relayed = views(setup, events), Relayed.of(setup, events)
             assert seen
             assert relayed
-            hops, epsilon = seen.distance[viewer], seen.epsilon(DELTA)[viewer]
+            hops, epsilon = seen.distance[viewer], epsilons(seen.mu, DELTA)[viewer]
             far = np.arange(1, np.nanmax(hops) + 1)
             victims = [int(np.flatnonzero(hops == at)[np.nanargmax(epsilon[hops == at])]) for at in far]
             lower = {at: shown(setup, v, number) for at, v in list(zip(far, victims, strict=True))[:most]}
@@ -105,8 +105,8 @@ def draw(kind: str, folder: Path, number: int, most: int) -> None:
             axes.plot(far, [epsilon[hops == at].max() for at in far], color=NETWORK, marker="o", label="proven")
             axes.plot(far, [epsilon[hops == at].min() for at in far], color=NETWORK, lw=0.8, label="proven, the least")
             if seen.before.any():
-                second = seen.epsilon_release(DELTA)[viewer]
-                axes.axhline(float(seen.epsilon_before(DELTA).max()), color=AGENT, label="first stage, by all links")
+                second = epsilons(seen.relayed, DELTA)[viewer]
+                axes.axhline(float(epsilons(seen.before, DELTA).max()), color=AGENT, label="first stage, by all links")
                 axes.plot(
                     far, [second[hops == at].max() for at in far], color=AVERAGE, marker="s", label="second stage"
                 )

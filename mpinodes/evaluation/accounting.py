@@ -1,7 +1,4 @@
-"""Compute the privacy section of a run's summary and record, and how accurate the local solves were.
-
-`Accounting` takes the events of a run chunk by chunk, and prices them when the run ends.
-"""
+"""Compute the privacy section of a run's summary and record, and how accurate the local solves were."""
 
 from __future__ import annotations
 
@@ -16,53 +13,44 @@ from numpy.typing import NDArray
 from mpinodes.config.compose import compose
 from mpinodes.core import RELEASED, Query, Setup, Vector
 from mpinodes.core.events import Events
-from mpinodes.core.experiment import Experiment
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.privacy.together import Together, cost_of, same_things
-from mpinodes.privacy.views import Relayed, Views, views_of
+from mpinodes.privacy.views import Relayed, epsilons, views
 from mpinodes.runlog.log import Variable, Variables
 from mpinodes.summary import summary as typed
 
 
 class Accounting:
-    """The privacy accounting of one run: `take` all events, `close`, then read the results."""
+    """The privacy accounting of one run: `close` with all events, then read the results."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._key = _key(setup)
-        self._accountant = Accountant(groups(setup), shared=setup.experiment.data["partition"] == "shared")
-        self._losses: PrivacyLosses
-        self._views: Views | None
 
-    def take(self, events: Events) -> None:
-        """Take the events of the next rounds; their array must not change later."""
-        self._accountant.compose(events)
-
-    def close(self, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
+    def close(self, events: Events, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
         """Price all events at the horizons.
 
         Nothing is proven if the stream reads public facts off the data, or if nothing is known of the noise's key.
 
         Args:
+            events: (rounds, agents) of the whole run.
             horizons: rounds, ascending.
             tell: is called with the number of horizons done, and of all.
         """
-        privacy = self._setup.experiment.privacy
-        losses = self._accountant.losses(horizons, privacy.delta, claim(self._setup), privacy.tight, tell)
-        if self._setup.stream.unproven_because or self._key == "unknown":
+        setup, privacy = self._setup, self._setup.experiment.privacy
+        self._accountant = Accountant(events, groups(setup), setup.experiment.data["partition"] == "shared")
+        losses = self._accountant.losses(horizons, privacy.delta, claim(setup), privacy.tight, tell)
+        if setup.stream.unproven_because or self._key == "unknown":
             unproven = [[UNPROVEN] * len(at) for at in losses.agents]
             losses = PrivacyLosses(losses.claimed, unproven, [UNPROVEN] * len(losses.network))
         self._losses = losses
-        history, is_proven = self._accountant.history, not np.isnan(losses.network[-1].epsilon)
-        relayed = Relayed.of(self._setup, history) if is_proven else None
+        is_proven = not np.isnan(losses.network[-1].epsilon)
+        relayed = Relayed.of(setup, events) if is_proven else None
         self._too_many = relayed is not None and not relayed.is_small
-        small = relayed if relayed and relayed.is_small else None
-        self._views = views_of(self._setup, history[: small.start], small) if small else None
-        self._noise, self._solver = _Noise(), _Solver(self._setup.algorithm.solver_tolerance)
-        for first, events in history.blocks():
-            self._noise.take(events)
-            self._solver.take(events[1:] if first == 0 else events)
+        self._views = views(setup, events, relayed) if relayed else None
+        self._noise = _noise(setup, events) if setup.experiment.private else None
+        self._solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
 
     def publish(self, together: Together, mark: str) -> None:
         """Add the cost of the run to that of all runs of its job.
@@ -85,35 +73,33 @@ class Accounting:
     def variables(self) -> Variables:
         """Return the variables of record.h5."""
         claimed, agents, network = self._losses
-        (pure, pure_network), (epsilon, epsilon_network) = (
-            ([[getattr(loss, name) for loss in at] for at in agents], [getattr(loss, name) for loss in network])
-            for name in ("pure", "epsilon")
-        )
         delta = self._setup.experiment.privacy.delta
         variables = {}
         for name, label, of_agents, of_network in (
-            ("epsilon_claimed", "ε that the paper claims", claimed, claimed.max(axis=1)),
-            ("epsilon_proven_pure", "pure ε, as proven", pure, pure_network),
-            ("epsilon_proven", f"ε at δ = {delta:g}, as proven", epsilon, epsilon_network),
-        ):
-            variables[name] = Variable(("horizon", "agent"), np.array(of_agents), f"{label}, of an agent's share")
-            variables[f"{name}_network"] = Variable(("horizon",), np.array(of_network), f"{label}, of the network")
+            ("claimed", "ε that the paper claims", claimed, claimed.max(axis=1)),
+            ("proven_pure", "pure ε, as proven",
+             [[loss.pure for loss in at] for at in agents], [loss.pure for loss in network]),
+            ("proven", f"ε at δ = {delta:g}, as proven",
+             [[loss.epsilon for loss in at] for at in agents], [loss.epsilon for loss in network]),
+        ):  # fmt: skip
+            axes, of = ("horizon", "agent"), f"{label}, of an agent's share"
+            variables[f"epsilon_{name}"] = Variable(axes, np.array(of_agents), of)
+            variables[f"epsilon_{name}_network"] = Variable(axes[:1], np.array(of_network), f"{label}, of the network")
         if seen := self._views:  # each node is known to learn less than all links give away
             pair, node = ("viewer", "agent"), f"ε toward one node at δ = {delta:g}"
             before = f"ε on all links at δ = {delta:g}, before relaying"
+            relayed = f"{node}, of what is relayed, at most"
             variables |= {
-                "epsilon_node": Variable(pair, seen.epsilon(delta), f"{node}, at most"),
-                "epsilon_node_relayed": Variable(
-                    pair, seen.epsilon_release(delta), f"{node}, of what is relayed, at most"
-                ),
-                "epsilon_before_relaying": Variable(("agent",), seen.epsilon_before(delta), before),
+                "epsilon_node": Variable(pair, epsilons(seen.mu, delta), f"{node}, at most"),
+                "epsilon_node_relayed": Variable(pair, epsilons(seen.relayed, delta), relayed),
+                "epsilon_before_relaying": Variable(("agent",), epsilons(seen.before, delta), before),
                 "distance": Variable(pair, seen.distance, "distance of the node to the agent"),
             }
         return variables
 
     def solver(self) -> typed.SolverSummary | None:
         """Return how accurate the local solves were; None: the algorithm has none."""
-        return self._solver.summary() if self._setup.algorithm.solves else None
+        return self._solver
 
     def summary(self, sharing: list[str]) -> typed.PrivacySummary:
         """Return the privacy section of the summary.
@@ -122,7 +108,7 @@ class Accounting:
             sharing: runs on other data that have the same noise.
         """
         (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
-        granted = None
+        granted = samples = seen = None
         if budget := e.privacy.budget:
             delta, stops = e.privacy.budget_delta, budget.stops
             granted = typed.BudgetSummary(epsilon=budget.epsilon, delta=delta, kept_by=budget.kept_by, stops=[*stops])
@@ -131,24 +117,33 @@ class Accounting:
             reasons.append(
                 "whoever has the mechanism's file may know its noise: it must draw each number from noise.at(t)"
             )
-        solver = self.solver()
+        solver = self._solver
         if solver and math.isinf(setup.run.sample_sensitivity):
             reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
         elif solver and solver.unsolved:
             reasons.append("a local solver ended short of its tolerance")
         # A class states this for itself alone: a class that extends it may not keep it.
         holds_alone = vars(type(setup.algorithm)).get("against_colluders", False) and setup.topology.agents > 1
-        is_owned = e.data["partition"] != "shared" and not math.isnan(network[-1].epsilon)
+        is_shared, shares = e.data["partition"] == "shared", setup.stream.shares
+        if e.privacy.adjacency == "one-agent":
+            samples = setup.topology.agents
+        elif shares is not None:
+            samples = len(shares[0]) if is_shared else sum(map(len, shares))
+        if self._views:  # the largest ε toward a single node by its distance in hops; −1: no path leads there
+            epsilon, distance = epsilons(self._views.mu, e.privacy.delta), self._views.distance
+            hops = sorted({int(at) for at in distance[~np.isnan(distance)].tolist()}, key=lambda at: (at < 0, at))
+            largest = [_number(epsilon[distance == at].max()) for at in hops]
+            seen = typed.ViewsSummary(relayed_from=self._views.start, distance=hops, largest=largest)
         return typed.PrivacySummary(
             delta=e.privacy.delta, adjacency=e.privacy.adjacency,
             agents=[_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
-            network=_loss(claimed[-1].max(), network[-1]), noise=self._noise.summary(setup), key=self._key,
-            shares_noise_with=sharing, samples=_samples(setup), public=setup.stream.public,
+            network=_loss(claimed[-1].max(), network[-1]), noise=self._noise, key=self._key,
+            shares_noise_with=sharing, samples=samples, public=setup.stream.public,
             budget=granted,
             unproven_because="; ".join(filter(None, reasons)),
             uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=setup.algorithm.exact_minimizers,
-            against_colluders=bool(holds_alone and is_owned),
-            views=_of_views(self._views, e.privacy.delta), views_left_out=self._too_many,
+            against_colluders=bool(holds_alone and not is_shared and not math.isnan(network[-1].epsilon)),
+            views=seen, views_left_out=self._too_many,
         )  # fmt: skip
 
 
@@ -186,75 +181,53 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
     )
 
 
-def _sizes(scale: Vector, l1: Vector) -> Vector:
-    """Return, of some releases, the largest ε, L1 sensitivity and scale, and the smallest scale times −1: (4,)."""
-    if not scale.size:
-        return np.full(4, -np.inf)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        release = np.where(l1 == 0, 0.0, l1 / scale).max()
-    return np.array([release, l1.max(), scale.max(), -scale.min()])
+def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
+    """Return the noise scales of a run, and the scale with which every release would have the nominal ε."""
+    e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
+    # Of releases that carry data, and of all: the largest ε, L1 sensitivity and scale, and the smallest scale times −1.
+    of_data, of_all, rounding = np.full(4, -np.inf), np.full(4, -np.inf), 0.0
 
+    def sizes(scale: Vector, l1: Vector) -> Vector:
+        if not scale.size:
+            return np.full(4, -np.inf)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            release = np.where(l1 == 0, 0.0, l1 / scale).max()
+        return np.array([release, l1.max(), scale.max(), -scale.min()])
 
-class _Noise:
-    """The noise scales of a run, and the scale with which every release would have the nominal ε."""
-
-    def __init__(self) -> None:
-        self._of_data = self._of_all = np.full(4, -np.inf)  # as `_sizes`
-        self._rounding = 0.0
-
-    def take(self, events: Events) -> None:
-        """Take the events of the next rounds."""
-        scale, l1, rounding = events.scale, events.l1, events.rounding_l1
+    for _, events in history.blocks():
+        scale, l1 = events.scale, events.l1
         data = np.broadcast_to(events.uses[..., None] > 0, scale.shape)
-        self._of_data = np.maximum(self._of_data, _sizes(scale[data], l1[data]))
-        self._of_all = np.maximum(self._of_all, _sizes(scale, l1))
-        shares = np.divide(rounding, scale, out=np.zeros_like(rounding), where=scale > 0)
-        self._rounding = max(self._rounding, float(shares.max(initial=0.0)))
-
-    def summary(self, setup: Setup) -> typed.NoiseSummary | None:
-        """Return the noise section of the summary; None: messages carry no noise."""
-        e = setup.experiment
-        if not e.private:
-            return None
-        release, l1, largest, least = (self._of_data if self._of_data[1] >= 0 else self._of_all).tolist()
-        epsilon = e.privacy.epsilon
-        return typed.NoiseSummary(
-            mechanism=e.privacy.mechanism, backend=e.noise.backend, entropy=e.noise.entropy, key=e.noise.key,
-            rounding=self._rounding, epsilon=epsilon, scale=largest, least_scale=-least,
-            calibrated_scale=l1 / epsilon, calibrated=e.privacy.scale == "calibrated", release=release,
-            remark=setup.stream.remark if _is_default(e) else "",
-        )  # fmt: skip
-
-
-def _is_default(experiment: Experiment) -> bool:
-    """Return whether this is the default experiment, apart from the seed and what the run records and reports."""
+        of_data = np.maximum(of_data, sizes(scale[data], l1[data]))
+        of_all = np.maximum(of_all, sizes(scale, l1))
+        shares = np.divide(events.rounding_l1, scale, out=np.zeros_like(scale), where=scale > 0)
+        rounding = max(rounding, float(shares.max(initial=0.0)))
+    release, largest_l1, largest, least = (of_data if of_data[1] >= 0 else of_all).tolist()
+    # The default experiment, apart from the seed and what the run records and reports, has a remark.
     default = compose({}, None).experiment
     same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
     same |= {"report": default.report, "deadline": default.deadline, "checkpoint": default.checkpoint}
-    return structs.replace(experiment, **same) == default
+    return typed.NoiseSummary(
+        mechanism=e.privacy.mechanism, backend=e.noise.backend, entropy=e.noise.entropy, key=e.noise.key,
+        rounding=rounding, epsilon=epsilon, scale=largest, least_scale=-least,
+        calibrated_scale=largest_l1 / epsilon, calibrated=e.privacy.scale == "calibrated", release=release,
+        remark=setup.stream.remark if structs.replace(e, **same) == default else "",
+    )  # fmt: skip
 
 
-def _of_views(seen: Views | None, delta: float) -> typed.ViewsSummary | None:
-    """Return the largest ε toward a single node by its distance in hops; −1: no path leads there."""
-    if seen is None:
-        return None
-    epsilon = seen.epsilon(delta)
-
-    def most(at: float) -> float | None:
-        return _number(epsilon[seen.distance == at].max())
-
-    hops = sorted({int(at) for at in seen.distance[~np.isnan(seen.distance)].tolist()}, key=lambda at: (at < 0, at))
-    return typed.ViewsSummary(relayed_from=seen.start, distance=hops, largest=[most(at) for at in hops])
-
-
-def _samples(setup: Setup) -> int | None:
-    """Return the number of samples, or of agents, in which adjacent data may differ; None: there is no end."""
-    if setup.experiment.privacy.adjacency == "one-agent":
-        return setup.topology.agents
-    shares = setup.stream.shares
-    if shares is None:
-        return None
-    return len(shares[0]) if setup.experiment.data["partition"] == "shared" else sum(map(len, shares))
+def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
+    """Return the residuals and steps of the agents' local solves, from round 2 on."""
+    largest, unsolved, number, steps, most = 0.0, 0, 0, 0.0, 0.0
+    for first, events in history.blocks():
+        solves = events[1:] if first == 0 else events
+        residual, taken = solves.residual, solves.solver_steps
+        largest = float(np.maximum(largest, residual.max(initial=0.0)))  # nan if any residual is nan
+        unsolved += int((~(residual <= tolerance)).sum())
+        number, steps = number + taken.size, steps + float(taken.sum())
+        most = max(most, float(taken.max(initial=0)))
+    mean = steps / number if number else 0.0
+    return typed.SolverSummary(
+        tolerance=tolerance, largest_residual=largest, unsolved=unsolved, steps=mean, most_steps=int(most)
+    )
 
 
 def _key(setup: Setup) -> typed.KeyState | None:
@@ -278,29 +251,3 @@ def _key(setup: Setup) -> typed.KeyState | None:
         except Exception:  # a user's file may raise anything
             return "unknown"
     return "secret" if e.secret else "rehearsal"
-
-
-class _Solver:
-    """Residuals and steps of the agents' local solves."""
-
-    def __init__(self, tolerance: float) -> None:
-        self._tolerance = tolerance
-        self._largest, self._unsolved, self._number, self._steps, self._most = 0.0, 0, 0, 0.0, 0.0
-
-    def take(self, events: Events) -> None:
-        """Take the events of the next rounds."""
-        residual, steps = events.residual, events.solver_steps
-        self._largest = float(np.maximum(self._largest, residual.max(initial=0.0)))  # nan if any residual is nan
-        self._unsolved += int((~(residual <= self._tolerance)).sum())
-        self._number, self._steps = self._number + steps.size, self._steps + float(steps.sum())
-        self._most = max(self._most, float(steps.max(initial=0)))
-
-    def summary(self) -> typed.SolverSummary:
-        """Return the section of the summary, of all rounds taken."""
-        return typed.SolverSummary(
-            tolerance=self._tolerance,
-            largest_residual=self._largest,
-            unsolved=self._unsolved,
-            steps=self._steps / self._number if self._number else 0.0,
-            most_steps=int(self._most),
-        )

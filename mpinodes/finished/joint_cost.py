@@ -94,9 +94,8 @@ class Finished(FinishedRun):
             setup = build(self.experiment)
             if files_mark(setup) != files_mark_of(self.place / "experiment.toml"):
                 raise BadInput("a file of its data was written, moved or replaced since")
-            accountant = Accountant(groups(setup), setup.experiment.data["partition"] == "shared")
-            accountant.compose(Reader(self.place).events(setup.layout))
-            cost = cost_of(setup, accountant, len(accountant.history)).network.settled()
+            events, shared = Reader(self.place).events(setup.layout), setup.experiment.data["partition"] == "shared"
+            cost = cost_of(setup, Accountant(events, groups(setup), shared), len(events)).network.settled()
             loss, recorded = cost.loss(self.experiment.privacy.delta), privacy.network
             same = [(loss.pure, recorded.proven_pure)]
             if loss.rule == recorded.rule == "GDP":

@@ -16,8 +16,9 @@ Proven pure ε adds up. Proven ε at δ is the smallest of pure ε, zCDP and Ré
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -82,69 +83,53 @@ def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
 
 
 class Accountant:
-    """Collect events chunk by chunk, and price them at the end.
+    """Price the events of a run.
 
     Args:
+        events: (rounds, agents) of the run.
         groups: by agent and round, the groups of samples (`groups`).
         shared: whether every agent sees a changed sample; if not, its owner alone sees it.
+
+    Attributes:
+        history: the events.
     """
 
-    def __init__(self, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
-        self._groups, self._shared = groups, shared
-        self._history: Events | None = None
-        self._opened: tuple[list[Any], dict[Any, Ledger]] | None = None
-        self._read = 0  # the horizon up to which the open ledgers were read
-
-    def compose(self, events: Events) -> None:
-        """Add the events of the next rounds, (rounds, agents); their array must not change later."""
-        before = self._history
-        self._history = events if before is None else Events.concatenate([before[:], events[:]])
-        self._opened = None
-
-    @property
-    def history(self) -> Events:
-        """Return all events so far: (rounds, agents)."""
-        if self._history is None:
-            raise ValueError("no events yet")
-        return self._history
+    def __init__(self, events: Events, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
+        self.history, self._groups, self._shared = events, groups, shared
+        self._read = 0  # the round up to which the ledgers were read last
 
     def ledgers(self, horizon: int) -> list[Ledger]:
         """Return the ledger of every agent, read up to a horizon; agents with equal events and samples share one."""
-        keys, ledgers = self._follow(horizon)
-        return [ledgers[key] for key in keys]
+        begun = self._read if self._read <= horizon else 0
+        for last in (*range(begun + STRETCH, horizon, STRETCH), horizon):
+            for ledger in self._ledgers:  # side by side, because all ledgers read the same rounds
+                ledger.follow(last)
+        self._read = horizon
+        return self._ledgers
 
-    def _follow(self, horizon: int) -> tuple[list[Any], dict[Any, Ledger]]:
-        """Return a key for each agent, and by key a ledger that has been read up to the horizon."""
-        if not self._opened or self._read > horizon:
-            self._opened, self._read = self._open(), 0
-        while self._read < horizon:  # side by side, because all ledgers read the same rounds
-            self._read = min(self._read + STRETCH, horizon)
-            for ledger in self._opened[1].values():
-                ledger.follow(self._read)
-        return self._opened
-
-    def _open(self) -> tuple[list[Any], dict[Any, Ledger]]:
-        """Open a ledger for every distinct key; agents with equal events and samples, the usual case, have one key."""
-        history = self.history
-        groups = [self._groups(i) for i in range(history.agents)]
+    @cached_property
+    def _ledgers(self) -> list[Ledger]:
+        """Return the ledger of every agent; equal events and equal samples, the usual case, need one ledger only."""
+        groups = [self._groups(i) for i in range(self.history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))
-        for _, events in history.blocks():
+        for _, events in self.history.blocks():
             for i in range(len(groups)):
                 priced[i].update(events.of(i).priced())
                 used[i].update(events.of(i).uses.tobytes())
         keys = [(hashed.digest(), samples) for hashed, samples in zip(priced, groups, strict=True)]
-        first = {key: i for i, key in reversed(list(enumerate(keys)))}
         uses: dict[Any, Unlisted] = {}
-        own = []
-        for i in first.values():
-            column = used[i].digest(), groups[i]
-            own.append((history.of(i), uses.setdefault(column, Unlisted(history.of(i), groups[i]))))
-        return keys, dict(zip(first, open_ledgers(own), strict=True))
+        own = {}
+        for i, key in enumerate(keys):
+            if key not in own:
+                events = self.history.of(i)
+                own[key] = events, uses.setdefault((used[i].digest(), groups[i]), Unlisted(events, groups[i]))
+        opened = dict(zip(own, open_ledgers(list(own.values())), strict=True))
+        return [opened[key] for key in keys]
 
     @property
     def uses_ceiling(self) -> bool:
         """Return whether the ledger of some agent prices hidden changes at the most that they can be."""
-        return self._opened is not None and any(ledger.uses_ceiling for ledger in self._opened[1].values())
+        return any(ledger.uses_ceiling for ledger in self._ledgers)
 
     def losses(
         self,
@@ -163,41 +148,33 @@ class Accountant:
             tight: whether to compose numerically at the last horizon.
             tell: is called with the number of horizons done, and of all.
         """
-        keys, ledgers = self._follow(int(horizons[0]))
-        first = {key: i for i, key in reversed(list(enumerate(keys)))}
-        counts = {key: keys.count(key) for key in ledgers}
         agents, network = [], []
         for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
-            self._follow(horizon)
-            exact = tight and horizon == horizons[-1]
-            own = {
-                key: at_distance(partial(price, [ledger], [1], horizon, tight=exact), delta, distance[first[key]])
-                for key, ledger in ledgers.items()
-            }
-            agents.append([own[key] for key in keys])
+            ledgers = self.ledgers(horizon)
+            counts, exact = Counter(ledgers), tight and horizon == horizons[-1]
+            own = {}
+            for i, ledger in enumerate(ledgers):
+                if ledger not in own:
+                    own[ledger] = at_distance(partial(price, [ledger], [1], horizon, tight=exact), delta, distance[i])
+            agents.append([own[ledger] for ledger in ledgers])
             if self._shared:
-                joint = partial(price, list(ledgers.values()), list(counts.values()), horizon, tight=exact)
+                joint = partial(price, list(counts), list(counts.values()), horizon, tight=exact)
                 network.append(at_distance(joint, delta, distance.sum()))
-            else:
-                network.append(_most(agents[-1]))
+            elif any(np.isnan(loss.epsilon) for loss in agents[-1]):
+                network.append(UNPROVEN)
+            else:  # the largest pure ε, and the largest ε at δ with its rule
+                worst = max(agents[-1], key=lambda loss: loss.epsilon)
+                network.append(worst._replace(pure=float(np.max([loss.pure for loss in agents[-1]]))))
             tell(len(agents), len(horizons))
         claims = [claim(t) if claim else None for t in horizons.tolist()]
-        claimed = [np.broadcast_to(np.nan if epsilon is None else epsilon, len(keys)) for epsilon in claims]
+        claimed = [np.broadcast_to(np.nan if epsilon is None else epsilon, self.history.agents) for epsilon in claims]
         return PrivacyLosses(np.array(claimed), agents, network)
 
 
 def distances(history: Events, horizons: Sequence[int] | NDArray[np.int64]) -> Vector:
     """Return the sums of total variation distances up to the horizons: (h, n)."""
-    totals, so_far = np.zeros((len(horizons), history.agents)), np.zeros(history.agents)
-    for first, events in history.blocks():
-        sums = events.tv_distance.sum(axis=2)
-        sums[0] += so_far
-        sums = np.cumsum(sums, axis=0)
-        for place, horizon in enumerate(horizons):
-            if first < horizon <= first + len(sums):
-                totals[place] = sums[horizon - first - 1]
-        so_far = sums[-1]
-    return totals
+    by_round = np.concatenate([events.tv_distance.sum(axis=2) for _, events in history.blocks()])
+    return np.asarray(np.cumsum(by_round, axis=0)[np.asarray(horizons) - 1])
 
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
@@ -290,11 +267,3 @@ def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: floa
     if not spent <= delta / 2:
         return UNPROVEN._replace(delta_spent=float(spent))
     return loss._replace(pure=np.nan, delta_spent=float(spent))
-
-
-def _most(losses: Sequence[PrivacyLoss]) -> PrivacyLoss:
-    """Return the largest pure ε, and the largest ε at δ with its rule."""
-    if any(np.isnan(loss.epsilon) for loss in losses):
-        return UNPROVEN
-    worst = max(losses, key=lambda loss: loss.epsilon)
-    return worst._replace(pure=float(np.max([loss.pure for loss in losses])))

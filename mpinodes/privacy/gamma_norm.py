@@ -63,20 +63,10 @@ def _exact(d: int, x: float) -> Vector:
 
 
 def _excess(d: int, z: float, w: Vector) -> Vector:
-    """Return E − 1 at ascending w = kz: at k = 1 E is 1, so the terms at k = 1 are subtracted one by one."""
-    h = d / 2 - 1
-    # From here on a term is at most half the one before.
-    halving = ceil((sqrt(h * h + 2 * float(w[-1]) ** 2) - h) / 2)
-    j = np.arange(1.0, halving + HALVINGS)[:, None]
-    terms = [np.cumprod(u * u / (4 * j * (h + j)), axis=0) for u in (w, np.array([z]))]
-    m, n = _weights(d, z)
-    return np.asarray(((m + n * d / (d + 2 * j)) * (terms[0] - terms[1])).sum(axis=0))
+    """Return E − 1 at ascending w = kz: at k = 1 E is 1, so the terms at k = 1 are subtracted one by one.
 
-
-def _weights(d: int, z: float) -> tuple[float, float]:
-    """Return M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)).
-
-    The recursion over d goes in steps of 2.
+    The weights are M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)), by a recursion over
+    d in steps of 2.
     """
     from scipy.special import k0e, k1e
 
@@ -86,4 +76,9 @@ def _weights(d: int, z: float) -> tuple[float, float]:
         m, n = z * float(k1e(z)) * exp(-z), z * z * float(k0e(z)) * exp(-z) / 2
     for below in range(2 - d % 2, d, 2):
         m, n = m + n, z * z / (below * (below + 2)) * m
-    return m, n
+    h = d / 2 - 1
+    # From here on a term is at most half the one before.
+    halving = ceil((sqrt(h * h + 2 * float(w[-1]) ** 2) - h) / 2)
+    j = np.arange(1.0, halving + HALVINGS)[:, None]
+    terms = [np.cumprod(u * u / (4 * j * (h + j)), axis=0) for u in (w, np.array([z]))]
+    return np.asarray(((m + n * d / (d + 2 * j)) * (terms[0] - terms[1])).sum(axis=0))

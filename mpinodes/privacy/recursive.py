@@ -244,17 +244,9 @@ class Agent(NamedTuple):
     uses: Uses | Unlisted
     facts: Facts
 
-    @property
-    def is_followed(self) -> bool:
-        """Return whether the recursion applies to the groups, and differs from what `Saturated` computes."""
-        if not self.events.hidden or self.facts.is_saturated:
-            return False
-        fits = not self.facts.is_signed or len(self.events) * self.facts.groups <= LARGEST_HISTORY
-        return fits and Kind.CLEAN not in self.facts.kinds and isinf(self.facts.unknown_from) and self.facts.is_finite
-
 
 class Followed:
-    """Several agents that are followed side by side, up to the largest horizon asked for.
+    """Several agents that are followed side by side.
 
     Args:
         agents: the agents.
@@ -263,29 +255,29 @@ class Followed:
     """
 
     def __init__(self, agents: Sequence[Agent], counts: Counts | None = None) -> None:
-        self._agents, self._done = agents, 0
-        events, _, facts = agents[0]
-        groups = max(agent.facts.groups for agent in agents)
-        shifts: Shifts | None = counts
-        kinds = frozenset().union(*(agent.facts.kinds for agent in agents))
+        self._agents, self._counts = agents, counts
+        self._begin()
+
+    def _begin(self) -> None:
+        events, _, facts = self._agents[0]
+        groups = max(agent.facts.groups for agent in self._agents)
+        shifts: Shifts | None = self._counts
+        kinds = frozenset().union(*(agent.facts.kinds for agent in self._agents))
         curved = [kind for kind in (Kind.LAPLACE, Kind.GAMMA_NORM, Kind.PURE) if kind in kinds]
         if shifts is None and curved and groups <= MOST_KEPT:
             is_pure = curved[0] == Kind.GAMMA_NORM and not events.dimension
             shifts = Shifts(Kind.PURE if is_pure else curved[0], events.dimension)
+        self._done = 0
         self._groups: Clusters | Exact
         if facts.is_signed:
             self._groups = Exact(events[:], groups, shifts)
         else:
-            self._groups = Clusters(len(agents), groups, events.hidden, shifts)
+            self._groups = Clusters(len(self._agents), groups, events.hidden, shifts)
 
     def follow(self, horizon: int) -> None:
-        """Follow all agents up to a round.
-
-        Raises:
-            ValueError: more rounds were followed before.
-        """
+        """Follow all agents up to a round; from the start, if more rounds were followed before."""
         if horizon < self._done:
-            raise ValueError(f"round {horizon} is asked for, and {self._done} were followed")
+            self._begin()
         while self._done < horizon:
             first, last = self._done, min(self._done + STRETCH, horizon)
             data = np.stack([events[first:last].data for events, _, _ in self._agents], axis=1)
@@ -294,11 +286,7 @@ class Followed:
             self._done = last
 
     def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
-        """Return columns of the costs of an agent's groups after `horizon` rounds: (m,) -> (m, columns).
-
-        Raises:
-            ValueError: more rounds were followed before.
-        """
+        """Return columns of the costs of an agent's groups after `horizon` rounds: (m,) -> (m, columns)."""
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)
 
@@ -360,7 +348,9 @@ class Recursive(Ledger):
 def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     """Return a ledger for each agent, given its (rounds,) events and its uses.
 
-    Agents with noise of the same kinds are followed side by side.
+    An agent's groups are followed one by one where older changes may move its messages by more or less. Agents with
+    noise of the same kinds are followed side by side. All other agents, and those whose messages are not all priced,
+    get the ledger `Saturated`.
     """
     agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
@@ -368,10 +358,12 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
             some = events[first : first + STRETCH]
             facts.take(first, some, uses.between(first, first + len(some)))
     beside: dict[Hashable, list[int]] = {}
-    for i, agent in enumerate(agents):
-        if agent.is_followed:
-            alone = i if agent.facts.is_signed else None
-            beside.setdefault((alone, agent.facts.groups > MOST_KEPT, agent.facts.kinds), []).append(i)
+    for i, (events, _, facts) in enumerate(agents):
+        fits = not facts.is_signed or len(events) * facts.groups <= LARGEST_HISTORY
+        is_priced = Kind.CLEAN not in facts.kinds and isinf(facts.unknown_from) and facts.is_finite
+        if events.hidden and not facts.is_saturated and fits and is_priced:
+            alone = i if facts.is_signed else None
+            beside.setdefault((alone, facts.groups > MOST_KEPT, facts.kinds), []).append(i)
     ledgers: dict[int, Ledger] = {}
     for places in beside.values():
         followed = Followed([agents[i] for i in places])

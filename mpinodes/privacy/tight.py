@@ -48,7 +48,13 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> f
         squares += count * float(2 * ledger.costs.rho(message[here], delta_2[here]).sum())
     whole = None
     for kind, parts in shifts.items():
-        for value, number in _bucketed(np.concatenate(parts)):
+        sizes = np.concatenate(parts)
+        values, numbers = np.unique(sizes[sizes > 0], return_counts=True)
+        if len(values) > BUCKETS:  # round up to a geometric grid
+            grid = np.geomspace(values[0], values[-1] * (1 + 1e-12), BUCKETS)
+            numbers = np.bincount(np.searchsorted(grid, values), numbers, len(grid)).astype(int)
+            values, numbers = grid[numbers > 0], numbers[numbers > 0]
+        for value, number in zip(values.tolist(), numbers.tolist(), strict=True):
             if kind == Kind.LAPLACE:
                 release = pld.from_laplace_mechanism(1 / value, value_discretization_interval=GRID)
             else:
@@ -62,15 +68,3 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> f
         release = pld.from_gaussian_mechanism(squares**-0.5, value_discretization_interval=GRID)
         whole = release if whole is None else whole.compose(release)
     return 0.0 if whole is None else float(whole.get_epsilon_for_delta(delta))
-
-
-def _bucketed(shifts: Vector) -> list[tuple[float, int]]:
-    """Return distinct shifts and their numbers; more than `BUCKETS` are rounded up to a geometric grid."""
-    shifts = shifts[shifts > 0]
-    values, counts = np.unique(shifts, return_counts=True)
-    if len(values) > BUCKETS:
-        grid = np.geomspace(values[0], values[-1] * (1 + 1e-12), BUCKETS)
-        place = np.searchsorted(grid, values)
-        counts = np.bincount(place, counts, len(grid)).astype(int)
-        values, counts = grid[counts > 0], counts[counts > 0]
-    return [(float(value), int(count)) for value, count in zip(values, counts, strict=True)]

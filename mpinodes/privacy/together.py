@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.core.events import Events, Kind
+from mpinodes.core.events import Kind
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, at_distance, distances, price_curves
@@ -131,37 +131,30 @@ class RunCost(NamedTuple):
 def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
     """Return the cost of the first rounds of a run for every sample, or, by the adjacency, every round or agent."""
     shared = setup.experiment.data["partition"] == "shared"
-    history, ledgers = accountant.history, accountant.ledgers(horizon)
-    (apart,), used = distances(history, [horizon]), _used(history, horizon)
+    history = accountant.history
+    (apart,) = distances(history, [horizon])
+    uses = np.concatenate([events.uses for _, events in history.blocks()])[:horizon]
+
+    def curves(ledger: Ledger, group: Indices, at: Indices) -> Vector:
+        """Return the Rényi divergences of samples at some places, given the group of every sample."""
+        some, where = np.unique(group[at], return_inverse=True)
+        return np.asarray(ledger.rdp(some)[where])
+
     made: dict[Hashable, Cost] = {}
     agents = []
-    for i, ledger in enumerate(ledgers):
-        samples, group = _members(setup, i, used[i])
-        key = id(ledger), samples.tobytes(), group.tobytes(), apart[i]
+    for i, ledger in enumerate(accountant.ledgers(horizon)):
+        # the rounds whose losses the messages carry
+        samples, group = _members(setup, i, np.unique(uses[uses[:, i] > 0, i]).tolist())
+        key = ledger, samples.tobytes(), group.tobytes(), apart[i]
         if key not in made:
             pure, rho = ledger.at(horizon)
-            rdp, unknown = partial(_curves_of, ledger, group), ledger.facts.unknown_from < horizon
+            rdp, unknown = partial(curves, ledger, group), ledger.facts.unknown_from < horizon
             is_gaussian, distance = ledger.facts.is_all(Kind.GAUSSIAN), float(apart[i])
             made[key] = Cost(samples, pure[group], rho[group], rdp, is_gaussian, distance, unknown)
         agents.append(made[key])
     # Only its owner's messages depend on a private sample: no two agents have a sample in common.
     network = composed(agents)
     return RunCost(agents, network if shared else network._replace(distance=float(apart.max())))
-
-
-def _curves_of(ledger: Ledger, group: Indices, at: Indices) -> Vector:
-    """Return the Rényi divergences of samples at some places, given the group of every sample."""
-    some, where = np.unique(group[at], return_inverse=True)
-    return np.asarray(ledger.rdp(some)[where])
-
-
-def _used(history: Events, horizon: int) -> list[list[int]]:
-    """Return, by agent, the rounds whose losses its messages up to the horizon carry, ascending."""
-    used: list[Indices] = [np.zeros(0, np.int64)] * history.agents
-    for first, events in history.blocks():
-        for i in range(history.agents):
-            used[i] = np.union1d(used[i], events.of(i).uses[: max(0, horizon - first)])
-    return [[t for t in rounds.tolist() if t] for rounds in used]
 
 
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:

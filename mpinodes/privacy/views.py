@@ -273,13 +273,13 @@ class Space:
 
 def _largest(errors: Errors) -> float:
     """Return a bound on the spectral norm of a sum of errors: of a matrix, √(‖·‖₁ ‖·‖∞) or the Frobenius norm."""
-    return sum(size * _spectral(left) * _spectral(right) for size, left, right in errors)
 
+    def spectral(matrix: Vector) -> float:
+        sizes = np.abs(matrix)
+        largest = sizes.sum(axis=0).max(initial=0.0) * sizes.sum(axis=1).max(initial=0.0)
+        return float(min(norm(matrix), np.sqrt(largest)))
 
-def _spectral(matrix: Vector) -> float:
-    sizes = np.abs(matrix)
-    largest = sizes.sum(axis=0).max(initial=0.0) * sizes.sum(axis=1).max(initial=0.0)
-    return float(min(norm(matrix), np.sqrt(largest)))
+    return sum(size * spectral(left) * spectral(right) for size, left, right in errors)
 
 
 def _echelon(rows: Indices) -> Indices:
@@ -344,13 +344,14 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 
 @dataclass(frozen=True)
 class Views:
-    """Bounds on what every node can learn of every agent, in a run whose last rounds relay.
+    """Bounds on what every node can learn of every agent, in a run whose last rounds relay; `epsilons` gives their ε.
 
     Attributes:
         start: L, the last round with new releases; earlier messages are priced on all links.
         leverage: (viewer, agent).
         before: (agent,) μ of all messages before round L, on all links.
         release: (agent,) μ of the release of round L alone.
+        relayed: (viewer, agent) μ of the messages from round L on, given all earlier messages on every link.
         mu: (viewer, agent) μ of the whole view; inf: unproven; nan on the diagonal.
         links: (agent,) μ of all messages on all links.
         distance: (viewer, agent) hops over all edges of rounds L, L + 1, ...; −1: there is no path; nan: itself.
@@ -360,48 +361,42 @@ class Views:
     leverage: Vector
     before: Vector
     release: Vector
+    relayed: Vector
     mu: Vector
     links: Vector
     distance: Vector
 
-    def epsilon(self, delta: float) -> Vector:
-        """Return ε at δ of the whole view: (viewer, agent); nan: unproven, and on the diagonal."""
-        return _epsilon(self.mu, delta)
 
-    def epsilon_release(self, delta: float) -> Vector:
-        """Return ε at δ of the messages from round L on, given all earlier messages on every link: (viewer, agent)."""
-        return _epsilon(np.sqrt(self.leverage) * np.where(self.leverage > 0, self.release, 0.0), delta)
-
-    def epsilon_before(self, delta: float) -> Vector:
-        """Return ε at δ of all messages before round L, on every link: (agent,)."""
-        return _epsilon(self.before, delta)
-
-
-def _epsilon(mu: Vector, delta: float) -> Vector:
+def epsilons(mu: Vector, delta: float) -> Vector:
+    """Return ε at δ of μ-GDP, for each entry of `mu`; nan where μ or ε is not finite: unproven, and on the diagonal."""
     known = {m: e for m in np.unique(mu).tolist() if isfinite(m) and isfinite(e := gdp_epsilon(m, delta))}
     return np.array([known.get(m, np.nan) for m in mu.ravel().tolist()]).reshape(mu.shape)
 
 
-def views(setup: Setup, events: Events) -> Views | None:
-    """Return the views of all nodes, given (rounds, agents) events; None: not known to be linear, or too many nodes."""
-    relayed = Relayed.of(setup, events)
-    return views_of(setup, events, relayed) if relayed and relayed.is_small else None
+def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views | None:
+    """Return the views of all nodes; None: the messages are not known to be linear, or there are too many nodes.
 
-
-def views_of(setup: Setup, events: Events, relayed: Relayed) -> Views:
-    """Return the views of all nodes, given the rounds of the run that relay."""
+    Args:
+        setup: of the run.
+        events: (rounds, agents) of the whole run.
+        relayed: the rounds that relay, if they are known already.
+    """
     from scipy.sparse.csgraph import shortest_path
 
-    costs = [_cost(setup, events, agent, relayed.start) for agent in range(len(relayed.scale))]
-    leverage = np.array([relayed.leverages((viewer,)) for viewer in range(len(relayed.scale))])
+    relayed = relayed or Relayed.of(setup, events)
+    if relayed is None or not relayed.is_small:
+        return None
+    events, n = events[: relayed.start], len(relayed.scale)
+    costs = [_cost(setup, events, agent) for agent in range(n)]
+    leverage = np.array([relayed.leverages((viewer,)) for viewer in range(n)])
     hops = shortest_path(relayed.heard.any(axis=0).astype(float), unweighted=True)
     np.fill_diagonal(hops, np.nan)
+    release = np.array([float(np.sqrt(2 * last.max(initial=0.0))) for _, last in costs])
     return Views(
-        relayed.start, leverage,
-        before=np.array([_mu(cost, 0.0) for cost in costs]),
-        release=np.array([float(np.sqrt(2 * cost[1].max(initial=0.0))) for cost in costs]),
+        relayed.start, leverage, before=_mu(costs, np.zeros(n)), release=release,
+        relayed=np.sqrt(leverage) * np.where(leverage > 0, release, 0.0),
         mu=np.array([_toward(setup, events, relayed, (k,), costs, row) for k, row in enumerate(leverage)]),
-        links=np.array([_mu(cost, 1.0) for cost in costs]), distance=np.where(np.isinf(hops), -1.0, hops),
+        links=_mu(costs, np.ones(n)), distance=np.where(np.isinf(hops), -1.0, hops),
     )  # fmt: skip
 
 
@@ -413,36 +408,35 @@ def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | 
     relayed = Relayed.of(setup, events)
     if relayed is None:
         return None
-    costs = [_cost(setup, events, agent, relayed.start) for agent in range(len(relayed.scale))]
+    events = events[: relayed.start]
+    costs = [_cost(setup, events, agent) for agent in range(len(relayed.scale))]
     return _toward(setup, events, relayed, viewers, costs, relayed.leverages(viewers))
 
 
+Costs = Sequence[tuple[Vector, Vector]]
+
+
 def _toward(
-    setup: Setup,
-    events: Events,
-    relayed: Relayed,
-    viewers: Sequence[int],
-    costs: Sequence[tuple[Vector, Vector]],
-    leverage: Vector,
+    setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int], costs: Costs, leverage: Vector
 ) -> Vector:
     """Return μ of every agent toward viewers, the smaller of what the two reductions give: (n,)."""
-    mu = np.array([_mu(cost, share) for cost, share in zip(costs, leverage, strict=True)])
-    whole = carried_on(setup, events, relayed, viewers)
+    mu, whole = _mu(costs, leverage), carried_on(setup, events, relayed, viewers)
     return mu if whole is None else np.minimum(mu, whole)
 
 
-def _cost(setup: Setup, events: Events, agent: int, start: int) -> tuple[Vector, Vector]:
-    """Return ρ of an agent's messages before round `start`, and of its message of that round: (groups,) each."""
+def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
+    """Return ρ of an agent's messages before round L, the last of `events`, and of that message: (groups,) each."""
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
-    before, whole = ledger.at(start - 1)[1], ledger.at(start)[1]
+    before, whole = ledger.at(len(own) - 1)[1], ledger.at(len(own))[1]
     return before, np.where(np.isfinite(whole), whole - np.where(np.isfinite(before), before, 0.0), inf)
 
 
-def _mu(cost: tuple[Vector, Vector], leverage: float) -> float:
-    """Return μ of the worst group, toward a view of the last release with some leverage; nan where that is nan."""
-    if np.isnan(leverage):
-        return np.nan
-    before, last = cost
-    seen = leverage * last if leverage else np.zeros_like(last)
-    return float(np.sqrt(2 * (before + seen).max(initial=0.0)))
+def _mu(costs: Costs, leverage: Vector) -> Vector:
+    """Return μ of the worst group of every agent, toward a view of its last release with some leverage: (n,)."""
+    mu = leverage.copy()  # nan where the leverage is nan
+    for agent in np.flatnonzero(~np.isnan(leverage)):
+        before, last = costs[agent]
+        seen = leverage[agent] * last if leverage[agent] else np.zeros_like(last)
+        mu[agent] = np.sqrt(2 * (before + seen).max(initial=0.0))
+    return mu

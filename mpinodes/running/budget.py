@@ -223,10 +223,8 @@ def _spending_together(runs: Sequence[Setup], delta: float) -> Callable[[Sequenc
     def spent(made: Sequence[Events], horizon: int) -> float:
         classes: dict[Hashable, list[Cost]] = {}
         for run, run_events in zip(runs, made, strict=True):
-            accountant = Accountant(groups(run), shared)
-            accountant.compose(run_events)
             try:
-                cost = cost_of(run, accountant, horizon).network
+                cost = cost_of(run, Accountant(run_events, groups(run), shared), horizon).network
             except ValueError as error:
                 raise BadInput(f"privacy.budget: {error}") from error
             classes.setdefault(same_things(run, job=None), []).append(cost)
@@ -246,9 +244,7 @@ def _spending(setup: Setup, delta: float) -> Callable[[Events, int], Vector]:
     shared = setup.experiment.data["partition"] == "shared"
 
     def spent(made: Events, horizon: int) -> Vector:
-        accountant = Accountant(groups(setup), shared)
-        accountant.compose(made)
-        losses = accountant.losses(np.array([horizon]), delta or 0.5, None)
+        losses = Accountant(made, groups(setup), shared).losses(np.array([horizon]), delta or 0.5, None)
         of_agents = losses.network * setup.topology.agents if shared else losses.agents[0]
         return np.array([loss.epsilon if delta else loss.pure for loss in of_agents])
 

@@ -47,7 +47,7 @@ def finish(
         setup: the set-up of the run.
         directory: the run directory, whose log holds the rounds.
         evaluator: an evaluator that has taken all rounds.
-        accounting: an accounting that has taken no rounds.
+        accounting: the accounting of the run, not closed yet.
         watch: the stopwatch that measures the parts of the run.
         shares: other runs that used the same noise on other data.
         seconds: the seconds that the rounds took.
@@ -61,8 +61,8 @@ def finish(
     require_there(directory)
     record = Reader(directory)
     rounds = record.rounds
-    accounting.take(record.events(setup.layout))  # read some rounds at a time
-    accounting.close(horizons, partial(tell, "privacy accounting"))
+    events = record.events(setup.layout)  # read some rounds at a time
+    accounting.close(events, horizons, partial(tell, "privacy accounting"))
     watch.lap("accounting")
     proven = bounds(setup, horizons, evaluator.judged.best)
     watch.lap("bounds")

@@ -92,8 +92,8 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         summary = Summary.read(place)
         if same_data:
             accounting = Accounting(run)
-            accounting.take(Reader(place).events(run.layout))
-            accounting.close(np.array([summary.rounds]), lambda done, of: None)
+            events = Reader(place).events(run.layout)
+            accounting.close(events, np.array([summary.rounds]), lambda done, of: None)
             accounting.publish(together, files_mark_of(place / "experiment.toml"))
         return summary
 

@@ -247,8 +247,7 @@ def priced(asked: Tree, epsilon: float, agents: int, samples: int, where: str) -
     seconds = time.process_time() - begun
     proven = np.inf
     if np.isfinite(epsilon):
-        accountant = Accountant(groups(setup), shared=False)
-        accountant.compose(happened)
+        accountant = Accountant(happened, groups(setup), shared=False)
         proven = accountant.losses(np.array([rounds]), setup.experiment.privacy.delta, None).network[0].epsilon
         if not proven <= epsilon * (1 + 1e-9):
             raise ArithmeticError(f"{setup.experiment.name}: proven {proven:g}, and its budget is {epsilon:g}")

@@ -18,7 +18,7 @@ from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
 from mpinodes.mechanisms import backends
 from mpinodes.privacy.curves import gdp_epsilon
-from mpinodes.privacy.views import views
+from mpinodes.privacy.views import epsilons, views
 from tests.helpers.parts import run_of
 from tests.helpers.running import run_alone, run_mpi
 
@@ -104,8 +104,8 @@ def test_from_what_a_node_receives_the_best_test_comes_close_to_what_is_proven(t
         ratios, bound = game.against(victim)
         mu = seen.mu[0, victim]
         assert separation(ratios) == pytest.approx(mu, abs=error(mu))
-        assert 0 < bound <= seen.epsilon(1e-3)[0, victim]
-        assert seen.epsilon(1e-3)[0, victim] == pytest.approx(proven_toward(setup, games.simulate(setup), victim))
+        assert 0 < bound <= epsilons(seen.mu, 1e-3)[0, victim]
+        assert epsilons(seen.mu, 1e-3)[0, victim] == pytest.approx(proven_toward(setup, games.simulate(setup), victim))
 
 
 def test_nothing_reaches_a_node_from_further_away_than_there_are_rounds(tmp_path):
@@ -142,7 +142,7 @@ def test_of_two_stages_what_a_node_shows_is_below_the_sum(tmp_path, kind, agents
     for victim in victims:
         ratios, bound = game.against(victim)
         mu = seen.mu[0, victim]
-        assert bound <= seen.epsilon(1e-3)[0, victim]
+        assert bound <= epsilons(seen.mu, 1e-3)[0, victim]
         assert separation(ratios) <= mu + error(mu)
         assert separation(ratios) > 0.3
 

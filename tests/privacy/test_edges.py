@@ -41,8 +41,7 @@ def transcript_of(setup) -> Transcript:
 
 
 def proven(run: Transcript):
-    accountant = Accountant(groups(run.setup), run.setup.experiment.data["partition"] == "shared")
-    accountant.compose(run.events)
+    accountant = Accountant(run.events, groups(run.setup), run.setup.experiment.data["partition"] == "shared")
     return accountant.losses(np.array([len(run.frames)]), 1e-5, None).network[-1]
 
 
@@ -368,8 +367,7 @@ def test_a_bootstrap_pays_for_every_time_that_it_draws_a_sample(mechanism, batch
         assert 0 < gdp_epsilon(sqrt(moved), 1e-5) <= found.epsilon
     else:
         assert 0 < moved <= found.pure
-    accountant = Accountant(groups(run.setup), False)
-    accountant.compose(run.events)
+    accountant = Accountant(run.events, groups(run.setup), False)
     recorded = cost_of(run.setup, accountant, len(run.frames)).network.settled().loss(1e-5)
     assert (recorded.epsilon, recorded.rule) == (pytest.approx(found.epsilon), found.rule)
 

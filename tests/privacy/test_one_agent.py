@@ -71,8 +71,7 @@ def probe_of(tmp_path, name: str, what: str | None = None, number: int = 20):
 
 def accounted_by_sample(ready) -> float:
     """Pure ε of the probe's events if one sample were all that differs."""
-    accountant = Accountant(ready.run.setup.stream.groups, shared=False)
-    accountant.compose(ready.run.events)
+    accountant = Accountant(ready.run.events, ready.run.setup.stream.groups, shared=False)
     return accountant.losses(np.array([ready.run.setup.experiment.rounds]), 1e-5, None).network[0].pure
 
 

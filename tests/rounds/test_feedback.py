@@ -286,8 +286,7 @@ def test_a_late_gradient_at_a_hidden_point_moves_messages_by_no_more_than_is_pro
         found = replay(run, agent, 8, 0)
         assert not found.exceeded
         assert found.hidden > 0
-    accountant = Accountant(groups(run.setup), run.setup.experiment.data["partition"] == "shared")
-    accountant.compose(run.events)
+    accountant = Accountant(run.events, groups(run.setup), run.setup.experiment.data["partition"] == "shared")
     (network,) = accountant.losses(np.array([24]), 1e-5, None).network
     assert np.isfinite(network.pure)
 
