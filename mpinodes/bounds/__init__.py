@@ -12,7 +12,6 @@ import numpy as np
 
 from mpinodes.bounds.constants import first_broken
 from mpinodes.core import Bound, Horizons, Setup, Vector
-from mpinodes.core.experiment import Faults, Revealed
 
 __all__ = ["bounds"]
 
@@ -31,25 +30,15 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
         return []
     with np.errstate(all="ignore"):  # overflow gives inf
         theorems = setup.algorithm.bounds(setup, horizons, minimizer)
-    budget = setup.experiment.privacy.budget
-    stopped = "agents stopped using their data, to keep a budget" if budget and any(budget.stops) else ""
-    broken = first_broken(stopped, _feedback(setup.experiment.feedback), _faults(setup.experiment.faults))
+    e = setup.experiment
+    budget, feedback, faults = e.privacy.budget, e.feedback, e.faults
+    # The bounds of a run with faults are computed as if it had none.
+    broken = first_broken(
+        "agents stopped using their data, to keep a budget" if budget and any(budget.stops) else "",
+        "gradients are estimated from two values, and the theorem has exact ones" if feedback.points else "",
+        "gradients arrive late, and the theorem applies each in its own round" if feedback.delay else "",
+        "messages arrive late, and the theorem assumes that none does" if faults.most_late else "",
+        "agents are absent, and the theorem assumes that all take part in every round" if faults.churn else "",
+        "messages are lost at random: no number of rounds is sure to connect the graph" if faults.loss else "",
+    )
     return [b._replace(applies=False, why=broken) for b in theorems] if broken else theorems
-
-
-def _feedback(feedback: Revealed) -> str:
-    """Return why the theorems do not cover the run's feedback; an empty string if they do."""
-    estimated = "gradients are estimated from two values, and the theorem has exact ones" if feedback.points else ""
-    late = "gradients arrive late, and the theorem applies each in its own round" if feedback.delay else ""
-    return first_broken(estimated, late)
-
-
-def _faults(faults: Faults) -> str:
-    """Return why the theorems do not cover the run's faults; an empty string without faults.
-
-    The bounds of a run with faults are computed as if it had none.
-    """
-    late = "messages arrive late, and the theorem assumes that none does" if faults.most_late else ""
-    away = "agents are absent, and the theorem assumes that all take part in every round" if faults.churn else ""
-    lost = "messages are lost at random: no number of rounds is sure to connect the graph" if faults.loss else ""
-    return first_broken(late, away, lost)

@@ -18,9 +18,6 @@ Let all η_i be η; g = f(t) − f*, p = f(t) − f(t−1), h = ∇Ô(f(t)) − 
     ‖Z(t−1) − Z*‖²_J − ‖Z(t) − Z*‖²_J = 2⟨g, h⟩ + (2η−θ)⟨g, Lg⟩ + η⟨p, Qp⟩
 
 (55) drops θ⟨g, Lg⟩. If that term is kept, the proof of the checked form holds for all η ≥ θ/2, nondecreasing or not.
-"Sharp" is the largest δ for which δ‖Z(t) − Z*‖²_J is at most that difference for all g, p, h with
-(m+M)⟨g, h⟩ ≥ mM‖g‖² + ‖h‖², an inequality that gradients of such functions satisfy. The sharp δ is at least the checked
-δ, because all steps of the checked proof hold for these g, p, h.
 
 If the η_i differ, WQ and (W − θI)L are not symmetric, and their symmetric parts need not be positive semidefinite, as
 (39) to (42) and (54) to (56) assume. Then ‖·‖_J need not be a norm, and the difference is
@@ -68,10 +65,13 @@ def contraction(
     from scipy.optimize import brentq
 
     laplacian, signless = laplacians(adjacency)
-    _strongly_convex(modulus, smoothness)
+    if not 0 < modulus <= smoothness:
+        raise ValueError(
+            f"modulus {modulus:g}, smoothness {smoothness:g}: Theorem 3.2 is for 0 < modulus <= smoothness"
+        )
     eta = np.broadcast_to(np.asarray(penalty, dtype=float), len(laplacian))
     if not printed:
-        _common(eta, dual_step)
+        common_penalty(eta, dual_step)
     elif not eta.min() >= dual_step > 0:
         raise ValueError(f"penalty {eta.min():g}, dual step {dual_step:g}: Theorem 3.2 is for penalties >= theta > 0")
     differences = _singular_values((eta - dual_step)[:, None] * laplacian)
@@ -90,39 +90,6 @@ def contraction(
     if dual(top) >= primal(top):
         return primal(top)
     return dual(brentq(lambda mu: dual(mu) - primal(mu), 1 + 1e-12, top))
-
-
-def sharp_contraction(
-    adjacency: ArrayLike, penalty: ArrayLike, dual_step: float, modulus: float, smoothness: float
-) -> float:
-    """Compute the largest δ(t) that the proof's identities allow.
-
-    Arguments and errors are those of `contraction`, checked.
-    """
-    from scipy.optimize import minimize_scalar
-
-    laplacian, signless = laplacians(adjacency)
-    _strongly_convex(modulus, smoothness)
-    eta = _common(penalty, dual_step)
-    n, mean = len(laplacian), sqrt(modulus * smoothness)
-    identity, zero = np.eye(n), np.zeros((n, n))
-    moved, dual = _root(eta * signless), _root(_inverse(laplacian) / dual_step)
-    # ‖Z(t) − Z*‖²_J is the squared norm of `distances` applied to (g, h, √(ηQ)p)
-    distances = np.block([[(eta - dual_step) * dual @ laplacian, dual, dual @ moved], [moved, zero, zero]])
-
-    def largest_share(c: float) -> float:
-        """Compute 1/δ for the condition on h with multiplier τ(c).
-
-        The condition |c| < 1 covers all τ that give a positive definite form.
-        """
-        tau = 2 / (modulus + smoothness + 2 * mean * c)
-        own = (2 * eta - dual_step) * laplacian + tau * modulus * smoothness * identity
-        cross = tau * mean * c * identity
-        difference = np.block([[own, cross, zero], [cross, tau * identity, zero], [zero, zero, identity]])
-        return float(np.linalg.eigvalsh(distances @ np.linalg.solve(difference, distances.T))[-1])
-
-    # δ is concave in τ, and any τ gives a valid δ
-    return 1 / float(minimize_scalar(largest_share, bounds=(-1, 1), method="bounded").fun)
 
 
 def distance(
@@ -149,13 +116,12 @@ def distance(
         ValueError: the graph is not connected, or agents differ in η, so that ‖·‖_J is no norm.
     """
     laplacian, signless = laplacians(adjacency)
-    eta = _common(penalty, dual_step)
+    eta = common_penalty(penalty, dual_step)
     away = np.asarray(releases) - np.asarray(minimizer)
     # √L(Y(t) − Y*): this sum stays small, whereas the sum of f(s) grows with t
     dual = dual_step * laplacian @ away[1:].sum(axis=0) + np.asarray(gradients)
-    return float(
-        np.sum(dual * (_inverse(laplacian) @ dual)) / dual_step + eta * np.sum(away[-1] * (signless @ away[-1]))
-    )
+    inverse = np.linalg.pinv(laplacian, hermitian=True)
+    return float(np.sum(dual * (inverse @ dual)) / dual_step + eta * np.sum(away[-1] * (signless @ away[-1])))
 
 
 def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
@@ -173,7 +139,7 @@ def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
     return degrees - a, degrees + a
 
 
-def _common(penalty: ArrayLike, dual_step: float) -> float:
+def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
     """Return the η that all agents share; the proof holds only then."""
     eta = np.unique(np.asarray(penalty, dtype=float))
     if len(eta) > 1:
@@ -189,26 +155,7 @@ def _common(penalty: ArrayLike, dual_step: float) -> float:
     return float(eta[0])
 
 
-def _strongly_convex(modulus: float, smoothness: float) -> None:
-    """Raise ValueError unless 0 < m ≤ M."""
-    if not 0 < modulus <= smoothness:
-        raise ValueError(
-            f"modulus {modulus:g}, smoothness {smoothness:g}: Theorem 3.2 is for 0 < modulus <= smoothness"
-        )
-
-
-def _inverse(matrix: Vector) -> Vector:
-    """Compute the pseudo-inverse of a symmetric matrix."""
-    return np.asarray(np.linalg.pinv(matrix, hermitian=True), dtype=float)
-
-
 def _singular_values(matrix: Vector) -> Vector:
     """Compute the nonzero singular values, descending; a zero matrix gives (0,)."""
     values = np.linalg.svd(matrix, compute_uv=False)
     return np.asarray(values[values >= ZERO * values[0]]) if values[0] else np.zeros(1)
-
-
-def _root(matrix: Vector) -> Vector:
-    """Compute the square root of a symmetric positive semidefinite matrix."""
-    values, vectors = np.linalg.eigh(matrix)
-    return np.asarray(vectors * np.sqrt(values.clip(0)) @ vectors.T)

@@ -31,21 +31,8 @@ from math import expm1, inf, log1p, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.bounds.constants import (
-    Rounds,
-    are_steps,
-    before,
-    bound,
-    calibrated,
-    clipped,
-    first_broken,
-    largest_gradient,
-    noise_scales,
-    steps,
-    strongly_convex_steps,
-    unclipped,
-    upto,
-)
+from mpinodes.bounds import constants
+from mpinodes.bounds.constants import Rounds, before, bound, first_broken, upto
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.topology import facts
@@ -70,16 +57,16 @@ def broken_by(setup: Setup, weights: Weights) -> str:
     The checked form allows any steps and noise.
     """
     return first_broken(
-        unclipped(setup),
+        constants.unclipped(setup),
         "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} has no diameter",
         "" if all(map(weights.sums_to_one, (0, 1))) else "the weights are not doubly stochastic",
-        clipped(setup),
+        constants.clipped(setup),
     )
 
 
 def _modulus(setup: Setup) -> float | None:
     """Return λ if the steps are 1/(λt), else None."""
-    modulus, offset = strongly_convex_steps(setup) or (None, 0.0)
+    modulus, offset = constants.strongly_convex_steps(setup) or (None, 0.0)
     return None if offset else modulus
 
 
@@ -90,21 +77,21 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
     """
     modulus, regularizer = _modulus(setup), setup.experiment.problem.regularizer
     if modulus is None:
-        wrong = not are_steps(setup, lambda t: 0.5 / np.sqrt(t))
+        wrong = not constants.are_steps(setup, lambda t: 0.5 / np.sqrt(t))
         reason = "steps are neither 1/(lambda t) nor 1/(2 sqrt(t))" if wrong else ""
     elif not regularizer:
         reason = "no regularizer: losses are not strongly convex"
     else:
         weak = modulus > regularizer * (1 + 1e-12)
         reason = f"steps 1/({modulus:g} t) need losses that are {modulus:g}-strongly convex" if weak else ""
-    noise = "" if calibrated(setup) else "the noise is of one scale in all rounds, not S(t)/epsilon"
+    noise = "" if constants.calibrated(setup) else "the noise is of one scale in all rounds, not S(t)/epsilon"
     return first_broken(broken, reason, noise)
 
 
 def steepness(setup: Setup) -> np.float64:
     """Return L, a bound on the norm of an agent's gradient, including the regularizer's part."""
     regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
-    return largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
+    return constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
 
 
 def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float) -> Vector:
@@ -124,8 +111,8 @@ def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float)
     shared = 3 * m * steep * np.exp(slow / n - 2 * slow) / -expm1(slow / n)  # 3βθmL/(1−β)
     modulus = _modulus(setup)
     growth = np.sqrt(at) - 0.5 if modulus is None else (1 + np.log(at)) / modulus  # Σ α
-    s = noise_scales(setup, np.array([sqrt(d) * change]))[0]
-    noise = m * sqrt(2 * d) * s * (growth if calibrated(setup) else at)  # Σ_t Σ_i E‖σ‖
+    s = constants.noise_scales(setup, np.array([sqrt(d) * change]))[0]
+    noise = m * sqrt(2 * d) * s * (growth if constants.calibrated(setup) else at)  # Σ_t Σ_i E‖σ‖
     return np.asarray(
         m * steep * (across + shared + 6.5 * steep) * growth
         + (shared + (2 * steep + 1) / (2 * m)) * noise
@@ -136,9 +123,9 @@ def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float)
 def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
     """Compute the checked bounds of network regret and of an agent's regret: (h,) each."""
     p, m, d = setup.experiment.problem, setup.topology.agents, setup.dimension
-    alpha, across = steps(setup, int(at[-1])), setup.feasible.diameter(d)
+    alpha, across = constants.steps(setup, int(at[-1])), setup.feasible.diameter(d)
     # The noise μ_t of round t is calibrated to the step that made the message; it is 0 in round 1.
-    mu = noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * before(alpha, 0.0))
+    mu = constants.noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * before(alpha, 0.0))
     reach = np.sqrt(2 * d) * mu  # (E‖noise‖²)^½
     steep = steepness(setup)
     gradient = np.hypot(steep + p.regularizer * reach, sqrt(p.gradient_noise * d))  # G_t

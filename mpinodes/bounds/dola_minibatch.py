@@ -27,7 +27,7 @@ loss's gradient, except at a kink. With α = 1/(φt), R(t)/(mt) decreases like l
 from __future__ import annotations
 
 from math import hypot, sqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -44,28 +44,24 @@ SURE = 0.95  # the probability with which the printed form holds
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the optimality gap of the worst agent's average decision, as printed and checked."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
-    broken = first_broken(_broken(setup, setup.algorithm), dola.broken_by(setup, weights))
-    strong = "" if setup.experiment.problem.regularizer else "no regularizer: losses are not strongly convex"
+    stream, e, algorithm = setup.stream, setup.experiment, cast(Any, setup.algorithm)
+    hidden = algorithm.regularizer_at == "hidden" and e.problem.regularizer
+    ordered = not isinstance(stream, LabelledStream) or not stream.shuffle
+    again = isinstance(stream, LabelledStream) and stream.passes(e.rounds) > 1
+    broken = first_broken(
+        "the regularizer's gradient is taken at x_i, not at b_i (algorithm.regularizer_at)" if hidden else "",
+        "" if e.problem.average else "losses are sums over a batch, not means (problem.average)",
+        "samples do not come in random order (data.shuffle)" if ordered else "",
+        "samples are used more than once (data.epochs)" if again else "",
+        dola.broken_by(setup, weights),
+    )
+    strong = "" if e.problem.regularizer else "no regularizer: losses are not strongly convex"
     printed = first_broken(strong, dola.printed_broken_by(setup, broken))
     name = f"Theorem 4, as printed, {SURE:.0%} sure"
     return [
         bound(name, "optimality_gap", _printed(setup, weights, at), printed),
         bound("Theorem 4, checked", "optimality_gap", _checked(setup, weights, at), broken),
     ]
-
-
-def _broken(setup: Setup, algorithm: Any) -> str:
-    """Return the first assumption that Algorithm 2 adds to those of Algorithm 1 and that the run breaks."""
-    stream, e = setup.stream, setup.experiment
-    hidden = algorithm.regularizer_at == "hidden" and e.problem.regularizer
-    ordered = not isinstance(stream, LabelledStream) or not stream.shuffle
-    again = isinstance(stream, LabelledStream) and stream.passes(e.rounds) > 1
-    return first_broken(
-        "the regularizer's gradient is taken at x_i, not at b_i (algorithm.regularizer_at)" if hidden else "",
-        "" if e.problem.average else "losses are sums over a batch, not means (problem.average)",
-        "samples do not come in random order (data.shuffle)" if ordered else "",
-        "samples are used more than once (data.epochs)" if again else "",
-    )
 
 
 def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
@@ -85,17 +81,12 @@ def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
 def _checked(setup: Setup, weights: Weights, at: Rounds) -> Vector:
     """Compute the checked bound: (h,)."""
     _, agent = dola.regrets(setup, weights, at)
-    shifts = upto(_moved(setup, int(at[-1])), at) / setup.experiment.rounds
-    return np.asarray((agent / setup.topology.agents + largest_gradient(setup) * shifts) / at)
-
-
-def _moved(setup: Setup, rounds: int) -> Vector:
-    """Compute √((r−1)V_r) of each round r: (T,)."""
     across, phi = setup.feasible.diameter(setup.dimension), setup.experiment.problem.regularizer
-    shifts, root = np.zeros(rounds), 0.0  # √V_r
-    kinks = 2 * largest_gradient(setup) * (alpha := steps(setup, rounds))
-    for r, (a, kink) in enumerate(zip(alpha.tolist(), kinks.tolist(), strict=True), start=1):
-        shifts[r - 1] = sqrt(r - 1) * root
+    alpha, steep = steps(setup, int(at[-1])), largest_gradient(setup)
+    moved, root = np.zeros(len(alpha)), 0.0  # √((r−1)V_r) of each round r, and √V_r
+    for r, (a, kink) in enumerate(zip(alpha.tolist(), (2 * steep * alpha).tolist(), strict=True), start=1):
+        moved[r - 1] = sqrt(r - 1) * root
         shrink, pushed = 1 - a * phi, sqrt(r) * kink
         root = min(hypot(shrink * root, pushed) if shrink >= 0 else -shrink * root + pushed, sqrt(r) * across)
-    return shifts
+    shifts = upto(moved, at) / setup.experiment.rounds
+    return np.asarray((agent / setup.topology.agents + steep * shifts) / at)

@@ -25,16 +25,8 @@ from math import expm1, inf, log, log1p, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.bounds.constants import (
-    are_steps,
-    bound,
-    clipped,
-    first_broken,
-    largest_gradient,
-    noise_scales,
-    terms,
-    unclipped,
-)
+from mpinodes.bounds import constants
+from mpinodes.bounds.constants import bound, first_broken
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.topology import facts
@@ -46,11 +38,22 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Compute Theorem 5 for push-sum weights, else Theorem 3, for decisions and for their running average."""
     weights, root = Weights.of(setup), np.sqrt(np.asarray(horizons, dtype=float))
     push_sum = setup.experiment.algorithm["mixing"] == "push-sum"
-    make = _theorem_5 if push_sum else _theorem_3
-    broken = _broken(setup, weights)
+    public = setup.experiment.algorithm["gradient_at"] == "public"
+    kinked = setup.loss.sample_smoothness(1.0, 1.0) == inf
+    broken = first_broken(
+        constants.unclipped(setup),
+        "" if constants.are_steps(setup, lambda t: 1 / np.sqrt(t)) else "steps are not 1/sqrt(t)",
+        ""
+        if weights.sums_to_one(axis=0)
+        else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
+        "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} is unbounded",
+        "the loss has a kink: its gradients are not Lipschitz" if kinked else "",
+        "gradients are taken at public points, not at y_i" if public else "",
+        constants.clipped(setup),
+    )
     repeated = "" if setup.stream.rounds is None else "its proof needs i.i.d. losses, and this data is dealt out"
     theorems = []
-    for how, m in make(setup, weights).items():
+    for how, m in (_theorem_5 if push_sum else _theorem_3)(setup, weights).items():
         name, corollary = (f"Theorem {5 if push_sum else 3}, {how}", f"Corollary {2 if push_sum else 1}, {how}")
         theorems += [
             bound(name, "network_regret", m * root, broken),
@@ -59,30 +62,13 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     return theorems
 
 
-def _broken(setup: Setup, weights: Weights) -> str:
-    """Return the first assumption that the run breaks."""
-    return first_broken(
-        unclipped(setup),
-        "" if are_steps(setup, lambda t: 1 / np.sqrt(t)) else "steps are not 1/sqrt(t)",
-        ""
-        if weights.sums_to_one(axis=0)
-        else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
-        "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} is unbounded",
-        "the loss has a kink: its gradients are not Lipschitz" if setup.loss.sample_smoothness(1.0, 1.0) == inf else "",
-        "gradients are taken at public points, not at y_i"
-        if setup.experiment.algorithm["gradient_at"] == "public"
-        else "",
-        clipped(setup),
-    )
-
-
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
     """Compute the constant M of Theorem 3's bound M√T for each form of it."""
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
     slow = -expm1(log(theta) / b)  # 1 − θ_B
-    constants = {
+    sums = {
         "as printed": 1 / (theta * (1 - theta)),
         "checked": (1 - slow) / (theta**2 * slow),
         "checked, own mixing": max(1.0, weights.sums().entries) if weights.sums_to_one(axis=0) else inf,
@@ -91,7 +77,7 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
     def q(k: float) -> Callable[[float, float], float]:
         return lambda lip, s: 3 * n**4 * lip**2 * (k * k + 1) + 6 * n**3 * d * s**2 * k * k
 
-    return {how: _constant(setup, q(k)) for how, k in constants.items()}
+    return {how: _constant(setup, q(k)) for how, k in sums.items()}
 
 
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
@@ -121,11 +107,12 @@ def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
     e, n, d = setup.experiment, setup.topology.agents, setup.dimension
     largest = max(block.stop - block.start for block in setup.blocks)
     across = setup.feasible.diameter(d) * (sqrt(n) if setup.feasible.of_blocks else 1.0)
-    of_block = largest_gradient(setup) + (e.problem.regularizer * across / 2 if e.problem.regularizer else 0.0)
+    regularizer = e.problem.regularizer
+    of_block = constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
     lip = np.sqrt(of_block**2 + e.problem.gradient_noise * largest)
     change = max(setup.run.grad_sensitivity)
-    s = noise_scales(setup, np.array([sqrt(largest) * n * change]))[0]
+    s = constants.noise_scales(setup, np.array([sqrt(largest) * n * change]))[0]
     norms = min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(largest)), setup.stream.feature_norm
-    smooth = terms(setup) * setup.loss.sample_smoothness(*norms) + e.problem.regularizer
+    smooth = constants.terms(setup) * setup.loss.sample_smoothness(*norms) + regularizer
     head = 4 * d * s**2 / n + 2 * n * lip**2 + across**2 / 8
     return float(head + 2 * (sqrt(n) * of_block + across * smooth) * sqrt(n) * np.sqrt(q(lip, s)))

@@ -28,7 +28,7 @@ For releases with noise the paper bounds the privacy loss, but not the distance 
 from __future__ import annotations
 
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -78,28 +78,19 @@ class Shares(NamedTuple):
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared distance to the best decision, for the mean decision and for the farthest agent's."""
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
-    names = ("decision_error", "agent_decision_error")
+    noised = "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
+    is_rounded = cast(Any, setup.algorithm).grid
+    rounded = "releases are rounded (algorithm.grid), so they are not the minimizers" if is_rounded else ""
     theorems = []
-    for form, shares in (("as printed", _printed), ("checked", _checked)):
-        broken, values = _perturbed(setup), (np.full(len(at), inf),) * 2
+    for form, printed in (("as printed", True), ("checked", False)):
+        broken, values = first_broken(noised if setup.experiment.private else "", rounded), (np.full(len(at), inf),) * 2
         try:
-            course = _course(setup, best, int(at[-1]) - 1)
-            values = _decisions(course, at, {eta: shares(course, eta) for eta in np.unique(course.penalty).tolist()})
+            values = _decisions(_course(setup, best, int(at[-1]) - 1), at, printed)
         except ValueError as error:
             broken = first_broken(broken, str(error))
-        pairs = zip(names, values, strict=True)
+        pairs = zip(("decision_error", "agent_decision_error"), values, strict=True)
         theorems += [bound(f"Theorem 3.2, {form}", of, squares, broken) for of, squares in pairs]
     return theorems
-
-
-def _perturbed(setup: Setup) -> str:
-    """Return why the run's releases are not the minimizers; an empty string if they are."""
-    a: Any = setup.algorithm
-    return first_broken(
-        "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
-        if setup.experiment.private else "",
-        "releases are rounded (algorithm.grid), so they are not the minimizers" if a.grid else "",
-    )  # fmt: skip
 
 
 def _course(setup: Setup, best: Vector, iterations: int) -> Course:
@@ -120,53 +111,37 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
     adjacency = setup.topology.sends(1).astype(float)
     first = np.array([Draws(setup.experiment.seed, Purpose.START, i).at(0).standard_normal(d) for i in range(n)])
     gradients = np.array([loss.grad(best) for loss in whole_losses(setup)])
+    modulus, smoothness = setup.run.least_modulus, setup.run.largest_smoothness
     start = distance(adjacency, eta[0, 0], theta[0, 0], first[None], best, gradients)
-    return Course(
-        adjacency,
-        eta[0, :iterations],
-        float(theta[0, 0]),
-        setup.run.least_modulus,
-        setup.run.largest_smoothness,
-        a.tolerance,
-        first - best,
-        start,
-    )
+    step = float(theta[0, 0])
+    return Course(adjacency, eta[0, :iterations], step, modulus, smoothness, a.tolerance, first - best, start)
 
 
-def _printed(course: Course, eta: float) -> Shares:
-    """Compute the factors of a penalty as printed.
+def _shares(course: Course, eta: float, printed: bool) -> Shares:
+    """Compute the factors of a penalty, as printed or by the checked proof.
 
     Raises:
         ValueError: the graph is bipartite, so that the printed norm bounds no decision.
     """
-    form = eta * laplacians(course.adjacency)[1]
+    (laplacian, signless), theta, n = laplacians(course.adjacency), course.dual_step, len(course.adjacency)
+    form, short, moved = eta * signless, np.zeros(n), 0.0
     values = np.linalg.eigvalsh(form)
-    if values[0] <= ZERO * values[-1]:
+    if printed and values[0] <= ZERO * values[-1]:
         raise ValueError("the graph is bipartite: the norm of Theorem 3.2 leaves decisions free, for D + A is singular")
-    shrink = 1 / (1 + _contraction(course, eta, printed=True))
-    inverse = shrink * np.linalg.inv(form)
-    return Shares(shrink, float(inverse.mean()), np.diag(inverse), np.zeros(len(form)), 0.0)
-
-
-def _checked(course: Course, eta: float) -> Shares:
-    """Compute the factors of a penalty by the checked proof."""
-    (laplacian, signless), theta = laplacians(course.adjacency), course.dual_step
-    shrink = 1 / (1 + _contraction(course, eta, printed=False))
-    inverse = np.linalg.inv(
-        eta * signless + (2 * eta - theta) * laplacian + 2 * course.modulus * np.eye(len(laplacian))
-    )
-    short = course.tolerance / (course.modulus + 2 * eta * course.adjacency.sum(axis=1))
-    moved = float(np.linalg.norm(short)) * float(np.linalg.eigvalsh(theta * laplacian + eta * signless)[-1]) ** 0.5
+    delta = contraction(course.adjacency, eta, theta, course.modulus, course.smoothness, printed=printed)
+    shrink = 1 / (1 + delta)
+    if printed:
+        inverse = shrink * np.linalg.inv(form)
+    else:
+        inverse = np.linalg.inv(form + (2 * eta - theta) * laplacian + 2 * course.modulus * np.eye(n))
+        short = course.tolerance / (course.modulus + 2 * eta * course.adjacency.sum(axis=1))
+        moved = float(np.linalg.norm(short)) * float(np.linalg.eigvalsh(theta * laplacian + form)[-1]) ** 0.5
     return Shares(shrink, float(inverse.mean()), np.diag(inverse), short, moved)
 
 
-def _contraction(course: Course, eta: float, *, printed: bool) -> float:
-    """Compute δ for a penalty."""
-    return contraction(course.adjacency, eta, course.dual_step, course.modulus, course.smoothness, printed=printed)
-
-
-def _decisions(course: Course, at: Rounds, shares: dict[float, Shares]) -> tuple[Vector, Vector]:
+def _decisions(course: Course, at: Rounds, printed: bool) -> tuple[Vector, Vector]:
     """Bound the squared error of the mean decision and of the farthest agent's, at horizons; round 1 decides f(0)."""
+    shares = {eta: _shares(course, eta, printed) for eta in np.unique(course.penalty).tolist()}
     mean = [float(np.sum(course.away.mean(axis=0) ** 2))]
     worst = [float(np.sum(course.away**2, axis=1).max())]
     reach, before = course.start**0.5, inf  # √B

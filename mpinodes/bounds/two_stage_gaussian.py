@@ -32,21 +32,13 @@ z̄ ∈ 𝒳 is enough. After a hand-over with noise M_T, which may be 0:
 from __future__ import annotations
 
 from math import inf, isfinite, log, sqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.bounds.constants import (
-    Rounds,
-    before,
-    bound,
-    clipped,
-    first_broken,
-    largest_gradient,
-    sample_gradient,
-    terms,
-)
+from mpinodes.bounds import constants
+from mpinodes.bounds.constants import Rounds, before, bound, first_broken
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 
@@ -56,15 +48,11 @@ CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below this for a connected graph
 class Constants(NamedTuple):
     """The constants of a run that the theorem needs."""
 
+    algorithm: Any  # with the schedules of steps and noise
     gradient: np.float64  # G
     reach: float  # sup ‖x‖ over 𝒳
     start: float  # ‖x*‖²
-    noise: Vector  # (T,) M_1, ..., M_T
-
-
-def two_stage(setup: Setup) -> Any:
-    """Return the algorithm, which has the schedules of steps and noise."""
-    return setup.algorithm
+    noise: Vector  # (T,) M_1, ..., M_T: the noise scales of the releases in rounds 2 to T + 1
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
@@ -72,12 +60,10 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
     The printed bounds hold from round T + 1 (mean) and T + 2 (agents) on, and are inf before.
     """
-    at, last = np.asarray(horizons, dtype=np.int64), two_stage(setup).gradient_rounds
-    weights, c = Weights.of(setup), _constants(setup, minimizer)
-    broken = first_broken(
-        "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss", clipped(setup, c.reach)
-    )
-    beta = float(weights.contraction().max())
+    at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
+    unbounded = "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss"
+    broken = first_broken(unbounded, constants.clipped(setup, c.reach))
+    beta, last = float(weights.contraction().max()), len(c.noise)
     assumed = first_broken(broken, _other_than_printed(setup, c, beta))
     theorem, corollary = _printed(setup, c, at, beta)
     noised = "the hand-over carries noise, which the paper's proofs of stage II leave out" if c.noise[-1] else ""
@@ -96,21 +82,18 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 def _constants(setup: Setup, minimizer: Vector) -> Constants:
     """Collect the constants of a run."""
-    regularizer, reach = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension) / 2
-    samples = min(np.float64(terms(setup) * sample_gradient(setup, reach)), largest_gradient(setup))
-    best = np.atleast_2d(minimizer)[-1]
-    return Constants(samples + (regularizer * reach if regularizer else 0.0), reach, float(best @ best), _noise(setup))
-
-
-def _noise(setup: Setup) -> Vector:
-    """Return the noise scales of the releases in rounds 2 to T + 1: (T,)."""
-    e, a = setup.experiment, two_stage(setup)
-    t = np.arange(1, a.gradient_rounds + 1)
+    e, algorithm, regularizer = setup.experiment, cast(Any, setup.algorithm), setup.experiment.problem.regularizer
+    reach, best = setup.feasible.diameter(setup.dimension) / 2, np.atleast_2d(minimizer)[-1]
+    samples = np.float64(constants.terms(setup) * constants.sample_gradient(setup, reach))
+    gradient = min(samples, constants.largest_gradient(setup)) + (regularizer * reach if regularizer else 0.0)
+    t = np.arange(1, algorithm.gradient_rounds + 1)
     if not e.private:
-        return np.zeros(len(t))
-    if e.privacy.scale != "calibrated":
-        return np.full(len(t), e.privacy.scale / e.privacy.epsilon)
-    return np.asarray(a.noise(t) * ((t < len(t)) | (a.handover == "noised")))
+        noise = np.zeros(len(t))
+    elif e.privacy.scale != "calibrated":
+        noise = np.full(len(t), e.privacy.scale / e.privacy.epsilon)
+    else:
+        noise = np.asarray(algorithm.noise(t) * ((t < len(t)) | (algorithm.handover == "noised")))
+    return Constants(algorithm, gradient, reach, float(best @ best), noise)
 
 
 def _root(setup: Setup) -> np.float64:
@@ -125,7 +108,7 @@ def _root(setup: Setup) -> np.float64:
 
 def _other_than_printed(setup: Setup, c: Constants, beta: float) -> str:
     """Return the first assumption of the printed form alone that the run breaks."""
-    a, t = two_stage(setup), np.arange(1, len(c.noise))
+    a, t = c.algorithm, np.arange(1, len(c.noise))
     sure = setup.run.least_modulus, setup.run.largest_smoothness
     mu, smooth = a.modulus or sure[0], a.largest_curvature or sure[1]
     due = _root(setup) * a.k * np.sqrt(2 * sqrt(len(c.noise))) * t**-0.75
@@ -140,7 +123,7 @@ def _other_than_printed(setup: Setup, c: Constants, beta: float) -> str:
 
 def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
     """Compute the printed bounds for the mean decision and for an agent's: (h,) each."""
-    n, p, last, k = setup.topology.agents, setup.dimension, len(c.noise), two_stage(setup).k
+    n, p, last, k = setup.topology.agents, setup.dimension, len(c.noise), c.algorithm.k
     root, mixing = _root(setup), 1 / (1 - beta) if beta < CONNECTED else inf
     mean = (
         c.start / last
@@ -154,34 +137,21 @@ def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
 
 def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
     """Compute the checked bounds for the mean decision and for an agent's: (h,) each."""
-    n, p, last, a = setup.topology.agents, setup.dimension, len(c.noise), two_stage(setup)
+    n, p, last = setup.topology.agents, setup.dimension, len(c.noise)
     rho = weights.contraction()[weights.places(max(int(at[-1]), last + 1))]
-    errors = _stage_one(setup, c, rho[1 : last + 1], a.eta(np.arange(1, last + 1)))
-    first, released = errors[np.minimum(at - 1, last)], p * c.noise[-1] ** 2
+    eta = c.algorithm.eta(np.arange(1, last + 1))
+    rate = 2 / (1 / np.float64(setup.run.least_modulus) + 1 / np.float64(setup.run.largest_smoothness))
+    noise = sqrt(p) * c.noise
+    moved = eta * np.hypot(c.gradient, sqrt(setup.experiment.problem.gradient_noise * p))
+    shrink = np.maximum(0.0, 1 - rate * eta)
+    rows = (shrink, before(noise, 0.0), noise, moved, 2 * eta * c.gradient, rho[1 : last + 1])
+    b, d = [c.start], 0.0  # B_0, ..., and D
+    for keep, noise_before, noise_now, move, gain, mix in zip(*(row.tolist() for row in rows), strict=True):
+        b.append(keep * (b[-1] + noise_before * noise_before) + move * move + gain * (d + noise_before))
+        d = mix * (d + noise_before + noise_now + move)
+    errors, released = np.array(b), p * c.noise[-1] ** 2
+    first = errors[np.minimum(at - 1, last)]
     mean = np.where(at > last + 1, first + released / n, first)
     left = np.concatenate([[1.0], np.cumprod(rho[last:])])[np.maximum(at - 1 - last, 0)] ** 2
     apart = 2 * n * left * (np.minimum(errors[-1], c.reach**2) + released)
     return mean, np.where(at > last + 1, apart + 2 * mean, n * first)
-
-
-def _stage_one(setup: Setup, c: Constants, rho: Vector, eta: Vector) -> Vector:
-    """Compute B_0, ..., B_T of stage I.
-
-    Args:
-        setup: of the run.
-        c: its constants.
-        rho: (T,) ρ_2, ..., ρ_{T+1}.
-        eta: (T,) η_1, ..., η_T.
-    """
-    p = setup.dimension
-    rate = 2 / (1 / np.float64(setup.run.least_modulus) + 1 / np.float64(setup.run.largest_smoothness))
-    noise = sqrt(p) * c.noise
-    moved = eta * np.hypot(c.gradient, sqrt(setup.experiment.problem.gradient_noise * p))
-    rows = (np.maximum(0.0, 1 - rate * eta), before(noise, 0.0), noise, moved, 2 * eta * c.gradient, rho)
-    errors, apart = [c.start], 0.0
-    for shrink, noise_before, noise_now, move, gradient_gain, mix in zip(*(row.tolist() for row in rows), strict=True):
-        errors.append(
-            shrink * (errors[-1] + noise_before * noise_before) + move * move + gradient_gain * (apart + noise_before)
-        )
-        apart = mix * (apart + noise_before + noise_now + move)
-    return np.array(errors)

@@ -39,21 +39,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mpinodes.bounds.constants import (
-    Rounds,
-    are_steps,
-    before,
-    bound,
-    calibrated,
-    clipped,
-    first_broken,
-    largest_gradient,
-    noise_scales,
-    steps,
-    strongly_convex_steps,
-    unclipped,
-    upto,
-)
+from mpinodes.bounds import constants
+from mpinodes.bounds.constants import Rounds, before, bound, first_broken, upto
 from mpinodes.bounds.weights import Weights
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.topology import facts
@@ -62,10 +49,34 @@ from mpinodes.topology import facts
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Compute Theorem 2 if the steps are those of strongly convex losses, else Theorem 3."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
-    strong = strongly_convex_steps(setup)
-    name = f"Theorem {2 if strong else 3}"
-    broken, norm = _broken(setup, strong), np.linalg.norm(minimizer, axis=-1)
-    region = _region(setup, weights, steps(setup, int(at[-1])))
+    strong, graph, e = constants.strongly_convex_steps(setup), setup.topology, setup.experiment
+    modulus, offset = strong or (0.0, 0.0)
+    if not strong:  # 1/√(2^m) for t = 2^m .. 2^(m+1) − 1
+        is_doubling = constants.are_steps(setup, lambda t: np.asarray(1 / np.sqrt(2.0 ** (np.frexp(t)[1] - 1))))
+        unfit = "" if is_doubling else "steps are neither 1/(mu (t + 1)) nor doubling"
+    elif offset != 1:
+        unfit = "steps are not 1/(mu (t + 1)): step.offset is not 1"
+    elif not e.problem.regularizer:
+        unfit = "no regularizer: losses are not strongly convex"
+    elif modulus > e.problem.regularizer / 2 * (1 + 1e-12):
+        unfit = (
+            f"step.modulus = {modulus:g} is above problem.regularizer/2: the printed range, up to 1/2 sum mu_i, is "
+            "wrong by a factor n; the proof holds up to (1/2n) sum mu_i"
+        )
+    else:
+        unfit = ""
+    sound = graph.period == 1 or facts.is_eulerian(graph, e.rounds)
+    public = e.algorithm["gradient_at"] == "public"
+    broken = first_broken(  # the checked form allows any noise
+        constants.unclipped(setup),
+        "" if sound else "Lemma 2 fails: the digraph changes, and agents have more or fewer senders than receivers",
+        "" if facts.connectivity(graph, e.rounds) == 1 else "the digraph is not strongly connected in every round",
+        unfit,
+        "gradients are taken at public points, not at x_i" if public else "",
+        constants.clipped(setup),
+    )
+    name, norm = f"Theorem {2 if strong else 3}", np.linalg.norm(minimizer, axis=-1)
+    region = _region(setup, weights, constants.steps(setup, int(at[-1])))
     printed = _printed(setup, weights, region, at, norm)
     network, agent = _checked(setup, region, at, norm)
     noise = "" if _as_paper(setup) else "the noise is not of scale 2L sqrt(d) alpha(t)/epsilon"
@@ -76,47 +87,10 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     ]
 
 
-def _broken(setup: Setup, strong: tuple[float, float] | None) -> str:
-    """Return the first assumption that the run breaks, apart from the noise; the checked form allows any noise."""
-    graph, rounds = setup.topology, setup.experiment.rounds
-    sound = graph.period == 1 or facts.is_eulerian(graph, rounds)
-    return first_broken(
-        unclipped(setup),
-        "" if sound else "Lemma 2 fails: the digraph changes, and agents have more or fewer senders than receivers",
-        "" if facts.connectivity(graph, rounds) == 1 else "the digraph is not strongly connected in every round",
-        _unfit(*strong, setup.experiment.problem.regularizer)
-        if strong
-        else ("" if are_steps(setup, _doubling) else "steps are neither 1/(mu (t + 1)) nor doubling"),
-        "gradients are taken at public points, not at x_i"
-        if setup.experiment.algorithm["gradient_at"] == "public"
-        else "",
-        clipped(setup),
-    )
-
-
-def _doubling(t: Vector) -> Vector:
-    """Return 1/√(2^m) for t = 2^m .. 2^(m+1) − 1."""
-    return np.asarray(1 / np.sqrt(2.0 ** (np.frexp(t)[1] - 1)))
-
-
-def _unfit(modulus: float, offset: float, regularizer: float) -> str:
-    """Return why the steps are not those of Theorem 2; an empty string if they are."""
-    if offset != 1:
-        return "steps are not 1/(mu (t + 1)): step.offset is not 1"
-    if not regularizer:
-        return "no regularizer: losses are not strongly convex"
-    if modulus <= regularizer / 2 * (1 + 1e-12):
-        return ""
-    return (
-        f"step.modulus = {modulus:g} is above problem.regularizer/2: the printed range, up to 1/2 sum mu_i, is "
-        "wrong by a factor n; the proof holds up to (1/2n) sum mu_i"
-    )
-
-
 def _as_paper(setup: Setup) -> bool:
     """Return whether the noise is the paper's, or absent."""
     printed = setup.experiment.algorithm["noise_index"] == "paper"
-    return not setup.experiment.private or (printed and calibrated(setup))
+    return not setup.experiment.private or (printed and constants.calibrated(setup))
 
 
 class Region(NamedTuple):
@@ -132,11 +106,11 @@ def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
     """Run the recursion of M and S."""
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     made_with = alpha if setup.experiment.algorithm["noise_index"] == "paper" else before(alpha, 0.0)
-    noise = noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * made_with)
+    noise = constants.noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * made_with)
     place = weights.places(len(alpha))
     rho = weights.contraction()[place]
     delta = np.linalg.norm(weights.first.sum(axis=2) - 1, axis=1)[place]
-    steep, error = float(largest_gradient(setup)), p.gradient_noise * d
+    steep, error = float(constants.largest_gradient(setup)), p.gradient_noise * d
     center, spread, m, s = np.zeros_like(alpha), np.zeros_like(alpha), 0.0, 0.0
     for t, (a, sigma, r, off) in enumerate(
         zip(alpha.tolist(), noise.tolist(), rho.tolist(), delta.tolist(), strict=True)
@@ -155,14 +129,14 @@ def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: V
     doubly = weights.sums_to_one(axis=1)
     c, rate = (1.0, float(weights.contraction().max())) if doubly else weights.fitted()
     far = float((region.center + region.spread).max()) if p.regularizer else 0.0
-    steep = largest_gradient(setup) + p.regularizer * far
+    steep = constants.largest_gradient(setup) + p.regularizer * far
     total = n * steep
     both = 5 * total + 2 * n * steep
     squares = n * (steep + sqrt(p.gradient_noise * d)) ** 2
-    strong = strongly_convex_steps(setup)
+    strong = constants.strongly_convex_steps(setup)
     growth = (1 + np.log(at)) / strong[0] if strong else sqrt(2) / (sqrt(2) - 1) * np.sqrt(at)
     first, second = growth, growth  # of Σ σ_t and Σ σ_t²/α_t, per scale of a step of 1
-    scale = noise_scales(setup, np.array([sqrt(d) * max(setup.run.grad_sensitivity)]))[0]
+    scale = constants.noise_scales(setup, np.array([sqrt(d) * max(setup.run.grad_sensitivity)]))[0]
     if not _as_paper(setup):
         first = upto(region.noise, at) / scale
         second = upto(region.noise**2 / region.alpha, at) / scale**2
@@ -182,7 +156,7 @@ def _checked(setup: Setup, region: Region, at: Rounds, norm: Vector) -> tuple[Ve
     """Compute the checked bounds on network regret and on an agent's regret: (h,) each."""
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, sigma, center, spread = region
-    lam, steep = p.regularizer, largest_gradient(setup)
+    lam, steep = p.regularizer, constants.largest_gradient(setup)
     gains = n / 2 * np.maximum(0.0, 1 / alpha - 1 / before(alpha, inf) - lam)
     start = upto(gains * center**2, at) + 2 * norm * upto(gains * center, at) + norm**2 * upto(gains, at)
     rounds = (

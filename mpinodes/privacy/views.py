@@ -435,8 +435,8 @@ def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
 def _mu(costs: Costs, leverage: Vector) -> Vector:
     """Return μ of the worst group of every agent, toward a view of its last release with some leverage: (n,)."""
     mu = leverage.copy()  # nan where the leverage is nan
-    for agent in np.flatnonzero(~np.isnan(leverage)):
-        before, last = costs[agent]
-        seen = leverage[agent] * last if leverage[agent] else np.zeros_like(last)
-        mu[agent] = np.sqrt(2 * (before + seen).max(initial=0.0))
+    for agent, ((before, last), share) in enumerate(zip(costs, leverage.tolist(), strict=True)):
+        if not np.isnan(share):
+            seen = share * last if share else np.zeros_like(last)
+            mu[agent] = np.sqrt(2 * (before + seen).max(initial=0.0))
     return mu

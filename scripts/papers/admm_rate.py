@@ -1,9 +1,8 @@
 """Theorem 3.2 of the M-ADMM paper: how much each round contracts, and what is promised.
 
 Zhang, Khalili, Liu: (1 + δ(t))‖Z(t) − Z*‖²_J(t) ≤ ‖Z(t−1) − Z*‖²_J(t). Drawn by round: the largest such δ(t) of a run,
-and the bounds below it: (23) as printed, with its slip mended (checked), and all that its proof allows (sharp; see
-mpinodes.bounds.admm). (a) logistic data on a 7-ring, η(t) = θ 1.02^(t−1); (b) quadratics of curvature 1e-3 on a
-5-ring, η = 0.8. θ = 0.5.
+and the bounds below it: (23) as printed, with its slip mended (checked), and all that its proof allows (`sharp`).
+(a) logistic data on a 7-ring, η(t) = θ 1.02^(t−1); (b) quadratics of curvature 1e-3 on a 5-ring, η = 0.8. θ = 0.5.
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ import networkx as nx
 import numpy as np
 from desk import COLOURS, NOT, REPRODUCED, Desk, Verdict, panels, save
 from matplotlib.axes import Axes
+from sharp import sharp_contraction
 
 import mpinodes
-from mpinodes.bounds.admm import contraction, distance, sharp_contraction
+from mpinodes.bounds.admm import contraction, distance
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.linear import SmoothLoss
 from mpinodes.losses.logistic import Logistic

@@ -10,7 +10,8 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from mpinodes.bounds.admm import contraction, distance, sharp_contraction
+from mpinodes.bounds.admm import contraction, distance
+from scripts.papers.sharp import sharp_contraction
 
 THETA = 0.5
 ROUNDS = 60
