@@ -23,7 +23,7 @@ def draw(directory: Path, vector: bool = False) -> Path:
     Raises:
         BadInput: the directory holds no finished run, or cannot be written.
     """
-    from mpinodes.presentation import page, run_figures  # import matplotlib only here
+    from mpinodes.presentation import page  # import matplotlib only here
 
     summary = Summary.read(directory)
     try:
@@ -31,12 +31,9 @@ def draw(directory: Path, vector: bool = False) -> Path:
         experiment = (directory / "experiment.toml").read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{directory}: not a finished run ({error}); a run directory holds record.h5") from error
-    target = directory / "figures"
     try:
-        target.mkdir(exist_ok=True)
+        (directory / "figures").mkdir(exist_ok=True)
         with data:
-            figures = run_figures.draw_all(data, summary, target, vector)
-            tables = run_figures.values(data, summary)
-        return page.write(directory, summary, data.noise_free, experiment, figures, tables)
+            return page.write(directory, summary, data, experiment, vector)
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror or error}") from error

@@ -19,7 +19,38 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
         s: the summary of a run.
         silent: the results of the same run without noise; None if there are none.
     """
-    return [*_marks(s, silent, "accuracy"), *_marks(s, silent, "rmse"), *_regret(s, silent), *_privacy(s)]
+    sentences = [*_marks(s, silent, "accuracy"), *_marks(s, silent, "rmse")]
+    gap, regret = s.value("optimality_gap_mean"), s.value("network_regret_per_round")
+    if why := s.comparator_left_out:
+        sentences.append(f"The regret is unknown, because the best fixed decision is left out: {why}.")
+    elif s.judged and gap is not None:
+        quiet = f" Without noise: {silent.value('optimality_gap_mean'):.4g}." if silent else ""
+        sentences.append(f"The loss of the {s.judged} decision is {gap:.4g} above the minimum.{quiet}")
+    elif not s.judged and regret is not None:
+        best = (s.value("comparator.value") or 0.0) / s.rounds
+        quiet = f" Without noise: {silent.value('network_regret_per_round'):.4g} more." if silent else ""
+        more = f"{regret:.4g} more" if regret >= 0 else f"{-regret:.4g} less"
+        than = f"than the best fixed decision in hindsight, with {best:.4g}"
+        sentences.append(f"Per round, the network lost {more} {than}.{quiet}")
+    privacy, network = s.privacy, s.privacy.network
+    if privacy.noise is None:
+        return [*sentences, "Nothing is private: messages carry no noise."]
+    claimed, proven, difference = network.claimed, network.proven, DIFFERENCE[privacy.adjacency]
+    paper = "The paper claims nothing" if claimed is None else f"The paper claims ε = {number(claimed)}"
+    reads = "An observer of every message on every link learns"
+    if proven is None:
+        return [*sentences, f"{paper}, but nothing is proven of what the messages reveal about {difference}."]
+    if proven == 0:
+        return [*sentences, f"{reads} nothing about {difference}; this is proven.", f"{paper}."]
+    odds = exp(min(proven, 700))
+    is_pure = network.proven_pure is not None and proven >= network.proven_pure
+    at = "" if is_pure else f" at δ = {privacy.delta:g}"
+    buys = f"it multiplies the odds of any guess by at most {odds:.3g}"
+    large = "such a large ε protects almost nothing"
+    text = f"{reads} at most ε = {number(proven)}{at} about {difference}; this is proven"
+    above = claimed is not None and proven > 1.01 * claimed
+    more = f"; the proven ε of this run is {proven / claimed:.3g} times as large" if claimed and above else ""
+    return [*sentences, f"{text}: {buys if odds < LARGEST_ODDS else large}.", f"{paper}{more}."]
 
 
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
@@ -57,41 +88,3 @@ def _marks(s: Summary, silent: WorthSummary | None, name: str) -> list[str]:
     decision = "last decision" if s.judged == "last" else "running mean of its decisions"
     metric = f"{'an accuracy' if share else 'a root mean squared error'} of {value:{form}} on the {SETS[which]}"
     return [f"The {decision} has {metric}" + (f" ({', '.join(compared)})." if compared else ".")]
-
-
-def _regret(s: Summary, silent: WorthSummary | None) -> list[str]:
-    gap, regret = s.value("optimality_gap_mean"), s.value("network_regret_per_round")
-    if s.judged and not s.comparator_left_out:
-        quiet = f" Without noise: {silent.value('optimality_gap_mean'):.4g}." if silent and gap is not None else ""
-        return [] if gap is None else [f"The loss of the {s.judged} decision is {gap:.4g} above the minimum.{quiet}"]
-    if why := s.comparator_left_out:
-        return [f"The regret is unknown, because the best fixed decision is left out: {why}."]
-    if regret is None:
-        return []
-    best = (s.value("comparator.value") or 0.0) / s.rounds
-    quiet = f" Without noise: {silent.value('network_regret_per_round'):.4g} more." if silent else ""
-    more = f"{regret:.4g} more" if regret >= 0 else f"{-regret:.4g} less"
-    return [f"Per round, the network lost {more} than the best fixed decision in hindsight, with {best:.4g}.{quiet}"]
-
-
-def _privacy(s: Summary) -> list[str]:
-    privacy, network = s.privacy, s.privacy.network
-    if privacy.noise is None:
-        return ["Nothing is private: messages carry no noise."]
-    claimed, proven, difference = network.claimed, network.proven, DIFFERENCE[privacy.adjacency]
-    paper = "The paper claims nothing" if claimed is None else f"The paper claims ε = {number(claimed)}"
-    if proven is None:
-        return [f"{paper}, but nothing is proven of what the messages reveal about {difference}."]
-    reads = "An observer of every message on every link learns"
-    if proven == 0:
-        return [f"{reads} nothing about {difference}; this is proven.", f"{paper}."]
-    odds = exp(min(proven, 700))
-    is_pure = network.proven_pure is not None and proven >= network.proven_pure
-    at = "" if is_pure else f" at δ = {privacy.delta:g}"
-    buys = f"it multiplies the odds of any guess by at most {odds:.3g}"
-    large = "such a large ε protects almost nothing"
-    text = f"{reads} at most ε = {number(proven)}{at} about {difference}; this is proven"
-    text += f": {buys if odds < LARGEST_ODDS else large}."
-    above = claimed is not None and proven > 1.01 * claimed
-    more = f"; the proven ε of this run is {proven / claimed:.3g} times as large" if claimed and above else ""
-    return [text, f"{paper}{more}."]

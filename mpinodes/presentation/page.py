@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from mpinodes.presentation import privacy_words, run_warnings
+from mpinodes.presentation import privacy_words, run_figures, run_warnings
 from mpinodes.presentation import terminal as words
+from mpinodes.presentation.figure_data import Drawn
 from mpinodes.presentation.findings import findings
-from mpinodes.presentation.run_figures import ValueTable
 from mpinodes.runlog.directories import write_text
-from mpinodes.summary.summary import NoiseFree, Summary
+from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import PARTS
 
-HERE = Path(__file__).parent
 SAME_BITS = "Saved as a file, this experiment runs again with equal bits."
 WIDE = ("Privacy loss", "What one node learns of another", "Topology")  # figures of several panels
 
 
-def write(
-    directory: Path,
-    summary: Summary,
-    silent: NoiseFree | None,
-    experiment: str,
-    figures: dict[str, Path],
-    tables: Sequence[ValueTable],
-) -> Path:
-    """Write `report.html` into the run directory; return its path.
+def write(directory: Path, s: Summary, data: Drawn, experiment: str, vector: bool) -> Path:
+    """Draw the figures of a run, and write `report.html` into the run directory; return its path.
 
     Args:
         directory: the run directory.
-        summary: the summary of the run.
-        silent: the same run without noise; None if there is none.
+        s: the summary of the run.
+        data: the record of the run.
         experiment: the text of experiment.toml.
-        figures: the files of the figures, by title.
-        tables: the values behind the figures.
+        vector: whether the figures are also written as SVG and PDF.
     """
-    path, s = directory / "report.html", summary
+    figures = run_figures.draw_all(data, s, directory / "figures", vector)
     # All values of a summary are escaped, so that only the template contains markup.
-    pages = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    loader = FileSystemLoader(Path(__file__).parent)
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     partial = (
         f"Partial: this run ended early, and this page covers the {s.rounds} of its {s.rounds_asked} rounds that are "
         "recorded. Messages of later rounds lose privacy too, and are not counted here. Values that are not shown are "
@@ -50,8 +41,8 @@ def write(
     means = [f"Means over {s.repeats} seeds, ± standard deviation between them."] if s.repeats else []
     conditions = [f"{text[0].upper()}{text[1:]}." for text in words.conditions(s)]
     parts = [part for part in PARTS if part != "report"] if s.timing and not s.partial else []
-    ranks: list[tuple[str, float, float]] = []
-    if seconds := s.timing and s.timing.ranks:
+    silent, seconds, ranks = data.noise_free, s.timing and s.timing.ranks, list[tuple[str, float, float]]()
+    if seconds:
         names = [*(f"agent {i}" for i in range(len(seconds.working) - 1)), "logger"]
         ranks = list(zip(names, seconds.working, seconds.waiting, strict=True))
     text = pages.get_template("page.html").render(
@@ -63,10 +54,12 @@ def write(
         privacy=s.privacy.noise and privacy_words.table(s.privacy, s.checked), privacy_head=privacy_words.HEAD,
         privacy_note=" ".join(privacy_words.sentences(s.privacy)),
         figures=[(title, title in WIDE, b64encode(file.read_bytes()).decode()) for title, file in figures.items()],
-        tables=tables, timing=[(part.replace("_", "-"), f"{getattr(s.timing, part):.2f}") for part in parts],
-        ranks=ranks, longest=max((work + wait for _, work, wait in ranks), default=0) or 1,
+        tables=run_figures.tables(data, s), ranks=ranks,
+        timing=[(part.replace("_", "-"), f"{getattr(s.timing, part):.2f}") for part in parts],
+        longest=max((work + wait for _, work, wait in ranks), default=0) or 1,
         again=SAME_BITS if s.reproducible else words.NOT_REPRODUCIBLE, experiment=experiment,
         versions=", ".join(f"{name} {version}" for name, version in (s.versions or {}).items()),
     )  # fmt: skip
+    path = directory / "report.html"
     write_text(path, text)
     return path

@@ -102,8 +102,17 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
     ]
 
 
+ADDED = {
+    "sample": "sample by sample",
+    "round": "round by round",
+    "agent": "agent by agent",
+    "maxima": "by the worst sample of each run, because the runs do not tell which sample is which",
+}
+
+
 def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
     """Return sentences on the noise of a run, and on the conditions of its proven numbers."""
+    is_proven, delta, together = privacy.network.proven is not None, privacy.delta, privacy.together
     notes = [_what_noise_buys(noise)]
     source = " from the system's entropy" if noise.entropy == "os" else ""
     if noise.backend == "opendp":
@@ -113,45 +122,28 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         notes.append(f"Drawn{source} on a lattice to which the release is rounded: {moved}.")
     else:
         notes.append(f"Drawn by NumPy{source}, in floating point: its low bits reveal more than is proven.")
-    if views := privacy.views:
-        reached = [(at, most) for at, most in zip(views.distance, views.largest, strict=True) if at >= 0]
-        if reached:
-            (near, first), (far, last) = reached[0], reached[-1]
+    views = privacy.views
+    if views and (reached := [pair for pair in zip(views.distance, views.largest, strict=True) if pair[0] >= 0]):
+        (near, first), (far, last) = reached[0], reached[-1]
+        notes.append(
+            f"Toward one node that colludes with none, ε at δ = {delta:g} is at most {number(first)} at distance "
+            f"{near}{f' and {number(last)} at distance {far}' * (far > near)}: from round {views.relayed_from} on all "
+            "messages are mixes of earlier messages."
+        )
+    if budget := privacy.budget:
+        of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []
+        text = f"The budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}{of}, kept by "
+        if budget.kept_by == "noise":
+            notes.append(f"{text}noise of nominal ε = {noise.epsilon:.4g}.")
+        elif not any(stops):
+            notes.append(f"{text}stopping, but no agent had to stop.")
+        else:
+            stopped = sorted(filter(None, stops))
+            when = f"round {stopped[0]}" if stopped[0] == stopped[-1] else f"rounds {stopped[0]} to {stopped[-1]}"
+            who = "the agents" if len(stopped) == len(stops) else f"{len(stopped)} agents"
             notes.append(
-                f"Toward one node that colludes with none, ε at δ = {privacy.delta:g} is at most {number(first)} at "
-                f"distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: from round "
-                f"{views.relayed_from} on all messages are mixes of earlier messages."
+                f"{text}stopping: after {when} {who} relay what they receive, and reveal nothing about their data."
             )
-    return [*notes, *_provisos(privacy, noise)]
-
-
-def _budget(budget: typed.BudgetSummary, noise: typed.NoiseSummary, together: typed.TogetherSummary | None) -> str:
-    """Return a sentence on how the budget was kept."""
-    of = f" for all {together.runs} runs together" if together else ""
-    text = f"The budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}{of}, kept by "
-    if budget.kept_by == "noise":
-        return f"{text}noise of nominal ε = {noise.epsilon:.4g}."
-    stops = [stop for stop in budget.stops or [] if stop]
-    if not stops:
-        return f"{text}stopping, but no agent had to stop."
-    first, last = min(stops), max(stops)
-    when = f"round {first}" if first == last else f"rounds {first} to {last}"
-    who = "the agents" if len(stops) == len(budget.stops or []) else f"{len(stops)} agents"
-    return f"{text}stopping: after {when} {who} relay what they receive, and reveal nothing about their data."
-
-
-ADDED = {
-    "sample": "sample by sample",
-    "round": "round by round",
-    "agent": "agent by agent",
-    "maxima": "by the worst sample of each run, because the runs do not tell which sample is which",
-}
-
-
-def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
-    """Return sentences on the conditions of the proven numbers."""
-    is_proven = privacy.network.proven is not None
-    notes = [_budget(privacy.budget, noise, privacy.together)] if privacy.budget else []
     if recorded := privacy.recorded:
         notes.append(
             f"All numbers cover only the recorded rounds 1 to {recorded}: the run ended early, and messages of later "
@@ -163,7 +155,7 @@ def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[
             f"WARNING: the neighbouring run {others[0]}{more} has the same noise on data that differ or may differ: an "
             "observer of both runs learns what either hides; use another seed."
         )
-    if together := privacy.together:
+    if together:
         because = together.unproven_because
         how = f"of which nothing is proven{': ' * bool(because)}{because}"
         how = how if together.network.proven is None else f"added up {ADDED.get(together.by, together.by)}"
@@ -194,12 +186,11 @@ def _provisos(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[
             "Each agent's bound also holds, in exact arithmetic, against all other agents together, whatever they "
             "send, if they do not know its noise and see nothing but its messages."
         )
-    samples, delta = privacy.samples, privacy.delta
-    if samples and delta * samples > LARGE_DELTA:
+    if privacy.samples and delta * privacy.samples > LARGE_DELTA:
         unit, data = ("agent", "all that an agent has") if privacy.adjacency == "one-agent" else ("sample", "a sample")
         notes.append(
-            f"δ = {delta:g} is not well below 1/{samples}, one over the number of {unit}s: at such a δ even publishing "
-            f"{data} now and then counts as private."
+            f"δ = {delta:g} is not well below 1/{privacy.samples}, one over the number of {unit}s: at such a δ even "
+            f"publishing {data} now and then counts as private."
         )
     return notes
 

@@ -25,6 +25,8 @@ from mpinodes.summary.summary import Summary
 MARKERS = ((NETWORK, "o"), (AVERAGE, "s"), (CLAIM, "^"), ("#CC79A7", "D"))
 BOUND_STYLES = ("--", ":", "-.", (0, (1, 3)))
 
+Table = tuple[str, list[str], list[tuple[str, ...]]]  # "horizon" or "agent", the titles of columns, and rows of cells
+
 
 class Curve(NamedTuple):
     """A metric as a curve of a figure.
@@ -109,21 +111,7 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
     return drawn
 
 
-class ValueTable(NamedTuple):
-    """A table of the numbers behind the figures.
-
-    Attributes:
-        title: the kind of the rows: "horizon" or "agent".
-        head: the titles of the columns.
-        rows: the cells of each row.
-    """
-
-    title: str
-    head: list[str]
-    rows: list[list[str]]
-
-
-def values(data: Drawn, summary: Summary) -> list[ValueTable]:
+def tables(data: Drawn, summary: Summary) -> list[Table]:
     """Return two tables: all curves by horizon, as means over agents and seeds; and the last values by agent."""
     kinds = {"claimed": "claimed", "proven_pure": "proven pure", "proven": f"proven at δ = {summary.privacy.delta:g}"}
     curves = [curve for figure in curve_figures(summary).values() for curve in figure.curves if curve.variable in data]
@@ -131,17 +119,16 @@ def values(data: Drawn, summary: Summary) -> list[ValueTable]:
     agents = [curve for curve in curves if "agent" in data[curve.variable].dims]
     curves += [Curve(f"epsilon_{kind}_network", f"ε of the network, {name}", "", False) for kind, name in kinds.items()]
     agents += [Curve(f"epsilon_{kind}", f"share of ε, {name}", "", False) for kind, name in kinds.items()]
-    last = {curve: curve.values(data)[1].last("horizon") for curve in agents}
-    by_horizon = _table("horizon", data, {curve: curve.values(data)[1] for curve in curves})
-    return [by_horizon, _table("agent", data, last)]
-
-
-def _table(along: str, data: Drawn, columns: dict[Curve, Values]) -> ValueTable:
-    """Return a table of means over all axes but one."""
-    head = [f"{curve.label}{' (%)' * (curve.unit == 'share')}" for curve in columns]
-    means = [_by(along, values, np.nanmean).tolist() for values in columns.values()]
-    rows = zip(data[along].values.tolist(), *means, strict=True)
-    return ValueTable(along, [along, *head], [[str(name), *(f"{x:.4g}" for x in row)] for name, *row in rows])
+    made = []
+    for along, columns in (("horizon", curves), ("agent", agents)):
+        head, means = [along], [[str(name) for name in data[along].values.tolist()]]
+        for curve in columns:
+            values = curve.values(data)[1]
+            values = values.last("horizon") if along == "agent" else values
+            head.append(f"{curve.label}{' (%)' * (curve.unit == 'share')}")
+            means.append([f"{x:.4g}" for x in _by(along, values, np.nanmean).tolist()])
+        made.append((along, head, list(zip(*means, strict=True))))
+    return made
 
 
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
@@ -154,21 +141,21 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     for curve, (colour, marker) in zip(curves.values(), MARKERS, strict=False):
         t, values = curve.values(data)
         shown.append(values.values.ravel())
-        is_alone, label = len(curves) == 1, curve.label
-        if "agent" in values.dims:
+        of_agents, label = "agent" in values.dims, curve.label
+        if of_agents:
             drawing.band(axes, t, values, label="agents, least to most")
             values, label = values.reduced(np.nanmean, ["agent"]), "mean over agents"
-        if "agent" not in data[curve.variable].dims or is_alone:
+        if not of_agents or len(curves) == 1:
             drawing.line(axes, t, values, colour, marker=marker if len(t) < 100 else "", ms=3, label=label)
     first = next(iter(curves.values()))
-    is_share, silent = first.unit == "share", data.noise_free
+    silent, percent = data.noise_free, 100.0 if first.unit == "share" else 1.0
     if silent and (values_without := getattr(silent, first.variable, None)):
         t = np.array(silent.horizon)
-        scale = (100.0 if is_share else 1.0) / (t if first.per_round else 1.0)
+        scale = percent / (t if first.per_round else 1.0)
         axes.plot(t, scale * np.array(values_without, float), color="black", ls="-.", lw=1, label="without noise")
     sets = naive(summary.baselines, name)
     if (guessed := sets.get("test" if first.variable == name else "train")) is not None:
-        axes.axhline(guessed * (100 if is_share else 1), color=AGENT, ls=":", label=GUESSED[name])
+        axes.axhline(guessed * percent, color=AGENT, ls=":", label=GUESSED[name])
     everything = np.concatenate(shown)
     most = float(np.nanmax(everything))
     applicable = [bound for bound in summary.bounds if bound.applies and bound.of in curves]
@@ -179,7 +166,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
             label = f"{bound.name}: {bounded(summary, bound)}"
             drawing.line(axes, data["horizon"].values, values, CLAIM, ls=style, label=label)
     drawing.log(axes, "x")
-    if not is_share:
+    if first.unit != "share":
         drawing.scale(axes, np.concatenate([everything, *(np.asarray(line.get_ydata(), float) for line in axes.lines)]))
     axes.set(xlabel="rounds", ylabel=figure.label)
     return drawing.finished(axes, summary, figure.title)

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
 from mpinodes.presentation.privacy_words import LARGE_DELTA, mechanism
-from mpinodes.summary.summary import BaselinesSummary, FileSummary, PrivacySummary, Summary
+from mpinodes.summary.summary import BaselinesSummary, Summary
 
 PRIVACY = {  # a single run states these facts in its sentences on privacy
     "no-noise": "messages carry no noise: nothing is private",
@@ -79,7 +79,7 @@ def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
 
 def of_numbers(s: Summary) -> dict[str, str]:
     """Return the warnings that follow from the numbers of a summary: sentences by code."""
-    made = replace(s, warnings=None)
+    made, privacy, noise = replace(s, warnings=None), s.privacy, s.privacy.noise
     if s.partial:
         add(made, "partial", f"The run ended early: {s.rounds} of {s.rounds_asked} rounds are recorded.")
     if s.value("average_fitness") is None:
@@ -88,7 +88,24 @@ def of_numbers(s: Summary) -> dict[str, str]:
         add(made, "unsolved", f"{s.solver.unsolved} local solves ended short of their tolerance.")
     if s.baselines:
         _compare(s, made, s.baselines)
-    for code in _of_privacy(s.privacy, s.checked or []):
+    if noise is None:
+        add(made, "no-noise")
+        return made.warnings or {}
+    proven, claimed, together = privacy.network.proven, privacy.network.claimed, privacy.together
+    nominal = noise.epsilon if mechanism(noise).pure else inf
+    holds = {
+        "unproven": privacy.unproven_because or proven is None or (together and together.network.proven is None),
+        "not-tested": any(not file.tested for file in s.checked or []),
+        "epsilon-too-large": proven is not None and exp(min(proven, 700)) >= LARGEST_ODDS,
+        "above-claim": proven is not None and claimed is not None and proven > 1.01 * claimed,
+        "label-not-kept": nominal < inf and (noise.release is None or noise.release > nominal * (1 + 1e-9)),
+        "delta-too-large": privacy.delta * (privacy.samples or 0) > LARGE_DELTA,
+        "budget-spent": privacy.budget and any(privacy.budget.stops or []),
+        "shared-noise": privacy.shares_noise_with,
+        "noise-key": noise.key is not None,
+        "floating-point-noise": noise.backend == "numpy" and privacy.key == "secret",
+    }
+    for code in filter(holds.get, holds):
         add(made, code)
     return made.warnings or {}
 
@@ -115,25 +132,3 @@ def _compare(s: Summary, made: Summary, baselines: BaselinesSummary) -> None:
     ):
         if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
             add(made, code, f"{'No better' if high == low else 'Worse'} than {than}: {sentence.format(high, low)}.")
-
-
-def _of_privacy(privacy: PrivacySummary, checked: Sequence[FileSummary]) -> list[str]:
-    """Return the codes of the warnings on the proven privacy loss and the noise."""
-    noise, network, together = privacy.noise, privacy.network, privacy.together
-    if noise is None:
-        return ["no-noise"]
-    proven, claimed, unproven = network.proven, network.claimed, together and together.network.proven is None
-    label = noise.epsilon if mechanism(noise).pure else inf
-    holds = {
-        "unproven": privacy.unproven_because or proven is None or unproven,
-        "not-tested": any(not file.tested for file in checked),
-        "epsilon-too-large": proven is not None and exp(min(proven, 700)) >= LARGEST_ODDS,
-        "above-claim": proven is not None and claimed is not None and proven > 1.01 * claimed,
-        "label-not-kept": label < inf and (noise.release is None or noise.release > label * (1 + 1e-9)),
-        "delta-too-large": privacy.delta * (privacy.samples or 0) > LARGE_DELTA,
-        "budget-spent": privacy.budget and any(privacy.budget.stops or []),
-        "shared-noise": privacy.shares_noise_with,
-        "noise-key": noise.key is not None,
-        "floating-point-noise": noise.backend == "numpy" and privacy.key == "secret",
-    }
-    return [code for code, there in holds.items() if there]

@@ -14,7 +14,7 @@ from mpinodes.auditing.changes import Change
 from mpinodes.auditing.games import Canary
 from mpinodes.core.messages import HEADER
 from mpinodes.privacy.curves import gdp_delta
-from mpinodes.privacy.views import Relayed, carried_on, coalition, relayed_from, views
+from mpinodes.privacy.views import Relayed, carried_on, coalition, epsilons, relayed_from, views
 from mpinodes.running.setup import set_up
 from tests.helpers import reference
 from tests.helpers.parts import rows_of, sections, setup_of
@@ -86,7 +86,7 @@ def test_what_a_neighbor_says_is_heard_as_on_the_link():
     hears = setup.topology.sends(1).T
     np.testing.assert_array_equal(seen.mu[hears], np.broadcast_to(seen.links, hears.shape)[hears])
     assert seen.links == pytest.approx(setup.run.grad_sensitivity[0] / events.scale[1, 0, 0])
-    assert seen.epsilon(1e-5)[hears] == pytest.approx(1.0)
+    assert epsilons(seen.mu, 1e-5)[hears] == pytest.approx(1.0)
     assert seen.mu[~np.eye(16, dtype=bool)].max() <= seen.links.max()
 
 
@@ -152,7 +152,7 @@ def test_on_a_ring_all_is_learnt_that_has_had_time_to_come(rounds):
     assert np.nanmax(hops) == 8
     np.testing.assert_array_equal(seen.leverage[hops > 0], (hops[hops > 0] <= rounds).astype(float))
     assert (np.diff([seen.mu[hops == far].max() for far in range(1, 9)]) <= 0).all()
-    assert seen.epsilon(1e-5)[hops > rounds] == pytest.approx(0.0)
+    assert epsilons(seen.mu, 1e-5)[hops > rounds] == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("kind", ["torus", "grid"])
