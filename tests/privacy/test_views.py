@@ -305,8 +305,8 @@ def test_of_two_stages_the_first_costs_by_all_links(kind):
     np.testing.assert_allclose(seen.mu, np.sqrt(seen.before**2 + seen.leverage * seen.release**2))
     np.testing.assert_allclose(seen.mu[hears], np.broadcast_to(seen.links, hears.shape)[hears])
     far = seen.distance == np.nanmax(seen.distance)
-    assert (seen.epsilon_release(1e-3)[far] < seen.epsilon_release(1e-3)[hears].min()).any()
-    for mu, epsilon in zip(seen.mu[hears][:3], seen.epsilon(1e-3)[hears][:3], strict=True):
+    assert (epsilons(seen.relayed, 1e-3)[far] < epsilons(seen.relayed, 1e-3)[hears].min()).any()
+    for mu, epsilon in zip(seen.mu[hears][:3], epsilons(seen.mu, 1e-3)[hears][:3], strict=True):
         assert gdp_delta(mu, epsilon) == pytest.approx(1e-3, rel=1e-6)
 
 
