@@ -146,7 +146,11 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
         gradient = total.grad(y)
         ahead = feasible.project(y - step * gradient)
-        while smoothness == np.inf and _is_too_far(total, y, gradient, ahead, step):
+        while smoothness == np.inf and step > np.finfo(float).tiny:
+            moved = ahead - y  # the step is short enough if F is below the parabola of this step
+            limit = total.value(y) + float(gradient @ moved) + float(moved @ moved) / (2 * step)
+            if total.value(ahead) <= limit + 1e-12 * abs(limit):
+                break
             step /= 2
             ahead = feasible.project(y - step * gradient)
         if (y - ahead) @ (ahead - x) > 0:
@@ -234,13 +238,6 @@ def _clarabel(
     return np.array(solution.x), np.array(solution.z)
 
 
-def _is_too_far(total: SampleLoss, y: Vector, gradient: Vector, ahead: Vector, step: float) -> bool:
-    """Return whether F is above the parabola of this step, which then is too long."""
-    moved = ahead - y
-    limit = total.value(y) + float(gradient @ moved) + float(moved @ moved) / (2 * step)
-    return bool(step > np.finfo(float).tiny and not total.value(ahead) <= limit + 1e-12 * abs(limit))
-
-
 def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, float]:
     """Return F(x), and the least that is known to bound F(x) − min F."""
     gradient, value = total.grad(x), total.value(x)
@@ -258,9 +255,8 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
     and the next guess takes twice as many samples.
     """
     n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
-    size = (
-        max(FEW, isqrt(n)) if feasible.bounded or total.regularizer else n
-    )  # else the problem of few samples may have no minimum
+    has_minimum = feasible.bounded or total.regularizer  # the problem of few samples too
+    size = max(FEW, isqrt(n)) if has_minimum else n
     few, least, beyond = np.zeros(n, bool), total.value(start), total.features @ start - total.targets
     while not few.all() and lowest.certificate > TOLERANCE * max(lowest.value, lost - lowest.value):
         few[np.argpartition(np.abs(beyond), size)[:size] if 2 * size < n else slice(None)] = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -106,6 +106,7 @@ class Samples:
         owners: number of owners.
         of_each: number of samples that an owner has in a round. For a user's stream it is the largest number, and
             smaller rounds are filled up with copies of their first sample, whose divisor is infinite.
+        of: gives the samples of some rounds, by first and last round; the last result is cached.
     """
 
     def __init__(self, stream: Stream, owners: int, rounds: int) -> None:
@@ -122,7 +123,7 @@ class Samples:
         of_round = 8 * owners * self.of_each * (self._dimension + 1)
         self._size = rounds * of_round  # bytes of all samples, one by one
         self._at_once = max(1, BYTES_AT_ONCE // of_round)
-        self._last: tuple[tuple[int, int], Block] | None = None
+        self.of = lru_cache(maxsize=1)(self._of)
 
     @property
     def held_at_the_end(self) -> int:
@@ -139,16 +140,10 @@ class Samples:
         condenses = "condensed" in vars(type(self.first)) and not self._varying
         return condenses and self._size > KEPT and self._dimension < COLUMNS
 
-    def of(self, first: int, last: int) -> Block:
-        """Return the samples of these rounds."""
-        if not self._last or self._last[0] != (first, last):
-            self._last = (first, last), self._of(first, last)
-        return self._last[1]
-
     @cached_property
     def everything(self) -> Total:
         """Return all samples of the run, those of later rounds too."""
-        self._last = None
+        self.of.cache_clear()
         if self._recurs:
             # Where all owners have the same samples, these are one set.
             sets = {id(reader.features): reader for reader in self._readers}
@@ -173,23 +168,23 @@ class Samples:
     def _of(self, first: int, last: int) -> Block:
         """Read the samples of these rounds."""
         rounds, n, m = last - first + 1, self.owners, self.of_each
-        if self._varying:
-            return self._one_by_one([losses(t) for t in range(first, last + 1) for losses in self._varying])
-        seen = [read(first, last) for read in self._readers]
-        order = np.arange(n * rounds * m).reshape(n, rounds, m).transpose(1, 0, 2).ravel()
-        targets = np.concatenate([loss.targets for loss in seen])[order]
-        return stack([loss.features for loss in seen])[order], targets, self.first.divisor
-
-    def _one_by_one(self, losses: list[Any]) -> tuple[Features, Vector, Vector]:
-        """Return the samples of losses that may differ in the number and the weights of their samples."""
+        if not self._varying:
+            seen = [read(first, last) for read in self._readers]
+            order = np.arange(n * rounds * m).reshape(n, rounds, m).transpose(1, 0, 2).ravel()
+            targets = np.concatenate([loss.targets for loss in seen])[order]
+            return stack([loss.features for loss in seen])[order], targets, self.first.divisor
+        # Losses may differ in the number and the weights of their samples.
         blank = {"features": np.zeros((1, self._dimension)), "targets": np.ones(1), "divisor": np.inf}
-        losses = [loss if len(loss.targets) else replace(loss, **blank) for loss in losses]
-        place = np.arange(self.of_each)
-        rows = [np.where(place < len(loss.targets), place, 0) for loss in losses]
-        features = doubles(stack([loss.features[of] for loss, of in zip(losses, rows, strict=True)]))
-        targets = np.concatenate([loss.targets[of] for loss, of in zip(losses, rows, strict=True)])
-        divisors = [
-            np.broadcast_to(loss.divisor, loss.targets.shape)[of] for loss, of in zip(losses, rows, strict=True)
-        ]
-        absent = [place >= len(loss.targets) for loss in losses]
-        return features, targets, np.where(np.concatenate(absent), np.inf, np.concatenate(divisors))
+        place = np.arange(m)
+        features, of_targets, divisors = [], [], []
+        for t in range(first, last + 1):
+            for losses in self._varying:
+                loss: Any = losses(t)
+                number = len(loss.targets)
+                rows = np.where(place < number, place, 0)
+                loss = loss if number else replace(loss, **blank)
+                features.append(loss.features[rows])
+                of_targets.append(loss.targets[rows])
+                weights = np.broadcast_to(loss.divisor, loss.targets.shape)[rows]
+                divisors.append(np.where(place < number, weights, np.inf))
+        return doubles(stack(features)), np.concatenate(of_targets), np.concatenate(divisors)

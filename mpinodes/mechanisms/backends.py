@@ -17,7 +17,7 @@ generator that cannot be seeded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from math import frexp, ldexp
 from typing import Any, NamedTuple, TypeAlias
 
@@ -141,6 +141,6 @@ class Additive(Mechanism):
     def __post_init__(self) -> None:
         backend(self.backend)  # fail here, not in round 1, if the backend is not installed
 
-    @cached_property
-    def _draw(self) -> Backend:
-        return backend(self.backend)
+    def draw(self, query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
+        """Write `query.value` plus noise of a law to `out` (d,), and return the event."""
+        return backend(self.backend)(query, law, t, noise, out)

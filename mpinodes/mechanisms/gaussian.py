@@ -33,4 +33,4 @@ class Gaussian(Additive):
                 "Query(..., calibration=l2 / self.run.gdp(self.run.epsilon, self.run.delta))"
             )
         scale = query.calibration if self.constant is None else self.constant / self.epsilon
-        return self._draw(query, Law(Kind.GAUSSIAN, scale), t, noise, out)
+        return self.draw(query, Law(Kind.GAUSSIAN, scale), t, noise, out)

@@ -22,4 +22,4 @@ class Laplace(Additive):
         """Write `query.value` plus noise to `out` (d,), and return the event."""
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
-        return self._draw(query, Law(Kind.LAPLACE, scale), t, noise, out)
+        return self.draw(query, Law(Kind.LAPLACE, scale), t, noise, out)

@@ -45,11 +45,13 @@ def write(directory: Path, s: Summary, data: Drawn, experiment: str, vector: boo
     if seconds:
         names = [*(f"agent {i}" for i in range(len(seconds.working) - 1)), "logger"]
         ranks = list(zip(names, seconds.working, seconds.waiting, strict=True))
+    bounds = list(zip(words.bounds(s), s.bounds, strict=True))
     text = pages.get_template("page.html").render(
         name=s.name, what=f"{words.headline(s)}: {words.setting(s)}", partial=partial if s.partial else "",
         warnings=run_warnings.sentences(s), found=findings(s, silent.summary if silent else None),
         comparable=s.privacy.noise is not None and not silent and not s.partial, measured=words.measured(s),
-        holding=words.bounds(s, applies=True), idle=words.bounds(s, applies=False),
+        holding=[row for row, bound in bounds if bound.applies],
+        idle=[row for row, bound in bounds if not bound.applies],
         remarks=" ".join([*means, *conditions, f"{words.speed(s)}."]),
         privacy=s.privacy.noise and privacy_words.table(s.privacy, s.checked), privacy_head=privacy_words.HEAD,
         privacy_note=" ".join(privacy_words.sentences(s.privacy)),

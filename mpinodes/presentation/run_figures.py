@@ -163,7 +163,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
         values = data[bound.variable]
         values = values / data["horizon"] if curves[bound.of].per_round else values
         if not curves[bound.of].per_round or np.nanmax(values.last("horizon").values) <= most:
-            label = f"{bound.name}: {bounded(summary, bound)}"
+            label = f"{bound.name}: {bounded(bound)}"
             drawing.line(axes, data["horizon"].values, values, CLAIM, ls=style, label=label)
     drawing.log(axes, "x")
     if first.unit != "share":

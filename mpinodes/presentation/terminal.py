@@ -32,7 +32,7 @@ def text(summary: Summary, directory: Path) -> str:
         felt = ", ".join(f"{part} {seconds:.1f}" for part, seconds in timing if seconds >= 0.05)
         page = [f"{s.name}: {headline(s)}", f"  {setting(s)}: {speed(s)}", *(f"  {words}" for words in conditions(s))]
         page += [f"  {s.timing.total:.1f} s in all: {felt}"] if s.timing else []
-        page += ["", *(f"  {row.label:42}{row.value}" for row in results(s, why=False))]
+        page += ["", *(f"  {row.label:42}{row.value}" for row in [*measured(s), *bounds(s, why=False)])]
         page += [f"  WARNING: {sentence}" for sentence in run_warnings.sentences(s)]
         page += ["", *lines(s.privacy, s.checked), "", *([] if s.reproducible else [f"  {NOT_REPRODUCIBLE}"])]
         return "\n".join([*page, f"  run: {directory}"])
@@ -111,11 +111,6 @@ class Row(NamedTuple):
     key: str
 
 
-def results(s: Summary, why: bool) -> list[Row]:
-    """Return the results of a run, with the bounds; `why` adds the reasons why bounds do not apply."""
-    return [*measured(s), *(_bound(s, bound, k, why) for k, bound in enumerate(s.bounds))]
-
-
 def measured(s: Summary) -> list[Row]:
     """Return the metrics of a run, and the cost of its local solves."""
     rows = [_row(s, metric) for metric in s.metrics]
@@ -131,11 +126,6 @@ def measured(s: Summary) -> list[Row]:
     return rows
 
 
-def bounds(s: Summary, applies: bool) -> list[Row]:
-    """Return the bounds that apply, or those that do not apply, with the reasons."""
-    return [_bound(s, bound, k, True) for k, bound in enumerate(s.bounds) if bound.applies == applies]
-
-
 def _row(s: Summary, metric: ShownMetric) -> Row:
     key, variable, share = metric.key, metric.variable, metric.unit == "share"
 
@@ -146,13 +136,15 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
     shown = f"{number(value):>10}"
     if (std := (s.spread or {}).get(f"{key}.std")) is not None:
         shown += f" ± {std:.1%}" if share else f" ± {std:.2g}"
+    remarks = []
     if by_agent and None not in by_agent:
-        shown += f"    (agents {number(min(by_agent))} to {number(max(by_agent))})"
+        remarks.append(f"agents {number(min(by_agent))} to {number(max(by_agent))}")
     if value is not None and (losses := s.losses_in_a_round(metric)) > 1:
-        shown += f"    ({number(value / losses)} per loss)"
+        remarks.append(f"{number(value / losses)} per loss")
     regret, certificate = s.value(variable), s.value("comparator.certificate")
     if "regret" in variable and isinstance(regret, float) and certificate is not None and abs(regret) <= certificate:
-        shown += "    (0, within the comparator's certificate)"
+        remarks.append("0, within the comparator's certificate")
+    shown += "".join(f"    ({remark})" for remark in remarks)
     if variable in JUDGED:
         shown += f"    of the {s.judged} decision"
     if variable == "decision_norm" and not s.decomposable and s.agents > 1:
@@ -168,21 +160,24 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
     return Row(metric.label, shown, key)
 
 
-def _bound(s: Summary, bound: BoundSummary, place: int, why: bool) -> Row:
-    """Return a bound as a multiple of the measured value."""
-    if bound.value is None:
-        shown = f"{'inf':>10}    no bound on"
-    elif bound.times is not None:
-        shown = f"{bound.times:10.3g}    times"
-    elif bound.measured is None:
-        shown = f"{bound.value:10.3g}    on"
-    else:
-        shown = f"{bound.value:10.3g}    (0 or less was measured) on"
-    rest = "" if bound.applies else f"; does not apply{f': {bound.why_not}' if why else ''}"
-    key = f"bounds[{place}].{'value' if bound.times is None else 'times'}"
-    return Row(bound.name, f"{shown} the {bounded(s, bound)}{rest}", key)
+def bounds(s: Summary, why: bool = True) -> list[Row]:
+    """Return the bounds as multiples of the measured values; `why` adds the reasons why bounds do not apply."""
+    rows = []
+    for place, bound in enumerate(s.bounds):
+        if bound.value is None:
+            shown = f"{'inf':>10}    no bound on"
+        elif bound.times is not None:
+            shown = f"{bound.times:10.3g}    times"
+        elif bound.measured is None:
+            shown = f"{bound.value:10.3g}    on"
+        else:
+            shown = f"{bound.value:10.3g}    (0 or less was measured) on"
+        rest = "" if bound.applies else f"; does not apply{f': {bound.why_not}' if why else ''}"
+        key = f"bounds[{place}].{'value' if bound.times is None else 'times'}"
+        rows.append(Row(bound.name, f"{shown} the {bounded(bound)}{rest}", key))
+    return rows
 
 
-def bounded(s: Summary, bound: BoundSummary) -> str:
+def bounded(bound: BoundSummary) -> str:
     """Return the name of the quantity that a theorem bounds."""
     return BOUNDED.get(bound.of, bound.label)

@@ -48,11 +48,26 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
 @lru_cache(maxsize=10_000)
 def _exact(d: int, x: float) -> Vector:
     """Return the curve of one shift, (orders,); inf where it cannot be computed."""
-    w = (ORDERS - 0.5) * x
+    from scipy.special import k0e, k1e
+
+    w, z = (ORDERS - 0.5) * x, x / 2
     sound = np.minimum(w, w * w / (2 * d)) <= EXPONENT  # either bounds log Λ_ν
-    if d > LARGEST or x / 2 > EXPONENT or not sound[0]:
+    if d > LARGEST or z > EXPONENT or not sound[0]:
         return np.full(len(ORDERS), np.inf)
-    logarithm = np.log1p(_excess(d, x / 2, w[sound]) * (1 + MARGIN))
+    # M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)), by a recursion over d in steps of 2
+    if d % 2:
+        m, n = exp(-z), z * exp(-z)
+    else:
+        m, n = z * float(k1e(z)) * exp(-z), z * z * float(k0e(z)) * exp(-z) / 2
+    for below in range(2 - d % 2, d, 2):
+        m, n = m + n, z * z / (below * (below + 2)) * m
+    # E − 1 at w = kz: at k = 1 E is 1, so the terms at k = 1 are subtracted one by one.
+    h = d / 2 - 1
+    halving = ceil((sqrt(h * h + 2 * float(w[sound][-1]) ** 2) - h) / 2)  # then a term is at most half the one before
+    j = np.arange(1.0, halving + HALVINGS)[:, None]
+    terms = [np.cumprod(u * u / (4 * j * (h + j)), axis=0) for u in (w[sound], np.array([z]))]
+    excess = ((m + n * d / (d + 2 * j)) * (terms[0] - terms[1])).sum(axis=0)
+    logarithm = np.log1p(excess * (1 + MARGIN))
     # Beyond: (log Λ_ν)' = R, the mean of a cosine that w tilts, grows, and R' = 1 − R² − 2cR/w, c = ν + ½. So R, that
     # of Λ_{ν+1} all the more, and with them (log E)' are below w/(c + √(c² + w²)).
     c = (d - 1) / 2
@@ -60,25 +75,3 @@ def _exact(d: int, x: float) -> Vector:
     most = s - c * np.log(c + s)
     beyond = (logarithm[-1] + most[~sound] - most[sound][-1]) * (1 + MARGIN)
     return np.asarray(np.concatenate([logarithm, beyond]) / (ORDERS - 1))
-
-
-def _excess(d: int, z: float, w: Vector) -> Vector:
-    """Return E − 1 at ascending w = kz: at k = 1 E is 1, so the terms at k = 1 are subtracted one by one.
-
-    The weights are M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)), by a recursion over
-    d in steps of 2.
-    """
-    from scipy.special import k0e, k1e
-
-    if d % 2:
-        m, n = exp(-z), z * exp(-z)
-    else:
-        m, n = z * float(k1e(z)) * exp(-z), z * z * float(k0e(z)) * exp(-z) / 2
-    for below in range(2 - d % 2, d, 2):
-        m, n = m + n, z * z / (below * (below + 2)) * m
-    h = d / 2 - 1
-    # From here on a term is at most half the one before.
-    halving = ceil((sqrt(h * h + 2 * float(w[-1]) ** 2) - h) / 2)
-    j = np.arange(1.0, halving + HALVINGS)[:, None]
-    terms = [np.cumprod(u * u / (4 * j * (h + j)), axis=0) for u in (w, np.array([z]))]
-    return np.asarray(((m + n * d / (d + 2 * j)) * (terms[0] - terms[1])).sum(axis=0))

@@ -231,14 +231,25 @@ def _product(weights: Vector, inputs: Vector) -> Vector:
 def ceilings(events: Events, most_used: Indices) -> Vector:
     """Return the most that older changes of any sample can move each message: (rounds, vectors).
 
+    Exact dynamics with signs respond to inputs that are as large as can be in every round; the input of the round
+    itself is what the hidden point alone can make.
+
     Args:
         events: (rounds,) of one agent.
         most_used: (rounds,) how often at most a message carries one sample, and no less than 1.
     """
-    if is_signed(events):
-        unknown = np.where(events.is_unknown, np.inf, 0.0)[:, None]
-        return np.maximum(unknown, _signed_ceilings(events, most_used))
-    return Ceilings().take(events, most_used)
+    if not is_signed(events):
+        return Ceilings().take(events, most_used)
+    reply, group = Signed(events, 1), np.zeros(1, np.int64)
+    reply._used[:] = True
+    most = np.zeros((len(events), events.vectors))
+    for t in range(len(events)):
+        reply._slope[t] = 1e300 if reply._slope[t] > 0 else 0.0
+        most[t] = reply.older(t)[:, 0]
+        reply.add(t, group[: events.uses[t] if not events.is_hidden[t] else 0])
+        if events.is_hidden[t]:
+            reply._inputs[t] = most_used[t] * reply._s[t] + reply._r[t]
+    return np.maximum(np.where(events.is_unknown, np.inf, 0.0)[:, None], most)
 
 
 class Ceilings:
@@ -261,7 +272,12 @@ class Ceilings:
         # A message without hidden parts starts h anew: at 0, or, if it is unknown or carries a use, without a bound.
         begun = np.where(events.is_unknown | (events.uses > 0), np.inf, 0.0)[:, None]
         entered = np.where(hidden[:, None], _weighted(b, (most_used * s + r)[:, None]), begun)
-        older, self._h = _remembered(a * hidden[:, None, None], entered, self._h)
+        # older is A(t) h(t - 1), where h(t) = A(t) h(t - 1) + entered(t)
+        older, h, a = np.zeros_like(entered), self._h or [0.0] * events.hidden, a * hidden[:, None, None]
+        for t, (rows, new) in enumerate(zip(a.tolist(), entered.tolist(), strict=True)) if a.any() else ():
+            older[t] = [sum(weight * part for weight, part in zip(row, h, strict=True) if weight) for row in rows]
+            h = [part + more for part, more in zip(older[t].tolist(), new, strict=True)]
+        self._h = h if a.any() else entered[-1].tolist()
         moved = _weighted(b, np.where((lipschitz > 0) | (offset > 0), r, 0.0)[:, None]) + older
         read = np.where(lost[:, None], np.inf, _weighted(c, moved[:, None]).sum(axis=2))
         self._lost = bool(lost[-1])
@@ -272,32 +288,3 @@ def _weighted(weights: Vector, sizes: Vector) -> Vector:
     """Return weights times sizes, where 0 times inf counts as 0."""
     with np.errstate(invalid="ignore"):
         return np.where(weights == 0, 0.0, weights * sizes)
-
-
-def _remembered(a: Vector, entered: Vector, h: list[float]) -> tuple[Vector, list[float]]:
-    """Return A(t) h(t - 1), (rounds, parts), where h(t) = A(t) h(t - 1) + entered(t) starts at h; and the last h."""
-    h, older = h or [0.0] * entered.shape[1], []
-    if not a.any():
-        return np.zeros_like(entered), entered[-1].tolist()
-    for rows, new in zip(a.tolist(), entered.tolist(), strict=True):
-        older.append([sum(weight * part for weight, part in zip(row, h, strict=True) if weight) for row in rows])
-        h = [part + more for part, more in zip(older[-1], new, strict=True)]
-    return np.array(older), h
-
-
-def _signed_ceilings(events: Events, most_used: Indices) -> Vector:
-    """Return the response of exact dynamics to inputs that are as large as can be in every round.
-
-    The input of the round itself is what the hidden point alone can make.
-    """
-    reply = Signed(events, 1)
-    reply._used[:] = True
-    most = np.zeros((len(events), events.vectors))
-    group = np.zeros(1, np.int64)
-    for t in range(len(events)):
-        reply._slope[t] = 1e300 if reply._slope[t] > 0 else 0.0
-        most[t] = reply.older(t)[:, 0]
-        reply.add(t, group[: events.uses[t] if not events.is_hidden[t] else 0])
-        if events.is_hidden[t]:
-            reply._inputs[t] = most_used[t] * reply._s[t] + reply._r[t]
-    return most

@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from math import inf, log
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ class Uses(NamedTuple):
 
 
 class Unlisted:
-    """The uses that one agent's events name, made for the messages asked for; the last result is cached.
+    """The uses that one agent's events name, made for the messages asked for, as by `Uses.between`.
 
     Args:
         events: (rounds,) of the agent.
@@ -75,14 +75,7 @@ class Unlisted:
     """
 
     def __init__(self, events: Events, of: Callable[[int], Sequence[int]]) -> None:
-        self._events, self._of = events, of
-        self._last = (0, 0), Uses.of(events[:0], of)
-
-    def between(self, first: int, last: int) -> Uses:
-        """Return the uses of messages `first` to `last` - 1, which are counted from 0."""
-        if self._last[0] != (first, last):
-            self._last = (first, last), Uses.of(self._events[first:last], self._of)
-        return self._last[1]
+        self.between = lru_cache(maxsize=1)(lambda first, last: Uses.of(events[first:last], of))
 
 
 class Costs:
