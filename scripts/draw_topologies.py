@@ -11,7 +11,7 @@ from typing import Any
 
 from mpinodes.config import registry
 from mpinodes.core import Topology
-from mpinodes.presentation.graph import draw_topology
+from mpinodes.presentation.run_figures import draw_topology
 from mpinodes.topology import graph_files as files
 from mpinodes.topology import stored
 

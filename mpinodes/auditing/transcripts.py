@@ -26,7 +26,7 @@ from mpinodes.core.events import TELEMETRY, Event, Events
 from mpinodes.core.experiment import stored
 from mpinodes.core.messages import HEADER
 from mpinodes.core.norms import norm
-from mpinodes.privacy.penalty import log_density
+from mpinodes.privacy.gamma_norm import log_density
 from mpinodes.rounds.step import Arrivals, State, Step
 from mpinodes.runlog.reader import Reader, load
 

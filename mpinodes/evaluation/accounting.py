@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from msgspec import UNSET, structs
@@ -40,7 +40,10 @@ class Accounting:
         """
         setup, privacy = self._setup, self._setup.experiment.privacy
         self._accountant = Accountant(events, groups(setup), setup.experiment.data["partition"] == "shared")
-        losses = self._accountant.losses(horizons, privacy.delta, claim(setup), privacy.tight, tell)
+        algorithm, passes = setup.algorithm, setup.stream.passes
+        claims = setup.experiment.private and (privacy.adjacency != "one-agent" or algorithm.claims_agents)
+        claim = (lambda t: algorithm.claimed_epsilon(t, passes(t))) if claims else None
+        losses = self._accountant.losses(horizons, privacy.delta, claim, privacy.tight, tell)
         if setup.stream.unproven_because or self._key == "unknown":
             unproven = [[UNPROVEN] * len(at) for at in losses.agents]
             losses = PrivacyLosses(losses.claimed, unproven, [UNPROVEN] * len(losses.network))
@@ -145,14 +148,6 @@ class Accounting:
             against_colluders=bool(holds_alone and not is_shared and not math.isnan(network[-1].epsilon)),
             views=seen, views_left_out=self._too_many,
         )  # fmt: skip
-
-
-def claim(setup: Setup) -> Callable[[int], float | Sequence[float] | None] | None:
-    """Return a function that gives the ε that the paper claims after a round, for all agents or for each."""
-    algorithm, passes, e = setup.algorithm, setup.stream.passes, setup.experiment
-    if not e.private or (e.privacy.adjacency == "one-agent" and not algorithm.claims_agents):
-        return None
-    return lambda t: algorithm.claimed_epsilon(t, passes(t))
 
 
 def proven(loss: PrivacyLoss) -> typed.ProvenSummary:

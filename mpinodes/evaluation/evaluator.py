@@ -106,9 +106,18 @@ class Evaluator:
             start=StartSummary(average_fitness=lost, accuracy=first_accuracy, rmse=first_rmse),
         )
         for metric in self._metrics:
-            if metric.dims[0] == "horizon" and (variable := _worth(metric, self.judged)):
-                self._variables[metric.name] = variable
-                self._last[metric.name] = np.array(variable.values[-1])
+            if metric.dims[0] != "horizon":
+                continue
+            try:
+                values = metric.judge(self.judged)
+                if values is not None and not np.isnan(values).all():
+                    self._variables[metric.name] = _variable(metric, values, len(meter.horizons))
+                    self._last[metric.name] = np.array(self._variables[metric.name].values[-1])
+            except Exception as error:  # a failure of a user's metric is a warning
+                if type(metric).__module__.startswith("mpinodes."):
+                    raise
+                why = f"{type(error).__name__}: {error}"
+                write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {why}\n")
 
     def variables(self) -> Variables:
         """Return the values of metrics by horizon."""
@@ -169,20 +178,6 @@ def _values(metric: Metric | type[Metric], last: Any, rounds: int) -> dict[str, 
     if "agent" in metric.dims:
         values |= {f"{name}_mean": None if x is None else float(np.mean(x)) for name, x in values.items()}
     return values
-
-
-def _worth(metric: Metric, judged: Judged) -> Variable | None:
-    """Return the values of a metric by horizon, if there are any. A failure of a user's metric is a warning."""
-    try:
-        values = metric.judge(judged)
-        if values is None or np.isnan(values).all():
-            return None
-        return _variable(metric, values, len(judged.horizons))
-    except Exception as error:
-        if type(metric).__module__.startswith("mpinodes."):
-            raise
-        write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {type(error).__name__}: {error}\n")
-        return None
 
 
 def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:

@@ -47,15 +47,11 @@ class Examined(ABC):
         """Return the mark of the best constant prediction."""
 
     @abstractmethod
-    def marks(self, points: Vector) -> Vector:
-        """Return the mark of every point, a column: (d, k) -> (k,)."""
-
-    @abstractmethod
-    def _tried(self, features: Features, targets: Vector, points: Vector) -> Vector:
+    def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
         """Return the sum over some samples, (m, d) and (m, 1), that enters `marks`: (d, k) -> (k,)."""
 
-    def _averaged(self, points: Vector) -> Vector:
-        """Return the mean over all samples of what `_tried` sums: (d, k) -> (k,)."""
+    def marks(self, points: Vector) -> Vector:
+        """Return the mark of every point, a column: the mean over samples of what `_summed` sums, (d, k) -> (k,)."""
         targets, sums = self._source.targets, np.zeros(points.shape[1])
         for start in range(0, len(targets), ROWS_AT_ONCE):
             end = min(start + ROWS_AT_ONCE, len(targets))
@@ -65,12 +61,15 @@ class Examined(ABC):
                     self._kept[start] = features
             for k in range(0, len(sums), POINTS_AT_ONCE):
                 some = slice(k, k + POINTS_AT_ONCE)
-                sums[some] += self._tried(features, targets[start:end, None], points[:, some])
+                sums[some] += self._summed(features, targets[start:end, None], points[:, some])
         return sums / len(targets)
 
 
 class Labelled(Examined):
-    """A set of samples with labels ±1, or with a number of classes, and the class of losses that predict them."""
+    """A set of samples with labels ±1, or with a number of classes, and the class of losses that predict them.
+
+    The mark of a point is its accuracy.
+    """
 
     def __init__(self, source: Source, kind: type[SampleLoss], classes: int = 0) -> None:
         super().__init__(source)
@@ -100,11 +99,7 @@ class Labelled(Examined):
         _, counts = np.unique(self._source.targets, return_counts=True)
         return float(counts.max() / counts.sum())
 
-    def marks(self, points: Vector) -> Vector:
-        """Return the accuracy of every point: (d, k) -> (k,)."""
-        return self._averaged(points)
-
-    def _tried(self, features: Features, targets: Vector, points: Vector) -> Vector:
+    def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
         predicted = self._kind.predict(features, points, self._labels)
         right = predicted == (targets if self._classes else targets > 0)
         return np.asarray(np.count_nonzero(right, axis=0), float)
@@ -128,7 +123,7 @@ class RealValued(Examined):
 
     def marks(self, points: Vector) -> Vector:
         """Return the RMSE of every point, √ of the mean of (a·x − b)²: (d, k) -> (k,)."""
-        return np.asarray(np.sqrt(self._averaged(points)))
+        return np.asarray(np.sqrt(super().marks(points)))
 
-    def _tried(self, features: Features, targets: Vector, points: Vector) -> Vector:
+    def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
         return np.asarray(((np.asarray(features @ points) - targets) ** 2).sum(axis=0))

@@ -1,20 +1,31 @@
-"""Draw the figures and the page of a run, from the run directory alone."""
+"""Draw the figures and the page of a run, from the run directory alone; the page is one self-contained HTML file."""
 
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from pathlib import Path
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from mpinodes.core.errors import BadInput
+from mpinodes.presentation import privacy_words, run_figures, run_warnings
+from mpinodes.presentation import terminal as words
 from mpinodes.presentation.figure_data import Drawn
+from mpinodes.presentation.findings import findings
+from mpinodes.runlog.directories import write_text
 from mpinodes.summary.summary import Summary
+from mpinodes.summary.timing import PARTS
 
 # Without a handler, matplotlib prints every line of a bad settings file.
 logging.getLogger("matplotlib").addHandler(logging.NullHandler())
 
+SAME_BITS = "Saved as a file, this experiment runs again with equal bits."
+WIDE = ("Privacy loss", "What one node learns of another", "Topology")  # figures of several panels
+
 
 def draw(directory: Path, vector: bool = False) -> Path:
-    """Draw the figures and the page of a finished run; return the path of the page.
+    """Draw the figures and the page of a finished run; return the path of the page, `report.html`.
 
     Args:
         directory: the run directory.
@@ -23,17 +34,54 @@ def draw(directory: Path, vector: bool = False) -> Path:
     Raises:
         BadInput: the directory holds no finished run, or cannot be written.
     """
-    from mpinodes.presentation import page  # import matplotlib only here
-
-    summary = Summary.read(directory)
+    s = Summary.read(directory)
     try:
         data = Drawn(directory)
         experiment = (directory / "experiment.toml").read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"{directory}: not a finished run ({error}); a run directory holds record.h5") from error
+    path = directory / "report.html"
     try:
         (directory / "figures").mkdir(exist_ok=True)
         with data:
-            return page.write(directory, summary, data, experiment, vector)
+            figures = run_figures.draw_all(data, s, directory / "figures", vector)
+            write_text(path, _page(s, data, experiment, figures))
     except OSError as error:
         raise BadInput(f"{directory}: cannot be written: {error.strerror or error}") from error
+    return path
+
+
+def _page(s: Summary, data: Drawn, experiment: str, figures: dict[str, Path]) -> str:
+    """Return the page as HTML, given the text of experiment.toml and the files of the figures by title."""
+    # All values of a summary are escaped, so that only the template contains markup.
+    loader = FileSystemLoader(Path(__file__).parent)
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    partial = (
+        f"Partial: this run ended early, and this page covers the {s.rounds} of its {s.rounds_asked} rounds that are "
+        "recorded. Messages of later rounds lose privacy too, and are not counted here. Values that are not shown are "
+        "unknown."
+    )
+    means = [f"Means over {s.repeats} seeds, ± standard deviation between them."] if s.repeats else []
+    conditions = [f"{text[0].upper()}{text[1:]}." for text in words.conditions(s)]
+    parts = [part for part in PARTS if part != "report"] if s.timing and not s.partial else []
+    silent, seconds, ranks = data.noise_free, s.timing and s.timing.ranks, list[tuple[str, float, float]]()
+    if seconds:
+        names = [*(f"agent {i}" for i in range(len(seconds.working) - 1)), "logger"]
+        ranks = list(zip(names, seconds.working, seconds.waiting, strict=True))
+    bounds = list(zip(words.bounds(s), s.bounds, strict=True))
+    return pages.get_template("page.html").render(
+        name=s.name, what=f"{words.headline(s)}: {words.setting(s)}", partial=partial if s.partial else "",
+        warnings=run_warnings.sentences(s), found=findings(s, silent.summary if silent else None),
+        comparable=s.privacy.noise is not None and not silent and not s.partial, measured=words.measured(s),
+        holding=[row for row, bound in bounds if bound.applies],
+        idle=[row for row, bound in bounds if not bound.applies],
+        remarks=" ".join([*means, *conditions, f"{words.speed(s)}."]),
+        privacy=s.privacy.noise and privacy_words.table(s.privacy, s.checked), privacy_head=privacy_words.HEAD,
+        privacy_note=" ".join(privacy_words.sentences(s.privacy)),
+        figures=[(title, title in WIDE, b64encode(file.read_bytes()).decode()) for title, file in figures.items()],
+        tables=run_figures.tables(data, s), ranks=ranks,
+        timing=[(part.replace("_", "-"), f"{getattr(s.timing, part):.2f}") for part in parts],
+        longest=max((work + wait for _, work, wait in ranks), default=0) or 1,
+        again=SAME_BITS if s.reproducible else words.NOT_REPRODUCIBLE, experiment=experiment,
+        versions=", ".join(f"{name} {version}" for name, version in (s.versions or {}).items()),
+    )  # fmt: skip

@@ -44,10 +44,6 @@ class Values(NamedTuple):
         rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
         return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))
 
-    def __rmul__(self, factor: Any) -> Values:
-        """Multiply by a number."""
-        return Values(self.dims, factor * self.values)
-
 
 class Drawn(Reader):
     """The record of a run, and the results of the same run without noise; each variable is read when it is used.

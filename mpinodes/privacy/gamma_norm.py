@@ -1,5 +1,7 @@
 """Compute Rényi divergences of noise of density ∝ exp(−‖e‖₂/b) in R^d and its shift by a vector of L2 size xb.
 
+`log_density` is of a minimizer of an objective whose linear term has such noise, for replay and audit.
+
 The density is invariant under rotation, so the divergence depends on x alone. With foci at the two centers, ‖e‖ + ‖e −
 xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη (b = 1), the integral E of P_x^a P_0^(1−a) separates into Bessel functions: with z =
 x/2, k = 2a − 1 and ν = d/2 − 1
@@ -24,7 +26,9 @@ from math import ceil, exp, sqrt
 
 import numpy as np
 
-from mpinodes.core.messages import Vector
+from mpinodes.core import Solve, Vector
+from mpinodes.core.norms import norm
+from mpinodes.losses.linear import SmoothLoss
 from mpinodes.privacy.curves import ORDERS, pure_rdp
 
 MARGIN = 1e-9  # relative, on E − 1: its terms are positive, with fewer than 2e5 roundings each, together below 3e-11
@@ -75,3 +79,15 @@ def _exact(d: int, x: float) -> Vector:
     most = s - c * np.log(c + s)
     beyond = (logarithm[-1] + most[~sound] - most[sound][-1]) * (1 + MARGIN)
     return np.asarray(np.concatenate([logarithm, beyond]) / (ORDERS - 1))
+
+
+def log_density(x: Vector, ask: Solve, loss: SmoothLoss, scale: float) -> float:
+    """Return the log density of the release x, (d,), up to a constant that is the same for all losses.
+
+    x minimizes f(x) + ‖x − center − e‖²/(2·step) for a single e: e = x + step·∇f(x) − center; and ∂e/∂x = I +
+    step·∇²f(x). The law of e has density ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57) to (61)).
+    """
+    e = x + ask.step * loss.grad(x) - ask.center
+    volume = ask.step * loss.hessian(x)
+    volume.flat[:: len(x) + 1] += 1.0
+    return float(np.linalg.slogdet(volume)[1]) - norm(e) / scale

@@ -20,7 +20,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.logistic import Logistic
 from mpinodes.mechanisms.gamma_norm import GammaNorm
-from mpinodes.privacy.penalty import log_density
+from mpinodes.privacy.gamma_norm import log_density
 from tests.helpers import reference
 from tests.helpers.admm import C1, ITERATIONS, NOISY, TOLERANCE, UNLIKE, Setting, samples
 from tests.helpers.parts import decisions, rows_of, run_of, setup_of

@@ -119,6 +119,7 @@ def test_no_gap_is_larger_than_a_checked_bound_in_the_mean(words):
         meter = Meter(setup, at)
         for rows in simulate(setup):
             meter.take(rows.transpose(1, 0, 2)[:, :, : setup.dimension])
+        meter.end()
         total = meter.losses.everything.upto(int(at[-1]))
         least = comparator.best(total, setup.feasible, meter.mean[-1]).value
         gaps.append(meter.whole - least / (at[-1] * 4))

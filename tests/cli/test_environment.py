@@ -16,7 +16,7 @@ from mpinodes import run
 from mpinodes.core.errors import BadInput
 from mpinodes.evaluation.evaluator import Evaluator
 from mpinodes.presentation import draw as report
-from mpinodes.presentation import page
+from mpinodes.presentation import run_figures
 from mpinodes.presentation import terminal as summary
 from tests.helpers.running import Done, command
 
@@ -185,7 +185,7 @@ def broken(*_: object) -> None:
 
 
 @pytest.mark.parametrize("failure", [full, broken])
-@pytest.mark.parametrize("part", [(page, "write"), (report, "draw"), (summary, "lines")])
+@pytest.mark.parametrize("part", [(run_figures, "draw_all"), (report, "draw"), (summary, "lines")])
 def test_what_cannot_be_drawn_or_worded_is_one_line(tmp_path, monkeypatch, capfd, part, failure):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(*part, failure)
