@@ -144,19 +144,19 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
     regret, certificate = s.value(variable), s.value("comparator.certificate")
     if "regret" in variable and isinstance(regret, float) and certificate is not None and abs(regret) <= certificate:
         remarks.append("0, within the comparator's certificate")
+    if variable == "decision_norm" and not s.decomposable and s.agents > 1:
+        remarks.append("assembled from all agents' blocks, so it may lie outside the feasible set")
+    if variable == "comparator_value":
+        within, value_per_round = s.value("comparator.certificate_per_round"), s.value("comparator.value_per_round")
+        if within is None:
+            remarks.append("no certificate: no lower bound on the loss is known")
+        elif within >= (value_per_round or inf):
+            remarks.append("its certificate is its own value: the only known lower bound on the loss is 0")
+        else:
+            remarks.append(f"within {number(within)}")
     shown += "".join(f"    ({remark})" for remark in remarks)
     if variable in JUDGED:
         shown += f"    of the {s.judged} decision"
-    if variable == "decision_norm" and not s.decomposable and s.agents > 1:
-        shown += "    (assembled from all agents' blocks, so it may lie outside the feasible set)"
-    if variable == "comparator_value":
-        within = s.value("comparator.certificate_per_round")
-        if within is None:
-            shown += "    (no certificate: no lower bound on the loss is known)"
-        elif within >= (s.value("comparator.value_per_round") or inf):
-            shown += "    (its certificate is its own value: the only known lower bound on the loss is 0)"
-        else:
-            shown += f"    (within {number(within)})"
     return Row(metric.label, shown, key)
 
 

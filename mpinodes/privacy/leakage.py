@@ -23,6 +23,7 @@ from mpinodes.core.events import Events
 from mpinodes.core.messages import Vector
 
 Indices = NDArray[np.int64]
+NAMES = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest", "offset")
 LARGEST_HISTORY = 20_000_000  # inputs that `Signed` keeps at most: rounds times groups
 
 
@@ -37,8 +38,7 @@ class Lanes:
     """
 
     def __init__(self, events: Events) -> None:
-        names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest", "offset")
-        a, b, p, c, s, lipschitz, r, offset = (events.leakage(n) for n in names)
+        a, b, p, c, s, lipschitz, r, offset = map(events.leakage, NAMES)
         a, b, p, c = map(np.abs, (a, b, p, c))
         hidden = events.is_hidden
         self._offset = offset * hidden if offset.any() else None
@@ -153,8 +153,7 @@ class Signed:
 
     def __init__(self, events: Events, groups: int) -> None:
         self._hidden, self._unknown, self._l2 = events.is_hidden, events.is_unknown, events.l2
-        names = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest", "offset")
-        self._a, self._b, self._p, self._c, self._s, lipschitz, self._r, self._offset = map(events.leakage, names)
+        self._a, self._b, self._p, self._c, self._s, lipschitz, self._r, self._offset = map(events.leakage, NAMES)
         self._slope = np.minimum(lipschitz, 1e300)  # times no change it is then 0
         self._used = np.zeros(groups, bool)  # in a message before the one that is asked for
         self._inputs = np.zeros((len(events), groups))

@@ -162,13 +162,6 @@ class Facts:
     has_signs: bool = False
     groups: int = 0
 
-    @classmethod
-    def of(cls, events: Events, uses: Uses) -> Facts:
-        """Return the facts of events: (rounds,) of one agent."""
-        facts = cls()
-        facts.take(0, events, uses)
-        return facts
-
     def take(self, first: int, events: Events, uses: Uses) -> None:
         """Update the facts, given the messages from `first` on, (rounds,), and their uses."""
         self.groups = max(self.groups, uses.groups)

@@ -173,7 +173,19 @@ class Clusters:
             is_other = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
             starts = np.flatnonzero(np.append(True, is_other))
             oldest = order[starts]
-            self._absorb(order[1:][~is_other], np.repeat(oldest, np.diff(np.append(starts, len(order))) - 1))
+            # The groups of the other clusters move into the oldest; their costs so far stay.
+            target, is_absorbed = np.arange(len(self.labels)), np.zeros(self._new_label + 1, bool)
+            target[order[1:][~is_other]] = np.repeat(oldest, np.diff(np.append(starts, len(order))) - 1)
+            is_absorbed[self.labels[order[1:][~is_other]]] = True
+            label = self._cluster_of.ravel()
+            moved = np.flatnonzero(is_absorbed[label])  # the last entry is that of -1
+            before = np.searchsorted(self.labels, label[moved])
+            after = target[before]
+            with np.errstate(invalid="ignore"):
+                more = self._cost[before] - self._cost[after]
+            more[np.isnan(more)] = 0.0  # unbounded before and after
+            self._own.reshape(-1, self._own.shape[-1])[moved] += more
+            label[moved] = self.labels[after]
             change, by_age = self._change[:, order], np.argsort(oldest)
             highest, lowest = (most.reduceat(change, starts, axis=1) for most in (np.maximum, np.minimum))
             raised = np.logical_or.reduceat(self._is_raised[order], starts)
@@ -184,20 +196,6 @@ class Clusters:
             self.labels, self._agent, self._cost = self.labels[oldest], self._agent[oldest], self._cost[oldest]
             if np.bincount(self._agent).max() <= FEW:
                 return
-
-    def _absorb(self, absorbed: Indices, into: Indices) -> None:
-        """Move the groups of some clusters into others: (m,) places of both. Their costs so far stay."""
-        own, label = self._own.reshape(-1, self._own.shape[-1]), self._cluster_of.ravel()
-        target, is_absorbed = np.arange(len(self.labels)), np.zeros(self._new_label + 1, bool)
-        target[absorbed], is_absorbed[self.labels[absorbed]] = into, True
-        moved = np.flatnonzero(is_absorbed[label])  # the last entry is that of -1
-        before = np.searchsorted(self.labels, label[moved])
-        after = target[before]
-        with np.errstate(invalid="ignore"):
-            more = self._cost[before] - self._cost[after]
-        more[np.isnan(more)] = 0.0  # unbounded before and after
-        own[moved] += more
-        label[moved] = self.labels[after]
 
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
         """Return columns of the costs of an agent's groups: (m,) -> (m, columns)."""
@@ -255,14 +253,14 @@ class Followed:
     """
 
     def __init__(self, agents: Sequence[Agent], counts: Counts | None = None) -> None:
-        self._agents, self._counts = agents, counts
+        self.agents, self._counts = agents, counts
         self._begin()
 
     def _begin(self) -> None:
-        events, _, facts = self._agents[0]
-        groups = max(agent.facts.groups for agent in self._agents)
+        events, _, facts = self.agents[0]
+        groups = max(agent.facts.groups for agent in self.agents)
         shifts: Shifts | None = self._counts
-        kinds = frozenset().union(*(agent.facts.kinds for agent in self._agents))
+        kinds = frozenset().union(*(agent.facts.kinds for agent in self.agents))
         curved = [kind for kind in (Kind.LAPLACE, Kind.GAMMA_NORM, Kind.PURE) if kind in kinds]
         if shifts is None and curved and groups <= MOST_KEPT:
             is_pure = curved[0] == Kind.GAMMA_NORM and not events.dimension
@@ -272,7 +270,7 @@ class Followed:
         if facts.is_signed:
             self._groups = Exact(events[:], groups, shifts)
         else:
-            self._groups = Clusters(len(self._agents), groups, events.hidden, shifts)
+            self._groups = Clusters(len(self.agents), groups, events.hidden, shifts)
 
     def follow(self, horizon: int) -> None:
         """Follow all agents up to a round; from the start, if more rounds were followed before."""
@@ -280,9 +278,9 @@ class Followed:
             self._begin()
         while self._done < horizon:
             first, last = self._done, min(self._done + STRETCH, horizon)
-            data = np.stack([events[first:last].data for events, _, _ in self._agents], axis=1)
-            uses = [uses.between(first, last) for _, uses, _ in self._agents]
-            self._groups.take(Events(data, self._agents[0].events.dimension), uses)
+            data = np.stack([events[first:last].data for events, _, _ in self.agents], axis=1)
+            uses = [uses.between(first, last) for _, uses, _ in self.agents]
+            self._groups.take(Events(data, self.agents[0].events.dimension), uses)
             self._done = last
 
     def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
@@ -295,19 +293,13 @@ class Recursive(Ledger):
     """The ledger that follows every group's own hidden changes, round by round.
 
     Args:
-        events: (rounds,) of the agent.
-        uses: of its messages.
-        facts: of all events.
-        followed: the agents that are followed together, this one among them; None: this one alone.
-        place: the place of this agent among them.
+        followed: the agents that are followed together, the ledger's own agent among them.
+        place: the place of the own agent.
     """
 
-    def __init__(
-        self, events: Events, uses: Uses | Unlisted, facts: Facts, followed: Followed | None = None, place: int = 0
-    ) -> None:
-        super().__init__(events, uses, facts)
-        self._followed, self._place = followed or Followed([Agent(events, uses, facts)]), place
-        self._horizon = -1
+    def __init__(self, followed: Followed, place: int = 0) -> None:
+        super().__init__(*followed.agents[place])
+        self._followed, self._place, self._horizon = followed, place, -1
 
     def follow(self, horizon: int) -> None:
         """Follow the agent, and those beside it, up to a round."""
@@ -367,7 +359,7 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     ledgers: dict[int, Ledger] = {}
     for places in beside.values():
         followed = Followed([agents[i] for i in places])
-        ledgers |= {i: Recursive(*agents[i], followed, place) for place, i in enumerate(places)}
+        ledgers |= {i: Recursive(followed, place) for place, i in enumerate(places)}
     return [ledgers.get(i) or Saturated(*agent) for i, agent in enumerate(agents)]
 
 

@@ -160,40 +160,33 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
     """Return the samples that an agent's messages carry, ascending, and the group of each in the agent's ledger.
 
-    By adjacencies other than one-sample, the groups stand for the samples.
+    By adjacencies other than one-sample, the groups stand for the samples. Else each sample is its own group, or the
+    samples of a round are one group: they come in the same rounds, and so cost the same.
+
+    Raises:
+        ValueError: the samples of a group come in different rounds, against the contract of `Stream.groups`.
     """
-    stream, adjacency = setup.stream, setup.experiment.privacy.adjacency
     own = 0 if setup.experiment.data["partition"] == "shared" else agent * OWN
-    groups = accounted_groups(setup)(agent)
-    if adjacency != "one-sample":
+    groups, samples = accounted_groups(setup)(agent), setup.stream.samples(agent)
+    if setup.experiment.privacy.adjacency != "one-sample":
         group = np.unique(np.fromiter((g for t in used for g in groups(t)), np.int64))
         return group + own, group
-    number, group = _paired(groups, stream.samples(agent), used)
-    rows = stream.source_rows(agent)
+    if all(list(groups(t)) == list(samples(t)) for t in used):
+        number = group = np.unique(np.fromiter((k for t in used for k in samples(t)), np.int64))
+    else:
+        carried: dict[int, list[int]] = {}
+        for t in used:
+            (one,) = groups(t)
+            if carried.setdefault(one, came := list(samples(t))) != came:
+                raise ValueError(
+                    "Stream.groups does not fit Stream.samples: samples of a group come in different rounds"
+                )
+        number = np.fromiter((k for came in carried.values() for k in came), np.int64)
+        group = np.repeat(list(carried), [len(came) for came in carried.values()])
+    rows = setup.stream.source_rows(agent)
     name = number + own if rows is None else rows[number]
     order = np.argsort(name)
     return name[order], group[order]
-
-
-def _paired(
-    groups: Callable[[int], Sequence[int]], samples: Callable[[int], Sequence[int]], used: Sequence[int]
-) -> tuple[Indices, Indices]:
-    """Return the samples and the group of each: samples of a group come in the same rounds, and so cost the same.
-
-    Raises:
-        ValueError: some samples have no such group, against the contract of `Stream.groups`.
-    """
-    if all(list(groups(t)) == list(samples(t)) for t in used):
-        number = np.unique(np.fromiter((k for t in used for k in samples(t)), np.int64))
-        return number, number
-    carried: dict[int, list[int]] = {}
-    by_round = ((groups(t), list(samples(t))) for t in used)
-    if all(len(group) == 1 and carried.setdefault(group[0], came) == came for group, came in by_round):
-        group = np.repeat(list(carried), [len(s) for s in carried.values()])
-        number = np.fromiter((k for s in carried.values() for k in s), np.int64)
-        if len(np.unique(number)) == len(number):
-            return number, group
-    raise ValueError("Stream.groups does not fit Stream.samples: samples of one group come in different rounds")
 
 
 def same_things(setup: Setup, job: Hashable) -> Hashable:

@@ -8,8 +8,8 @@ from mpinodes.core import Event, Kind
 from mpinodes.core.events import Events, Layout
 from mpinodes.core.messages import HIDDEN_KIND
 from mpinodes.privacy.accountant import price
-from mpinodes.privacy.ledger import Uses
-from mpinodes.privacy.recursive import open_ledger
+from mpinodes.privacy.ledger import Facts, Saturated, Uses
+from mpinodes.privacy.recursive import Agent, Followed, Recursive, open_ledger
 
 DELTA = 1e-5
 FEEDBACK = (
@@ -53,3 +53,19 @@ def by_round(t: int) -> list[int]:
 
 def loss(one_agent: Events, groups=by_round, agents: int = 1, tight: bool = False):
     return price([open_ledger(one_agent, Uses.of(one_agent, groups))], [agents], len(one_agent), DELTA, tight)
+
+
+def facts_of(one_agent: Events, uses: Uses) -> Facts:
+    """Return the facts of all events of an agent, (rounds,)."""
+    facts = Facts()
+    facts.take(0, one_agent, uses)
+    return facts
+
+
+def saturated(one_agent: Events, uses: Uses) -> Saturated:
+    return Saturated(one_agent, uses, facts_of(one_agent, uses))
+
+
+def recursive(one_agent: Events, uses: Uses) -> Recursive:
+    """Return the ledger that follows one agent alone."""
+    return Recursive(Followed([Agent(one_agent, uses, facts_of(one_agent, uses))]))

@@ -16,13 +16,13 @@ from mpinodes.core import Kind
 from mpinodes.core.events import Events
 from mpinodes.privacy import curves
 from mpinodes.privacy.accountant import Accountant, PrivacyLosses
-from mpinodes.privacy.ledger import Costs, Facts, Saturated, Uses
+from mpinodes.privacy.ledger import Costs, Saturated, Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger, open_ledgers
 from mpinodes.privacy.shifts import Prices
 from mpinodes.privacy.tight import compose
 from mpinodes.privacy.views import epsilons
 from mpinodes.runlog.reader import Rows
-from tests.helpers.accounting import DELTA, by_round, events, loss
+from tests.helpers.accounting import DELTA, by_round, events, loss, recursive, saturated
 
 # ---- curves
 
@@ -383,7 +383,7 @@ def test_uses_in_one_message_add_up_before_they_have_a_cost(kind, hidden, keeps_
     monkeypatch.setattr("mpinodes.privacy.ledger.MOST_KEPT", 10 if keeps_curves else 0)
     monkeypatch.setattr("mpinodes.privacy.recursive.MOST_KEPT", 10 if keeps_curves else 0)
     uses, costs = Uses.of(made, carried.__getitem__), Costs(made)
-    for ledger in (kind(made, uses, Facts.of(made, uses)) for kind in (Saturated, Recursive)[: 1 + bool(hidden)]):
+    for ledger in (opened(made, uses) for opened in (saturated, recursive)[: 1 + bool(hidden)]):
         pure, rho = ledger.at(rounds)
         curve = ledger.rdp(np.arange(groups))
         for group in range(groups):

@@ -24,9 +24,9 @@ from mpinodes.core.messages import (
 )
 from mpinodes.privacy.accountant import price
 from mpinodes.privacy.leakage import Norms, Signed, ceilings, response
-from mpinodes.privacy.ledger import Facts, Saturated, Uses
+from mpinodes.privacy.ledger import Saturated, Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger
-from tests.helpers.accounting import DELTA, events
+from tests.helpers.accounting import DELTA, events, recursive, saturated
 
 ROUNDS = 20
 EXTRA = [[1.5, -0.75], [1.0, 0.0]]  # of the spectral radius 0.87, and 1.90 in absolute values
@@ -259,14 +259,11 @@ def test_no_response_is_above_the_ceiling_and_saturated_costs_no_less(seed, part
     own = made.l2[:, :, None] * (made.uses[:, None, None] == np.arange(1, 5))
     moved = responses(response(made, 4), made, 4) - own
     assert (np.where(np.isinf(most)[:, :, None], 0, moved) <= (most * (1 + 1e-9) + 1e-12)[:, :, None]).all()
-    low, high = (ledger(made, uses, Facts.of(made, uses)) for ledger in (Recursive, Saturated))
+    low, high = recursive(made, uses), saturated(made, uses)
     for horizon in (1, 7, ROUNDS):
         for less, more in zip(low.at(horizon), high.at(horizon), strict=True):
             assert (less <= more * (1 + 1e-9) + 1e-12).all()
-    one, other = (
-        price([ledger(made, uses, Facts.of(made, uses))], [1], ROUNDS, DELTA, False)
-        for ledger in (Recursive, Saturated)
-    )
+    one, other = (price([opened(made, uses)], [1], ROUNDS, DELTA, False) for opened in (recursive, saturated))
     assert np.isnan(other.epsilon) or one.epsilon <= other.epsilon * 1.05  # buckets of shifts
 
 

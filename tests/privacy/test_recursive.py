@@ -15,10 +15,11 @@ from mpinodes.core.events import Events, Layout
 from mpinodes.core.messages import HIDDEN_KIND, RELEASED_KIND
 from mpinodes.privacy import recursive
 from mpinodes.privacy.leakage import Norms
-from mpinodes.privacy.ledger import Facts, Uses
-from mpinodes.privacy.recursive import Clusters, Recursive, open_ledgers
+from mpinodes.privacy.ledger import Uses
+from mpinodes.privacy.recursive import Clusters, open_ledgers
 from mpinodes.privacy.shifts import Shifts
 from tests.helpers.accounting import events
+from tests.helpers.accounting import recursive as recursive_alone
 
 TINY = float(np.finfo(float).tiny)
 ABOVE = 1.01  # at most, of what the recursion of every group by itself comes to
@@ -57,7 +58,7 @@ def by_number(r: int) -> list[int]:
 
 def each_by_itself(made: Events, uses: Uses) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Pure ε, ρ and Rényi curves of every group, without clusters."""
-    norms, ledger = Norms(made, uses.groups), Recursive(made, uses, Facts.of(made, uses))
+    norms, ledger = Norms(made, uses.groups), recursive_alone(made, uses)
     pure, rho = np.zeros(uses.groups), np.zeros(uses.groups)
     curves = np.zeros((uses.groups, 102))
     starts = np.searchsorted(uses.message, np.arange(len(made) + 1))
@@ -74,7 +75,7 @@ def each_by_itself(made: Events, uses: Uses) -> tuple[np.ndarray, np.ndarray, np
 
 def check(made: Events, above: float = ABOVE, groups: Callable[[int], list[int]] = by_number) -> None:
     uses = Uses.of(made, groups)
-    ledger = Recursive(made, uses, Facts.of(made, uses))
+    ledger = recursive_alone(made, uses)
     pure, rho, curves = each_by_itself(made, uses)
     found = ledger.at(len(made))
     for exact, here in zip((pure, rho), found, strict=True):
@@ -141,7 +142,7 @@ def agents_of(rounds: int, epochs: int) -> list[tuple[Events, Uses]]:
 
 def test_agents_side_by_side_cost_what_each_does_alone():
     of = agents_of(700, 3)
-    together, alone = open_ledgers(of), [Recursive(made, uses, Facts.of(made, uses)) for made, uses in of]
+    together, alone = open_ledgers(of), [recursive_alone(made, uses) for made, uses in of]
     for horizon in (1, 50, 333, 700):
         for one, other in zip(together, alone, strict=True):
             np.testing.assert_allclose(one.at(horizon), other.at(horizon), rtol=1e-12)
@@ -183,7 +184,7 @@ def test_time_grows_like_rounds(style):
     for rounds in (3_000, 12_000):
         made = made_of(style, rounds, 1, seed=0)
         uses = Uses.of(made, by_number)
-        ledger = Recursive(made, uses, Facts.of(made, uses))
+        ledger = recursive_alone(made, uses)
         begun = time.process_time()
         ledger.at(rounds)
         seconds[rounds] = time.process_time() - begun
