@@ -135,7 +135,7 @@ def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]
         + m * d * mu**2 * np.maximum(0.0, 1 / alpha - p.regularizer)
         + m / 2 * alpha * gradient**2
     )
-    k = weights.sums().spectral if weights.sums_to_one(0) and weights.sums_to_one(1) else inf
+    k = weights.sums()[0] if weights.sums_to_one(0) and weights.sums_to_one(1) else inf
     apart = k * sqrt(m) * steep * before(reach + alpha * gradient, 0.0) if m > 1 else np.zeros_like(alpha)
     own = upto(rounds + 2 * sqrt(m) * apart, at)
     return own, own + upto((m + sqrt(m)) * apart, at)

@@ -71,7 +71,7 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
     sums = {
         "as printed": 1 / (theta * (1 - theta)),
         "checked": (1 - slow) / (theta**2 * slow),
-        "checked, own mixing": max(1.0, weights.sums().entries) if weights.sums_to_one(axis=0) else inf,
+        "checked, own mixing": max(1.0, weights.sums()[1]) if weights.sums_to_one(axis=0) else inf,
     }
 
     def q(k: float) -> Callable[[float, float], float]:
@@ -96,10 +96,7 @@ def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
         rate = np.float64(BETA / (gamma * slow))
         return 8 * (n * rate * lip / (1 - slow)) ** 2 + 16 * n * d * (rate * s) ** 2
 
-    return {
-        "as printed": _constant(setup, q),
-        "checked": _constant(setup, lambda lip, s: n * n * q(lip, s)),
-    }
+    return {"as printed": _constant(setup, q), "checked": _constant(setup, lambda lip, s: n * n * q(lip, s))}
 
 
 def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:

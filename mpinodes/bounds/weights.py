@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,18 +26,6 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
     """Yield W(1), ..., W(rounds), each (n, n), from the agents' own mixing; row i has the weights of the receiver i."""
     graph = setup.topology
     yield from (r.weights for r in islice(mixed(setup.mixing, graph, range(graph.agents)), rounds))
-
-
-class Sums(NamedTuple):
-    """Sums over all lags k of how far a product of k successive matrices is from J = 11ᵀ/n, at the worst start s.
-
-    Attributes:
-        spectral: an upper bound on Σ_{k ≥ 0} sup ‖W(s+k−1)⋯W(s) − J‖₂, with the identity at k = 0.
-        entries: an upper bound on Σ_{k ≥ 1} sup max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|.
-    """
-
-    spectral: float
-    entries: float
 
 
 @dataclass(frozen=True)
@@ -97,8 +84,11 @@ class Weights:
             at = following[at]
             products = self.first[at] @ products
 
-    def sums(self) -> Sums:
-        """Bound `Sums` for doubly stochastic matrices; inf if they mix too slowly to tell.
+    def sums(self) -> tuple[float, float]:
+        """Bound sums over all lags k of how far a product of k doubly stochastic matrices is from J = 11ᵀ/n.
+
+        The first is Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂, with the identity at k = 0, and the second
+        Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|; inf if the matrices mix too slowly to tell.
 
         For such matrices (X − J)(Y − J) = XY − J. So once all products of h matrices have distance at most ρ < 1 from
         J, the lags from h on add up to at most ρ times the sum over all lags. The sum over all lags is therefore at
@@ -110,12 +100,12 @@ class Weights:
             columns, rows = (sizes.sum(axis=axis).max(axis=1) for axis in (1, 2))
             rest = 1 - float(max(columns.max(), rows.max()))  # both norms shrink by this factor
             if rest > 0.9:
-                return Sums(spectral / rest, entries / rest - 1)
+                return spectral / rest, entries / rest - 1
             # ‖·‖₂² ≤ ‖·‖₁‖·‖_∞ avoids a singular value decomposition of each product
             frobenius = np.linalg.norm(away, axis=(1, 2))
             spectral += min(1.0, float(np.minimum(frobenius, np.sqrt(columns * rows)).max()))
             entries += float(sizes.max())
-        return Sums(inf, inf)
+        return inf, inf
 
     def fitted(self) -> tuple[float, float]:
         """Fit C and λ < 1 with |[W(s+k−1)⋯W(s)]_ij − 1/n| ≤ Cλ^k for all computed lags k and starts s.

@@ -102,22 +102,24 @@ class Meter:
                 everybodys=lost.everybodys + self._deciders * self._penalty(estimates),
             )
         summands = np.column_stack([lost.own, lost.averaged, lost.everybodys])
-        totals = np.cumsum(np.concatenate([self._sum_f[None], summands]), axis=0)[1:]
-        for at in self._horizons_within(first, last):
-            self.total[at] = totals[self.horizons[at] - first]
-        self._sum_f = totals[-1]
+        self._add(first, summands)
         return Stretch(np.arange(first, last + 1), estimates, x, summands[:, 0], summands[:, 2:], lost.training)
+
+    def _add(self, first: int, summands: Vector) -> None:
+        """Add the summands of the rounds from `first` on to the sums: (r, 2 + n)."""
+        totals = np.cumsum(np.concatenate([self._sum_f[None], summands]), axis=0)[1:]
+        within = (self.horizons >= first) & (self.horizons < first + len(totals))
+        self.total[within] = totals[self.horizons[within] - first]
+        self._sum_f = totals[-1]
 
     def recall(self, losses: Vector) -> None:
         """Add the next rounds from a record, given the network's losses, (r,); decisions are not known."""
-        first, last = self.seen + 1, self.seen + len(losses)
         self._sets, self.marks = {}, {}
-        self._sum_x[:] = self._latest[:] = self._sum_f[1:] = np.nan
-        totals = self._sum_f[0] + np.cumsum(losses)
-        self.seen, self._weight, self._sum_f[0] = last, np.nan, totals[-1]
-        for at in self._horizons_within(first, last):
-            self.total[at] = [totals[self.horizons[at] - first], *self._sum_f[1:]]
-            self._keep(at, self._latest)
+        self._sum_x[:] = self._latest[:] = self._weight = self.last[:] = self.mean[:] = self.judged[:] = np.nan
+        summands = np.full((len(losses), len(self._sum_f)), np.nan)
+        summands[:, 0] = losses
+        self._add(self.seen + 1, summands)
+        self.seen += len(losses)
 
     def state(self) -> dict[str, Any]:
         """Return the state as plain data."""
@@ -160,9 +162,6 @@ class Meter:
     def _penalty(self, points: Vector) -> Vector:
         """Return (λ/2)‖·‖²: (..., d) -> (...), contiguous, because the order of later sums depends on the layout."""
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
-
-    def _horizons_within(self, first: int, last: int) -> list[int]:
-        return np.flatnonzero((self.horizons >= first) & (self.horizons <= last)).tolist()
 
     def _keep(self, at: int, last: Vector) -> None:
         """Store the decisions of the horizon that has just been reached."""

@@ -23,7 +23,6 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpinodes.core.events import STRETCH, Events, Kind
 from mpinodes.core.messages import Vector
@@ -69,7 +68,12 @@ class PrivacyLosses(NamedTuple):
     network: list[PrivacyLoss]
 
 
-def groups(setup: Setup) -> Callable[[int], Callable[[int], Sequence[int]]]:
+Groups = Callable[[int], Callable[[int], Sequence[int]]]  # by agent and round
+Claim = Callable[[int], float | Sequence[float] | None]  # by round, for all agents or for each
+Tell = Callable[[int, int], None]  # is called with the numbers of horizons done, and of all
+
+
+def groups(setup: Setup) -> Groups:
     """Return, by agent and round, what adjacent data may change: samples, the round, or all samples of the agent.
 
     Samples are grouped and numbered as the stream says.
@@ -94,7 +98,7 @@ class Accountant:
         history: the events.
     """
 
-    def __init__(self, events: Events, groups: Callable[[int], Callable[[int], Sequence[int]]], shared: bool) -> None:
+    def __init__(self, events: Events, groups: Groups, shared: bool) -> None:
         self.history, self._groups, self._shared = events, groups, shared
         self._read = 0  # the round up to which the ledgers were read last
 
@@ -132,12 +136,7 @@ class Accountant:
         return any(ledger.uses_ceiling for ledger in self._ledgers)
 
     def losses(
-        self,
-        horizons: NDArray[np.int64],
-        delta: float,
-        claim: Callable[[int], float | Sequence[float] | None] | None,
-        tight: bool = False,
-        tell: Callable[[int, int], None] = lambda done, of: None,
+        self, horizons: Indices, delta: float, claim: Claim | None, tight: bool = False, tell: Tell | None = None
     ) -> PrivacyLosses:
         """Return all losses at the horizons.
 
@@ -146,7 +145,7 @@ class Accountant:
             delta: δ of the proven ε.
             claim: ε that the paper claims after a round; None: the paper claims nothing.
             tight: whether to compose numerically at the last horizon.
-            tell: is called with the number of horizons done, and of all.
+            tell: is called after every horizon.
         """
         agents, network = [], []
         for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
@@ -165,13 +164,14 @@ class Accountant:
             else:  # the largest pure ε, and the largest ε at δ with its rule
                 worst = max(agents[-1], key=lambda loss: loss.epsilon)
                 network.append(worst._replace(pure=float(np.max([loss.pure for loss in agents[-1]]))))
-            tell(len(agents), len(horizons))
+            if tell:
+                tell(len(agents), len(horizons))
         claims = [claim(t) if claim else None for t in horizons.tolist()]
         claimed = [np.broadcast_to(np.nan if epsilon is None else epsilon, self.history.agents) for epsilon in claims]
         return PrivacyLosses(np.array(claimed), agents, network)
 
 
-def distances(history: Events, horizons: Sequence[int] | NDArray[np.int64]) -> Vector:
+def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
     """Return the sums of total variation distances up to the horizons: (h, n)."""
     by_round = np.concatenate([events.tv_distance.sum(axis=2) for _, events in history.blocks()])
     return np.asarray(np.cumsum(by_round, axis=0)[np.asarray(horizons) - 1])

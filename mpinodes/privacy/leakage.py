@@ -66,10 +66,28 @@ class Lanes:
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
             np.add.at(new[:, part], (message, lane), own)
+        a, b, p = (np.moveaxis(x[rounds][:, agent], 1, -1) for x in (self._a, self._b, self._p))
+        slope, cap = self._slope[rounds][:, agent], self._r[rounds][:, agent]
+        offset = np.zeros(cap.shape)
+        if self._offset is not None:
+            offset = np.where(before, self._offset[rounds][:, agent], 0.0)
+
+        def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
+            """Return h without the uses of the round itself, (rounds, parts, lanes), and h after the last round.
+
+            `times` multiplies weights and sizes.
+            """
+            now, older = h, np.empty_like(b)
+            for t in range(len(older)):
+                caught = np.minimum(cap[t], times(slope[t], times(p[t], now).sum(axis=0)) + offset[t])
+                older[t] = times(b[t], caught) + times(a[t], now).sum(axis=1)
+                now = older[t] + new[t]
+            return older, now
+
         with np.errstate(over="ignore", invalid="ignore"):
-            older, last = self._followed(rounds, agent, h, new, before, np.multiply)
+            older, last = followed(np.multiply)
             if not (np.isfinite(last).all() and np.isfinite(older).all()):
-                older, last = self._followed(rounds, agent, h, new, before, _weighted)
+                older, last = followed(_weighted)
         if self._is_message:
             moved = older[None, :, 0]
         else:
@@ -78,31 +96,6 @@ class Lanes:
         for vector, own in enumerate(self._l2[rounds][message, agent[lane]].T):
             np.add.at(moved[vector], (message, lane), own)
         return moved, last
-
-    def _followed(
-        self,
-        rounds: slice,
-        agent: Indices,
-        h: Vector,
-        new: Vector,
-        before: NDArray[np.bool_],
-        times: Callable[..., Vector],
-    ) -> tuple[Vector, Vector]:
-        """Return h without the uses of the round itself, (rounds, parts, lanes), and h after the last round.
-
-        `times` multiplies weights and sizes. `new` is what uses add to h: (rounds, parts, lanes).
-        """
-        a, b, p = (np.moveaxis(x[rounds][:, agent], 1, -1) for x in (self._a, self._b, self._p))
-        slope, cap = self._slope[rounds][:, agent], self._r[rounds][:, agent]
-        offset = np.zeros(cap.shape)
-        if self._offset is not None:
-            offset = np.where(before, self._offset[rounds][:, agent], 0.0)
-        older = np.empty_like(b)
-        for t in range(len(older)):
-            caught = np.minimum(cap[t], times(slope[t], times(p[t], h).sum(axis=0)) + offset[t])
-            older[t] = times(b[t], caught) + times(a[t], h).sum(axis=1)
-            h = older[t] + new[t]
-        return older, h
 
 
 class Norms:
