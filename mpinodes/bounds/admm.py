@@ -41,13 +41,7 @@ ZERO = 1e-9  # relative to the largest singular value
 
 
 def contraction(
-    adjacency: ArrayLike,
-    penalty: ArrayLike,
-    dual_step: float,
-    modulus: float,
-    smoothness: float,
-    *,
-    printed: bool = False,
+    adjacency: ArrayLike, penalty: ArrayLike, dual_step: float, modulus: float, smoothness: float, printed: bool = False
 ) -> float:
     """Compute δ(t) of (23).
 

@@ -22,7 +22,11 @@ from mpinodes.summary import summary as typed
 
 
 class Accounting:
-    """The privacy accounting of one run: `close` with all events, then read the results."""
+    """The privacy accounting of one run: `close` with all events, then read the results.
+
+    Attributes:
+        solver: how accurate the local solves were; None: the algorithm has none.
+    """
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
@@ -53,7 +57,7 @@ class Accounting:
         self._too_many = relayed is not None and not relayed.is_small
         self._views = views(setup, events, relayed) if relayed else None
         self._noise = _noise(setup, events) if setup.experiment.private else None
-        self._solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
+        self.solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
 
     def publish(self, together: Together, mark: str) -> None:
         """Add the cost of the run to that of all runs of its job.
@@ -95,10 +99,6 @@ class Accounting:
             }
         return variables
 
-    def solver(self) -> typed.SolverSummary | None:
-        """Return how accurate the local solves were; None: the algorithm has none."""
-        return self._solver
-
     def summary(self, sharing: list[str]) -> typed.PrivacySummary:
         """Return the privacy section of the summary.
 
@@ -115,7 +115,7 @@ class Accounting:
             reasons.append(
                 "whoever has the mechanism's file may know its noise: it must draw each number from noise.at(t)"
             )
-        solver = self._solver
+        solver = self.solver
         if solver and math.isinf(setup.run.sample_sensitivity):
             reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
         elif solver and solver.unsolved:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isfinite
 
 import numpy as np
 
 from mpinodes.core import Bound, Setup
 from mpinodes.losses.two_point import Directions
-from mpinodes.runlog.log import Variable, Variables
+from mpinodes.runlog.log import Variable
 from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummary, times
 
 
@@ -36,11 +35,6 @@ def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
         faults.rounds_late += int(np.maximum(lateness, 0).sum())
         faults.rounds_away += int(setup.links.away(t).sum())
     return faults
-
-
-def bound_variables(bounds: Sequence[Bound]) -> Variables:
-    """Return the bounds as variables of record.h5."""
-    return {bound.variable: Variable(("horizon",), bound.values, bound.name) for bound in bounds}
 
 
 def bound_section(bound: Bound, measured: Variable | None) -> BoundSummary:

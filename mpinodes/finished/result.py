@@ -85,7 +85,7 @@ class Plots:
 
     def _drawn(self, name: str) -> Figure:
         from mpinodes.presentation import plots as drawing
-        from mpinodes.presentation.figure_data import Drawn
+        from mpinodes.presentation.plots import Drawn
         from mpinodes.presentation.run_figures import drawers
 
         summary = Summary.read(self._result.directory)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -14,51 +14,24 @@ AVERAGE, LAST = 0, 1  # indices of the decisions in a `Judged`
 DATA = {"test": "test data", "train": "training data"}
 AT_ONCE = 2048  # coordinates
 
-HORIZON, AGENTS, DECISION = ("horizon",), ("horizon", "agent"), ("horizon", "coordinate")
+ROUND, HORIZON, AGENTS, DECISION = ("round",), ("horizon",), ("horizon", "agent"), ("horizon", "coordinate")
 REGRET = {"sums_agents": True, "per_round": True, "figure": "regret", "title": "Regret per round"}
 SUM = {"sums_agents": True, "per_round": True}
 ERROR = {"figure": "error", "title": "Distance to the best decision"}
 
 
-def by_round(name: str, values: Callable[[Stretch], Vector | None], **attributes: Any) -> type[Metric]:
-    """Return a metric with one value in each round.
-
-    Args:
-        name: the name of the metric.
-        values: computes the values of some rounds, (r,); None: the run has no such values.
-        attributes: further attributes of the class.
-    """
-
-    class ByRound(Metric):
-        def take(self, rounds: Stretch) -> Vector | None:
-            return values(rounds)
-
-    return _named(ByRound, name=name, dims=("round",), **attributes)
-
-
-def by_horizon(
-    name: str, dims: tuple[str, ...], values: Callable[[Judged], Vector | None], **attributes: Any
-) -> type[Metric]:
-    """Return a metric with values at each horizon.
+def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **attributes: Any) -> type[Metric]:
+    """Return the class of a metric.
 
     Args:
         name: the name of the metric.
         dims: the axes of its values.
-        values: computes the values at all horizons, (h, ...), from a finished run; None: the run has no such values.
+        values: computes them, by round from a `Stretch`, else from a `Judged` run; None: the run has no such values.
         attributes: further attributes of the class.
     """
-
-    class ByHorizon(Metric):
-        def judge(self, run: Judged) -> Vector | None:
-            return values(run)
-
-    return _named(ByHorizon, name=name, dims=dims, **attributes)
-
-
-def _named(metric: type[Metric], **attributes: Any) -> type[Metric]:
-    for name, value in attributes.items():
-        setattr(metric, name, value)
-    return metric
+    method = "take" if dims == ROUND else "judge"
+    members = {"name": name, "dims": dims, method: lambda self, run: values(run), **attributes}
+    return cast(type[Metric], type("BuiltIn", (Metric,), members))
 
 
 def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
@@ -77,7 +50,7 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
 
     share = marks == "accuracy"
     label = f"{'accuracy' if share else 'RMSE'}, {'last decision' if decision else 'running mean'}, {DATA[of]}"
-    return by_horizon(
+    return metric(
         f"{marks}{'_train' * (of == 'train')}{'_last' * decision}", HORIZON, values,
         key=f"{marks}{'_last_decision' * decision}.{of}", unit="share" if share else "", label=label,
         figure="" if of == "train" and decision == LAST else marks,
@@ -95,7 +68,7 @@ def of_agents(of: str) -> type[Metric]:
 
     words = f"accuracy of an agent, running mean, {DATA[of]}"
     name = f"accuracy{'_train' * (of == 'train')}_agents"
-    return by_horizon(name, AGENTS, values, unit="share", summarized=False, long_name=words)
+    return metric(name, AGENTS, values, unit="share", summarized=False, long_name=words)
 
 
 def consensus_error(rounds: Stretch) -> Vector:
@@ -126,42 +99,42 @@ def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], 
 
 
 BUILT_IN: tuple[type[Metric], ...] = (
-    by_round("loss", lambda rounds: rounds.losses, long_name="loss of the network in a round",
-             sums_agents=True, summarized=False),
-    by_round("training_loss", lambda rounds: rounds.training_losses, label="training loss L(T)",
-             figure="training", title="Training loss", compared=3),
+    metric("loss", ROUND, lambda rounds: rounds.losses, long_name="loss of the network in a round",
+           sums_agents=True, summarized=False),
+    metric("training_loss", ROUND, lambda rounds: rounds.training_losses, label="training loss L(T)",
+           figure="training", title="Training loss", compared=3),
     on_a_set("accuracy", "test"), on_a_set("accuracy", "train"),
     on_a_set("accuracy", "test", LAST), on_a_set("accuracy", "train", LAST), of_agents("test"), of_agents("train"),
     on_a_set("rmse", "test"), on_a_set("rmse", "train"),
     on_a_set("rmse", "test", LAST), on_a_set("rmse", "train", LAST),
-    by_horizon("average_fitness", HORIZON, lambda run: run.total[:, 0] / run.horizons,
-               label="average fitness F(T)/T", sums_agents=True, compared=4),
-    by_horizon("decision_norm", HORIZON, lambda run: np.array([np.linalg.norm(x) for x in run.last]),
-               label="norm of the last decision"),
-    by_round("consensus_error", consensus_error, compared=7),
-    by_horizon("network_regret", HORIZON, lambda run: run.total[:, 0] - run.least, **REGRET,
-               label="network regret per round, R(T)/T", long_name="network regret R(T)", compared=1),
-    by_horizon("network_regret_average_iterate", HORIZON, lambda run: run.total[:, 1] - run.least, **REGRET,
-               label="running average's regret per round", long_name="regret of the running average"),
-    by_horizon("agent_regret", AGENTS, lambda run: run.total[:, 2:] - run.least[:, None], **REGRET,
-               label="agents' regret per round, their mean", long_name="regret of an agent"),
-    by_horizon("dynamic_regret", HORIZON, of_rounds(lambda run, best: run.total[:, 0] - best[0]), **REGRET,
-               label="dynamic regret per round", long_name="dynamic regret"),
-    by_horizon("path_length", HORIZON, of_rounds(lambda run, best: best[1]), label="path length of the best decisions"),
-    by_horizon("optimality_gap", AGENTS, optimality_gap, label="optimality gap, mean over agents", compared=2,
-               long_name="optimality gap of an agent", figure="gap", title="Optimality gap"),
-    by_horizon("decision_error", HORIZON, squared_error(lambda run: run.judged.mean(axis=1)), **ERROR,
-               label="‖mean decision − best‖²"),
-    by_horizon("agent_decision_error", AGENTS, squared_error(lambda run: run.judged), **ERROR,
-               label="‖decision − best‖², mean over agents", long_name="‖decision − best‖² of an agent"),
-    by_horizon("comparator_value", HORIZON, lambda run: run.least, key="comparator.value", **SUM,
-               label="best fixed decision, per round", long_name="loss of the best fixed decision"),
-    by_horizon("comparator_gap", HORIZON, lambda run: run.within, key="comparator.certificate", **SUM,
-               long_name="certificate: most by which a fixed decision can be better still", repeats="largest",
-               shown=False),  # because it is printed beside the value
-    by_horizon("comparator_point", DECISION, lambda run: run.best, long_name="best fixed decision", summarized=False),
-    by_horizon("decision_last", DECISION, lambda run: run.last, long_name="last decision, mean over deciders",
-               summarized=False),
-    by_horizon("decision_mean", DECISION, lambda run: run.mean, long_name="average decision, mean over deciders",
-               summarized=False),
+    metric("average_fitness", HORIZON, lambda run: run.total[:, 0] / run.horizons,
+           label="average fitness F(T)/T", sums_agents=True, compared=4),
+    metric("decision_norm", HORIZON, lambda run: np.array([np.linalg.norm(x) for x in run.last]),
+           label="norm of the last decision"),
+    metric("consensus_error", ROUND, consensus_error, compared=7),
+    metric("network_regret", HORIZON, lambda run: run.total[:, 0] - run.least, **REGRET,
+           label="network regret per round, R(T)/T", long_name="network regret R(T)", compared=1),
+    metric("network_regret_average_iterate", HORIZON, lambda run: run.total[:, 1] - run.least, **REGRET,
+           label="running average's regret per round", long_name="regret of the running average"),
+    metric("agent_regret", AGENTS, lambda run: run.total[:, 2:] - run.least[:, None], **REGRET,
+           label="agents' regret per round, their mean", long_name="regret of an agent"),
+    metric("dynamic_regret", HORIZON, of_rounds(lambda run, best: run.total[:, 0] - best[0]), **REGRET,
+           label="dynamic regret per round", long_name="dynamic regret"),
+    metric("path_length", HORIZON, of_rounds(lambda run, best: best[1]), label="path length of the best decisions"),
+    metric("optimality_gap", AGENTS, optimality_gap, label="optimality gap, mean over agents", compared=2,
+           long_name="optimality gap of an agent", figure="gap", title="Optimality gap"),
+    metric("decision_error", HORIZON, squared_error(lambda run: run.judged.mean(axis=1)), **ERROR,
+           label="‖mean decision − best‖²"),
+    metric("agent_decision_error", AGENTS, squared_error(lambda run: run.judged), **ERROR,
+           label="‖decision − best‖², mean over agents", long_name="‖decision − best‖² of an agent"),
+    metric("comparator_value", HORIZON, lambda run: run.least, key="comparator.value", **SUM,
+           label="best fixed decision, per round", long_name="loss of the best fixed decision"),
+    metric("comparator_gap", HORIZON, lambda run: run.within, key="comparator.certificate", **SUM,
+           long_name="certificate: most by which a fixed decision can be better still", repeats="largest",
+           shown=False),  # because it is printed beside the value
+    metric("comparator_point", DECISION, lambda run: run.best, long_name="best fixed decision", summarized=False),
+    metric("decision_last", DECISION, lambda run: run.last, long_name="last decision, mean over deciders",
+           summarized=False),
+    metric("decision_mean", DECISION, lambda run: run.mean, long_name="average decision, mean over deciders",
+           summarized=False),
 )  # fmt: skip

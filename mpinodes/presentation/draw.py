@@ -11,8 +11,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from mpinodes.core.errors import BadInput
 from mpinodes.presentation import privacy_words, run_figures, run_warnings
 from mpinodes.presentation import terminal as words
-from mpinodes.presentation.figure_data import Drawn
 from mpinodes.presentation.findings import findings
+from mpinodes.presentation.plots import Drawn
 from mpinodes.runlog.directories import write_text
 from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import PARTS

@@ -1,13 +1,17 @@
-"""Helpers that all figures share: style, curves and bands, axis scales, and writing files."""
+"""Helpers that all figures share: a record as named arrays, style, curves and bands, axis scales, and writing files.
+
+A record is read without xarray, because xarray takes longer to import than a short run takes.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
@@ -15,10 +19,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from mpinodes.presentation.figure_data import Values
 from mpinodes.presentation.terminal import agents
 from mpinodes.runlog.directories import write_bytes
-from mpinodes.summary.summary import Summary
+from mpinodes.runlog.reader import Reader
+from mpinodes.summary.summary import NoiseFree, Summary
 
 # The colours of Okabe and Ito, which people with most kinds of colour blindness can distinguish.
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
@@ -29,6 +33,61 @@ STYLE |= {"text.parse_math": False}  # a user-defined title may contain $
 
 
 WIDE = 34  # letters of a label, above which two columns do not fit below a figure
+
+
+class Values(NamedTuple):
+    """An array whose axes have names.
+
+    Attributes:
+        dims: the names of the axes.
+        values: the array.
+    """
+
+    dims: tuple[str, ...]
+    values: np.ndarray
+
+    def reduced(self, combine: Callable[..., Any], over: Sequence[str]) -> Values:
+        """Return the array combined over some axes by a function of NumPy, such as `np.nanmean`."""
+        rest = tuple(name for name in self.dims if name not in over)
+        if not over:
+            return self
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # where nothing is there: nan
+            return Values(rest, combine(self.values, axis=tuple(self.dims.index(name) for name in over)))
+
+    def last(self, along: str) -> Values:
+        """Return the last entry along an axis."""
+        at = self.dims.index(along)
+        return Values(self.dims[:at] + self.dims[at + 1 :], np.take(self.values, -1, axis=at))
+
+    def __truediv__(self, other: Values) -> Values:
+        """Divide by an array that has one of the axes."""
+        (name,) = other.dims
+        rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
+        return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))
+
+
+class Drawn(Reader):
+    """The record of a run, and the results of the same run without noise; each variable is read when it is used.
+
+    Raises:
+        OSError: there is no record.
+        mpinodes.core.errors.BadInput: the record is damaged, or has another layout.
+    """
+
+    def __init__(self, run: Path) -> None:
+        super().__init__(run)
+        self._directory = run
+
+    @cached_property
+    def noise_free(self) -> NoiseFree | None:
+        """Return the curves and results of the same run without noise; None if there was no such run."""
+        return NoiseFree.read(self._directory)
+
+    def __enter__(self) -> Drawn:
+        return self
+
+    def __getitem__(self, name: str) -> Values:
+        return Values(*self.read(name)[:2])
 
 
 @contextmanager

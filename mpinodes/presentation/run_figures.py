@@ -16,9 +16,8 @@ from matplotlib.ticker import MaxNLocator
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import privacy_words
-from mpinodes.presentation.figure_data import Drawn, Values
 from mpinodes.presentation.findings import GUESSED, naive
-from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
+from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, Drawn, Values
 from mpinodes.presentation.terminal import bounded
 from mpinodes.summary.summary import Summary
 

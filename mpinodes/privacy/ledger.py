@@ -201,15 +201,15 @@ class Ledger(ABC):
         events: (rounds,) of the agent.
         uses: the groups that its messages carry.
         facts: the facts of all events.
+
+    Attributes:
+        uses_ceiling: whether hidden changes are priced at the most that they can be.
     """
+
+    uses_ceiling = False
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
         self._events, self._uses, self.facts = events, uses, facts
-
-    @property
-    def uses_ceiling(self) -> bool:
-        """Return whether hidden changes are priced at the most that they can be."""
-        return False
 
     @cached_property
     def costs(self) -> Costs:
@@ -244,6 +244,7 @@ class Saturated(Ledger):
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
         super().__init__(events, uses, facts)
+        self.uses_ceiling = facts.moves or not facts.is_saturated
         self._has_curves = facts.groups <= MOST_KEPT and not facts.is_all(Kind.GAUSSIAN)
         self._begin()
 
@@ -254,11 +255,6 @@ class Saturated(Ledger):
         self._own, self._sum = np.zeros((groups, columns)), np.zeros(columns)  # of uses, and of all hidden changes
         self._begun = np.zeros((groups, columns))  # the sum at the first use of each group
         self._lost, self._begun_lost = np.zeros(RHO + 2, np.int32), np.zeros((groups, RHO + 2), np.int32)
-
-    @property
-    def uses_ceiling(self) -> bool:
-        """Return whether hidden changes are priced at the most that they can be."""
-        return self.facts.moves or not self.facts.is_saturated
 
     def follow(self, horizon: int) -> None:
         """Read all events up to a round; from the start, if more rounds were read before."""

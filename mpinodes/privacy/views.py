@@ -171,7 +171,7 @@ class Relayed:
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
-        exact, space = self._seen(viewers)
+        exact, space = self.seen(viewers)
         space = space.mixed(np.diag(self.scale)[:, noised], len(_echelon(exact[:, noised])))
         arrived = self._rows(-1, viewers).any(axis=0)  # whether anything of y_k has arrived at the viewers
         for t in reversed(range(len(self.weights))):
@@ -182,20 +182,11 @@ class Relayed:
         leverage[list(viewers)] = np.nan
         return leverage
 
-    def beside(self, viewers: Sequence[int], others: Indices) -> tuple[Vector, float]:
-        """Return orthonormal rows that span what viewers see of others' messages of round L, and the error of the rows.
-
-        If rounding hides the span, the rows are those of the identity.
-        """
-        exact, space = self._seen(viewers)
-        space = space.mixed(np.eye(len(self.scale))[:, others], len(_echelon(exact[:, others])))
-        return (space.basis, space.error) if isfinite(space.error) else (np.eye(len(others)), 0.0)
-
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
         """Return the messages of a round that the viewers receive: one row of the identity for each."""
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
-    def _seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
+    def seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
         """Return the row space of A: a reduced basis over the prime field, and a `Space` in doubles.
 
         The loop goes backwards. The rows seen of the messages of round t are those received in round t, and the rows
@@ -316,7 +307,9 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
         return None
     mixed = weights(setup, 2, start)
     others = np.setdiff1d(np.arange(n), viewers)
-    last, error = relayed.beside(viewers, others)
+    exact, space = relayed.seen(viewers)  # of others' messages of round L; if rounding hides it, the whole space
+    space = space.mixed(np.eye(n)[:, others], len(_echelon(exact[:, others])))
+    last, error = (space.basis, space.error) if isfinite(space.error) else (np.eye(len(others)), 0.0)
     made = np.zeros((start - 1, n, start - 1, n))  # message (t, i) as a mix of the new parts (τ, k) of all releases
     made[0, :, 0] = np.eye(n)
     lost = np.zeros(start - 1)  # bound on the rounding error of the messages of each round, in spectral norm

@@ -15,11 +15,12 @@ from mpinodes.core.parts import Metric
 from mpinodes.evaluation import evaluator
 from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
-from mpinodes.evaluation.sections import bound_section, bound_variables, faults_of, feedback_of
+from mpinodes.evaluation.sections import bound_section, faults_of, feedback_of
 from mpinodes.finished.siblings import headed
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import require_there, write_text
 from mpinodes.runlog.export import export
+from mpinodes.runlog.log import Variable
 from mpinodes.runlog.progress import warn
 from mpinodes.runlog.reader import Reader
 from mpinodes.runlog.versions import VERSION
@@ -57,7 +58,7 @@ def finish(
     """
     evaluator.close(partial(tell, "comparators"))
     watch.lap("comparator")
-    horizons, measured = evaluator.judged.horizons, evaluator.variables()
+    horizons, measured = evaluator.judged.horizons, evaluator.variables
     require_there(directory)
     record = Reader(directory)
     rounds = record.rounds
@@ -66,7 +67,8 @@ def finish(
     watch.lap("accounting")
     proven = bounds(setup, horizons, evaluator.judged.best)
     watch.lap("bounds")
-    export(record, directory, horizons, {**measured, **accounting.variables(), **bound_variables(proven)})
+    bounded = {bound.variable: Variable(("horizon",), bound.values, bound.name) for bound in proven}
+    export(record, directory, horizons, {**measured, **accounting.variables(), **bounded})
     privacy = accounting.summary(shares)
     if is_partial:
         privacy.recorded = rounds
@@ -82,7 +84,7 @@ def finish(
         bytes_sent=8 * setup.frame_width * (faults.sent if faults else messages(setup, rounds)),
         rounds_per_second=rounds / seconds, **structs.asdict(evaluator.summary()),
         bounds=[bound_section(bound, measured.get(bound.of)) for bound in proven], privacy=privacy,
-        solver=accounting.solver(), seconds=seconds, versions=versions, partial=is_partial,
+        solver=accounting.solver, seconds=seconds, versions=versions, partial=is_partial,
     )  # fmt: skip
     return conclude(setup, directory, summary, watch)
 

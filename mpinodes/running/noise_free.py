@@ -94,6 +94,6 @@ def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], dict
             for t, x, value, gap in zip(*(record.read(name).values.tolist() for name in names), strict=True):
                 comparators[t] = Comparator(np.array(x), value, gap)
     evaluator.close(lambda done, of: None, comparators)
-    variables = evaluator.variables()
+    variables = evaluator.variables
     curves = {name: variables[name].values.tolist() for name in CURVES if name in variables}
     return evaluator.judged.horizons.tolist(), curves, evaluator.summary()

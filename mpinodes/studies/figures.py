@@ -15,9 +15,8 @@ from matplotlib.lines import Line2D
 
 from mpinodes.finished.runs import PROVEN, FinishedRun, warned
 from mpinodes.presentation import plots as drawing
-from mpinodes.presentation.figure_data import Drawn
 from mpinodes.presentation.findings import naive
-from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK
+from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, Drawn
 from mpinodes.presentation.run_figures import Curve, curve_figures
 from mpinodes.studies.comparing import Comparison, compared_results, interval, shown
 

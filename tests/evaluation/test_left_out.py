@@ -16,7 +16,7 @@ from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, log_spaced
 from mpinodes.evaluation.comparator import best
-from mpinodes.evaluation.hindsight import _expected_seconds, left_out
+from mpinodes.evaluation.evaluator import _expected_seconds, left_out
 from mpinodes.evaluation.meter import Meter
 from mpinodes.losses.logistic import Logistic
 from mpinodes.losses.softmax import Softmax

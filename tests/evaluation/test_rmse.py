@@ -11,7 +11,7 @@ import mpinodes
 from mpinodes.evaluation.gathered import RealValued
 from mpinodes.presentation import findings, run_warnings
 from mpinodes.presentation import run_figures as figures
-from mpinodes.presentation.figure_data import Drawn
+from mpinodes.presentation.plots import Drawn
 from mpinodes.presentation.terminal import text
 from mpinodes.streams.labelled import in_memory
 from tests.helpers.parts import run_of, setup_of

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from mpinodes import report
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import run_figures as figures
-from mpinodes.presentation.figure_data import Drawn
+from mpinodes.presentation.plots import Drawn
 from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of
 
