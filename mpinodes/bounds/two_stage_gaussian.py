@@ -63,8 +63,20 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
     unbounded = "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss"
     broken = first_broken(unbounded, constants.clipped(setup, c.reach))
-    beta, last = float(weights.contraction().max()), len(c.noise)
-    assumed = first_broken(broken, _other_than_printed(setup, c, beta))
+    beta, last, a = float(weights.contraction().max()), len(c.noise), c.algorithm
+    sure = setup.run.least_modulus, setup.run.largest_smoothness
+    mu, smooth = a.modulus or sure[0], a.largest_curvature or sure[1]
+    is_known = mu <= sure[0] * (1 + 1e-12) and smooth >= sure[1] * (1 - 1e-12)
+    steps = f"the steps are for mu = {mu:g}, L = {smooth:g}; known of the losses are {sure[0]:g} and {sure[1]:g}"
+    due = _root(setup) * a.k * np.sqrt(2 * sqrt(last)) * np.arange(1, last) ** -0.75
+    is_due = np.allclose(c.noise[:-1], due, rtol=1e-9, atol=0)
+    assumed = first_broken(
+        broken,
+        "" if is_known else steps,
+        "" if is_due else "the noise is not of the scales of Theorem 2",
+        "gradients are stochastic (problem.gradient_noise)" if setup.experiment.problem.gradient_noise else "",
+        "" if beta < CONNECTED else "the graph is not connected in every round",
+    )
     theorem, corollary = _printed(setup, c, at, beta)
     noised = "the hand-over carries noise, which the paper's proofs of stage II leave out" if c.noise[-1] else ""
     later = noised if at[-1] > last + 1 else ""
@@ -104,21 +116,6 @@ def _root(setup: Setup) -> np.float64:
     return np.float64(
         max(setup.run.grad_sensitivity) * sqrt(e.privacy.epsilon + 2 * log(2 / e.privacy.delta)) / e.privacy.epsilon
     )
-
-
-def _other_than_printed(setup: Setup, c: Constants, beta: float) -> str:
-    """Return the first assumption of the printed form alone that the run breaks."""
-    a, t = c.algorithm, np.arange(1, len(c.noise))
-    sure = setup.run.least_modulus, setup.run.largest_smoothness
-    mu, smooth = a.modulus or sure[0], a.largest_curvature or sure[1]
-    due = _root(setup) * a.k * np.sqrt(2 * sqrt(len(c.noise))) * t**-0.75
-    return first_broken(
-        "" if mu <= sure[0] * (1 + 1e-12) and smooth >= sure[1] * (1 - 1e-12)
-        else f"the steps are for mu = {mu:g}, L = {smooth:g}; known of the losses are {sure[0]:g} and {sure[1]:g}",
-        "" if np.allclose(c.noise[:-1], due, rtol=1e-9, atol=0) else "the noise is not of the scales of Theorem 2",
-        "gradients are stochastic (problem.gradient_noise)" if setup.experiment.problem.gradient_noise else "",
-        "" if beta < CONNECTED else "the graph is not connected in every round",
-    )  # fmt: skip
 
 
 def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:

@@ -76,17 +76,17 @@ class Accounting:
         """Return the variables of record.h5."""
         claimed, agents, network = self._losses
         delta = self._setup.experiment.privacy.delta
+        pure, epsilon = np.moveaxis(np.array([[loss[:2] for loss in at] for at in agents]), -1, 0)
+        pure_network, epsilon_network = np.array([loss[:2] for loss in network]).T
         variables = {}
         for name, label, of_agents, of_network in (
             ("claimed", "ε that the paper claims", claimed, claimed.max(axis=1)),
-            ("proven_pure", "pure ε, as proven",
-             [[loss.pure for loss in at] for at in agents], [loss.pure for loss in network]),
-            ("proven", f"ε at δ = {delta:g}, as proven",
-             [[loss.epsilon for loss in at] for at in agents], [loss.epsilon for loss in network]),
-        ):  # fmt: skip
+            ("proven_pure", "pure ε, as proven", pure, pure_network),
+            ("proven", f"ε at δ = {delta:g}, as proven", epsilon, epsilon_network),
+        ):
             axes, of = ("horizon", "agent"), f"{label}, of an agent's share"
-            variables[f"epsilon_{name}"] = Variable(axes, np.array(of_agents), of)
-            variables[f"epsilon_{name}_network"] = Variable(axes[:1], np.array(of_network), f"{label}, of the network")
+            variables[f"epsilon_{name}"] = Variable(axes, of_agents, of)
+            variables[f"epsilon_{name}_network"] = Variable(axes[:1], of_network, f"{label}, of the network")
         if seen := self._views:  # each node is known to learn less than all links give away
             pair, node = ("viewer", "agent"), f"ε toward one node at δ = {delta:g}"
             before = f"ε on all links at δ = {delta:g}, before relaying"
@@ -136,8 +136,7 @@ class Accounting:
             delta=e.privacy.delta, adjacency=e.privacy.adjacency,
             agents=[_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
             network=_loss(claimed[-1].max(), network[-1]), noise=self._noise, key=self._key,
-            shares_noise_with=sharing, samples=samples, public=setup.stream.public,
-            budget=granted,
+            shares_noise_with=sharing, samples=samples, public=setup.stream.public, budget=granted,
             unproven_because="; ".join(filter(None, reasons)),
             uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=setup.algorithm.exact_minimizers,
             against_colluders=bool(holds_alone and not is_shared and not math.isnan(network[-1].epsilon)),
@@ -162,12 +161,9 @@ def _number(value: float) -> float | None:
 def together_section(together: Together, delta: float) -> typed.TogetherSummary:
     """Return what it costs to publish all runs."""
     network, agents = together.losses(delta)
+    by_agent, because = [proven(loss) for loss in agents], together.unproven_because
     return typed.TogetherSummary(
-        runs=together.runs,
-        by=together.by,
-        network=proven(network),
-        agents=[proven(loss) for loss in agents],
-        unproven_because=together.unproven_because,
+        runs=together.runs, by=together.by, network=proven(network), agents=by_agent, unproven_because=because
     )
 
 

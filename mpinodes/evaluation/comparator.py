@@ -68,7 +68,6 @@ def best(
         points = [feasible.project(x) for x in (start, *others, np.zeros_like(start))]
         values = np.nan_to_num([total.value(x) for x in points], nan=np.inf)
         at, value = points[int(values.argmin())], float(values.min())
-        solved: Comparator
         if isinstance(total, PiecewiseLinearLoss) and feasible.has_cones:
             solved = _piecewise(total, feasible, at, lost)
         elif feasible.inradius < np.inf or total.sample_modulus:

@@ -62,11 +62,6 @@ class CurveFigure(NamedTuple):
     title: str
     curves: list[Curve]
 
-    @property
-    def label(self) -> str:
-        """Return the label of the vertical axis."""
-        return self.title.lower().replace("rmse", "RMSE") + " (%)" * (self.curves[0].unit == "share")
-
 
 def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
     """Return the figures of the built-in metrics, and a figure for each user-defined metric, by file name."""
@@ -168,7 +163,8 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     drawing.log(axes, "x")
     if first.unit != "share":
         drawing.scale(axes, np.concatenate([everything, *(np.asarray(line.get_ydata(), float) for line in axes.lines)]))
-    axes.set(xlabel="rounds", ylabel=figure.label)
+    title = figure.title.lower().replace("rmse", "RMSE")
+    axes.set(xlabel="rounds", ylabel=title + " (%)" * (figure.curves[0].unit == "share"))
     return drawing.finished(axes, summary, figure.title)
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
 from mpinodes.presentation.privacy_words import LARGE_DELTA, mechanism
-from mpinodes.summary.summary import BaselinesSummary, Summary
+from mpinodes.summary.summary import Summary
 
 PRIVACY = {  # a single run states these facts in its sentences on privacy
     "no-noise": "messages carry no noise: nothing is private",
@@ -86,8 +86,27 @@ def of_numbers(s: Summary) -> dict[str, str]:
         add(made, "diverged")
     if s.solver and s.solver.unsolved:
         add(made, "unsolved", f"{s.solver.unsolved} local solves ended short of their tolerance.")
-    if s.baselines:
-        _compare(s, made, s.baselines)
+    if s.baselines:  # accuracy, error and loss against what is reached without learning
+        (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), s.baselines.start
+        majority, mean = naive(s.baselines, "accuracy").get(which), naive(s.baselines, "rmse").get(on)
+        first, off = (start.accuracy or {}).get(which), (start.rmse or {}).get(on)
+        lost, losses = s.value("average_fitness"), "{:.4g} lost per round, against {:.4g} by staying"
+        stayed = start.average_fitness
+        if s.judged and "comparator.value" in s.values:
+            best, owners = s.value("comparator.value"), s.agents if s.decomposable else 1
+            lost, losses = s.value("optimality_gap_mean"), "an optimality gap of {:.4g}, against {:.4g}"
+            stayed = None if stayed is None or best is None else (stayed - best / s.rounds) / owners
+        shares = f"{{1:.1%}} of the {SETS[which]}, against {{0:.1%}}"
+        errors = f"an RMSE of {{:.4g}} on the {SETS[on]}, against {{:.4g}}"
+        for code, than, words, high, low in (  # there is a warning where `high` is higher than `low`
+            ("no-better-than-guessing", "always predicting the largest class", shares, majority, share),
+            ("accuracy-below-start", "doing nothing", f"{shares} at the start", first, share),
+            ("no-better-than-mean-target", "always predicting the mean target", errors, error, mean),
+            ("error-above-start", "doing nothing", errors, error, off),
+            ("loss-above-start", "doing nothing", f"{losses} at the start", lost, stayed),
+        ):
+            if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
+                add(made, code, f"{'No better' if high == low else 'Worse'} than {than}: {words.format(high, low)}.")
     if noise is None:
         add(made, "no-noise")
         return made.warnings or {}
@@ -108,27 +127,3 @@ def of_numbers(s: Summary) -> dict[str, str]:
     for code in filter(holds.get, holds):
         add(made, code)
     return made.warnings or {}
-
-
-def _compare(s: Summary, made: Summary, baselines: BaselinesSummary) -> None:
-    """Add warnings if accuracy, error or loss is no better than without learning."""
-    (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), baselines.start
-    majority, mean = naive(baselines, "accuracy").get(which), naive(baselines, "rmse").get(on)
-    first, off = (start.accuracy or {}).get(which), (start.rmse or {}).get(on)
-    lost, losses = s.value("average_fitness"), "{:.4g} lost per round, against {:.4g} by staying"
-    stayed = start.average_fitness
-    if s.judged and "comparator.value" in s.values:
-        best, owners = s.value("comparator.value"), s.agents if s.decomposable else 1
-        lost, losses = s.value("optimality_gap_mean"), "an optimality gap of {:.4g}, against {:.4g}"
-        stayed = None if stayed is None or best is None else (stayed - best / s.rounds) / owners
-    shares = f"{{1:.1%}} of the {SETS[which]}, against {{0:.1%}}"
-    errors = f"an RMSE of {{:.4g}} on the {SETS[on]}, against {{:.4g}}"
-    for code, than, sentence, high, low in (  # there is a warning where `high` is higher than `low`
-        ("no-better-than-guessing", "always predicting the largest class", shares, majority, share),
-        ("accuracy-below-start", "doing nothing", f"{shares} at the start", first, share),
-        ("no-better-than-mean-target", "always predicting the mean target", errors, error, mean),
-        ("error-above-start", "doing nothing", errors, error, off),
-        ("loss-above-start", "doing nothing", f"{losses} at the start", lost, stayed),
-    ):
-        if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
-            add(made, code, f"{'No better' if high == low else 'Worse'} than {than}: {sentence.format(high, low)}.")

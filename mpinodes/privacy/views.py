@@ -79,22 +79,17 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
         setup: of the run.
         events: (rounds, agents) of the whole run.
     """
-    e = setup.experiment
-    if not (e.private and e.noise.backend == "numpy") or events.vectors > 1:
-        return None
-    if not type(setup.mechanism).__module__.startswith("mpinodes.mechanisms."):
-        return None
-    if setup.links and setup.links.most_late:  # a message then mixes more than the last round
-        return None
-    if setup.algorithm.settled_below and not setup.endless:  # which agents still move depends on messages not received
-        return None
-    if e.data["partition"] == "shared" or setup.stream.unproven_because:  # a sample moves more than one agent's
+    e, links = setup.experiment, setup.links
+    is_known = type(setup.mechanism).__module__.startswith("mpinodes.mechanisms.") and e.noise.backend == "numpy"
+    is_late = links and links.most_late  # a message then mixes more than the last round
+    settles = setup.algorithm.settled_below and not setup.endless  # who still moves depends on messages not received
+    spreads = e.data["partition"] == "shared" or setup.stream.unproven_because  # a sample moves more than one agent's
+    if not (e.private and is_known) or events.vectors > 1 or is_late or settles or spreads:
         return None
     start = 0
     for first, some in events.blocks():
-        if some.is_unknown.any() or some.is_hidden.any() or some.tv_distance.any():
-            return None
-        if not np.isin(some.kind, (Kind.CLEAN, Kind.GAUSSIAN)).all():
+        is_gaussian = np.isin(some.kind, (Kind.CLEAN, Kind.GAUSSIAN)).all()
+        if some.is_unknown.any() or some.is_hidden.any() or some.tv_distance.any() or not is_gaussian:
             return None
         # Any message but a Start or a Relay may hold a function of received messages. Only those two state no l2.
         is_new = ((some.kind[..., 0] != Kind.CLEAN) | (some.uses > 0) | (some.l2[..., 0] > 0)).any(axis=1)
