@@ -105,11 +105,9 @@ class Evaluator:
             {name: float(values[0, 1].mean()) for name, values in sets.items()} or None for sets in (accuracy, rmse)
         )
         lost = float(everything.upto(meter.seen).value(meter.last[0])) / meter.seen
-        self._baselines = BaselinesSummary(
-            majority=meter.naive("accuracy") or None,
-            mean_target=meter.naive("rmse") or None,
-            start=StartSummary(average_fitness=lost, accuracy=first_accuracy, rmse=first_rmse),
-        )
+        majority, mean_target = meter.naive("accuracy") or None, meter.naive("rmse") or None
+        start = StartSummary(average_fitness=lost, accuracy=first_accuracy, rmse=first_rmse)
+        self._baselines = BaselinesSummary(majority=majority, mean_target=mean_target, start=start)
         for metric in self._metrics:
             if metric.dims[0] != "horizon":
                 continue

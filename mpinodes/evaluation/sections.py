@@ -25,8 +25,8 @@ def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
     """Return the numbers of messages sent, lost and late in a number of rounds; None: the run has no faults."""
     if setup.links is None:
         return None
-    faults = FaultsSummary(asked=setup.experiment.faults, weights=setup.mixing.under_faults)
-    faults.agent_rounds = setup.topology.agents * rounds
+    asked, weights, agent_rounds = setup.experiment.faults, setup.mixing.under_faults, setup.topology.agents * rounds
+    faults = FaultsSummary(asked=asked, weights=weights, agent_rounds=agent_rounds)
     for t in range(1, rounds + 1):
         sends, lateness = setup.links.sends(t), setup.links.lateness(t)
         faults.sent += int(sends.sum())
