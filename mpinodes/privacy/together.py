@@ -176,11 +176,9 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
     else:
         carried: dict[int, list[int]] = {}
         for t in used:
-            (one,) = groups(t)
-            if carried.setdefault(one, came := list(samples(t))) != came:
-                raise ValueError(
-                    "Stream.groups does not fit Stream.samples: samples of a group come in different rounds"
-                )
+            (place,) = groups(t)
+            if carried.setdefault(place, came := list(samples(t))) != came:
+                raise ValueError("samples of one group come in different rounds, against Stream.groups")
         number = np.fromiter((k for came in carried.values() for k in came), np.int64)
         group = np.repeat(list(carried), [len(came) for came in carried.values()])
     rows = setup.stream.source_rows(agent)
