@@ -117,7 +117,7 @@ class Parts:
 WHERE: list[tuple[Any, str, str]] = [
     (logger.Logger, "__init__", ONCE), (logger.Logger, "take", "rest"), (Evaluator, "take", "metrics"),
     (meter.Meter, "take", "sums"), (meter.Meter, "_keep", HORIZON), (meter.Meter, "end", HORIZON),
-    (regret.Changing, "at", "losses"), (regret.ConstantLosses, "at", "losses"), (samples.Samples, "of", "samples"),
+    (regret.Changing, "at", "losses"), (regret.ConstantLosses, "at", "losses"), (samples.Samples, "_of", "samples"),
     (Log, "append", "record"), (export, "add_variable", ONCE),
 ]  # fmt: skip
 
