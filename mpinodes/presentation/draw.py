@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from base64 import b64encode
 from pathlib import Path
 
@@ -16,9 +15,6 @@ from mpinodes.presentation.plots import Drawn
 from mpinodes.runlog.directories import write_text
 from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import PARTS
-
-# Without a handler, matplotlib prints every line of a bad settings file.
-logging.getLogger("matplotlib").addHandler(logging.NullHandler())
 
 SAME_BITS = "Saved as a file, this experiment runs again with equal bits."
 WIDE = ("Privacy loss", "What one node learns of another", "Topology")  # figures of several panels
