@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import Periodic, as_edges
+from mpinodes.topology.base import Periodic, as_edges, titled
 from mpinodes.topology.drawn import PROBABILITY, random_digraph
 
 __all__ = ["BConnected"]
@@ -26,10 +26,7 @@ class BConnected(Periodic):
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
     period: Annotated[int, Meta(ge=1, le=100_000, description="number of rounds over which the edges are spread")] = 4
 
-    @property
-    def title(self) -> str:
-        """Return the name with period and probability."""
-        return f"random digraph spread over {self.period} rounds, p = {self.probability:g}"
+    title = titled("random digraph spread over {0.period} rounds, p = {0.probability:g}")
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import Periodic, both_ways
+from mpinodes.topology.base import Periodic, both_ways, titled
 
 __all__ = ["BarabasiAlbert"]
 
@@ -32,10 +32,7 @@ class BarabasiAlbert(Periodic):
                 f"topology.attachments = {self.attachments}: must be less than the number of agents, {self.agents}"
             )
 
-    @property
-    def title(self) -> str:
-        """Return the name with m, the edges of a new agent."""
-        return f"Barabási–Albert graph, m = {self.attachments}"
+    title = titled("Barabási–Albert graph, m = {0.attachments}")
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +53,11 @@ def as_edges(sends: Matrix) -> Edges:
 def both_ways(edges: Edges) -> Edges:
     """Return the edges together with their reverses."""
     return edges | {(i, j) for j, i in edges}
+
+
+def titled(template: str) -> Any:
+    """Return a property `title`: a text in which {0.<attribute>} stands for an attribute of the topology."""
+    return property(lambda topology: template.format(topology))
 
 
 class Periodic(Topology):

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
+from mpinodes.topology.base import titled
 from mpinodes.topology.drawn import PROBABILITY, Connected, erdos_renyi
 
 __all__ = ["ErdosRenyi"]
@@ -21,10 +22,7 @@ class ErdosRenyi(Connected):
 
     probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
 
-    @property
-    def title(self) -> str:
-        """Return the name with the probability of an edge."""
-        return f"Erdős–Rényi graph, p = {self.probability:g}"
+    title = titled("Erdős–Rényi graph, p = {0.probability:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """Draw one graph, connected or not, as an (n, n) matrix."""

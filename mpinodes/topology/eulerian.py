@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import EachRound
+from mpinodes.topology.base import EachRound, titled
 from mpinodes.topology.drawn import hamiltonian_cycle
 
 __all__ = ["Eulerian"]
@@ -26,10 +26,7 @@ class Eulerian(EachRound):
 
     cycles: Annotated[int, Meta(ge=0, description="random permutations whose cycles are added to the ring")] = 2
 
-    @property
-    def title(self) -> str:
-        """Return the name with the number of permutations."""
-        return f"Eulerian digraph drawn anew each round, {self.cycles} permutations"
+    title = titled("Eulerian digraph drawn anew each round, {0.cycles} permutations")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """Draw the ring and the cycles that repeat no edge, as an (n, n) matrix."""

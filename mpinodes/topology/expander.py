@@ -13,7 +13,7 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import Periodic, as_matrix, both_ways
+from mpinodes.topology.base import Periodic, as_matrix, both_ways, titled
 from mpinodes.topology.drawn import ATTEMPTS
 
 __all__ = ["Expander"]
@@ -40,10 +40,7 @@ class Expander(Periodic):
                 f"{', and even because that is odd' * (self.agents % 2)}; for few agents use topology.name=complete"
             )
 
-    @property
-    def title(self) -> str:
-        """Return the name with the degree."""
-        return f"expander, {self.degree} neighbours each"
+    title = titled("expander, {0.degree} neighbours each")
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
+from mpinodes.topology.base import titled
 from mpinodes.topology.drawn import Connected
 
 __all__ = ["Geometric"]
@@ -23,10 +24,7 @@ class Geometric(Connected):
         float, Meta(gt=0, description="agents in the unit square that are nearer to each other than this are joined")
     ] = 0.5
 
-    @property
-    def title(self) -> str:
-        """Return the name with the radius."""
-        return f"random geometric graph, radius {self.radius:g}"
+    title = titled("random geometric graph, radius {0.radius:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """Draw one graph, connected or not, as an (n, n) matrix."""

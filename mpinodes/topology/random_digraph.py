@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import Periodic, as_edges
+from mpinodes.topology.base import Periodic, as_edges, titled
 from mpinodes.topology.drawn import PROBABILITY, random_digraph
 
 __all__ = ["RandomDigraph"]
@@ -22,10 +22,7 @@ class RandomDigraph(Periodic):
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
 
-    @property
-    def title(self) -> str:
-        """Return the name with the probability of an edge."""
-        return f"random digraph, p = {self.probability:g}"
+    title = titled("random digraph, p = {0.probability:g}")
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

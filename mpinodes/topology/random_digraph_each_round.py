@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import EachRound
+from mpinodes.topology.base import EachRound, titled
 from mpinodes.topology.drawn import PROBABILITY, random_digraph
 
 __all__ = ["RandomDigraphEachRound"]
@@ -21,10 +21,7 @@ class RandomDigraphEachRound(EachRound):
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
 
-    @property
-    def title(self) -> str:
-        """Return the name with the probability of an edge."""
-        return f"random digraph drawn anew each round, p = {self.probability:g}"
+    title = titled("random digraph drawn anew each round, p = {0.probability:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """Draw the graph of one round, as an (n, n) matrix."""

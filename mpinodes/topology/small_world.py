@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import as_matrix, both_ways
+from mpinodes.topology.base import as_matrix, both_ways, titled
 from mpinodes.topology.drawn import PROBABILITY, Connected
 
 __all__ = ["SmallWorld"]
@@ -36,10 +36,7 @@ class SmallWorld(Connected):
                 f"{self.agents}"
             )
 
-    @property
-    def title(self) -> str:
-        """Return the name with the neighbors k and the probability p."""
-        return f"small world, k = {self.neighbours}, p = {self.probability:g}"
+    title = titled("small world, k = {0.neighbours}, p = {0.probability:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """Draw one graph, connected or not, as an (n, n) matrix."""
