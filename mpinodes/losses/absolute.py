@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
@@ -33,11 +32,6 @@ class Absolute(PiecewiseLinearLoss):
     def slope_bound(cls) -> float:
         """Return 1, the largest |ℓ'|."""
         return 1.0
-
-    @staticmethod
-    def curvature() -> float:
-        """Return inf, because the loss has a kink."""
-        return inf
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:

@@ -110,19 +110,16 @@ class Stated(NamedTuple):
             k, weights = len(loss.targets), 1 / (np.asarray(loss.divisor, float) * self.run.sample_weight[agent])
             light = (weights >= (1 - 1e-12 if claims else 0.0)) & (weights <= 1 + 1e-12)
             fits = loss.features.shape == (k, self.stream.dimension) and k <= rows and bool(light.all())
-            fits = fits and (not claims or (k == rows and self._is_within(loss)))
+            if fits and claims:
+                within = row_sizes(loss.features) <= self.stream.feature_bound * (1 + 1e-9)
+                within &= row_norms(loss.features) <= self.stream.feature_norm * (1 + 1e-9)
+                labels: Any = (-1, 1) if loss.needs_labels else range(self.stream.classes) or loss.targets
+                fits = k == rows and bool((within & np.isin(loss.targets, labels)).all())
         if claims and not fits:
             raise BadInput(
                 f"data: a loss is not make_loss's own, of {rows} samples as stated: change losses in `of` alone"
             )
         return fits
-
-    def _is_within(self, loss: SampleLoss) -> bool:
-        """Return whether all samples of a loss respect the bounds and labels that the stream states."""
-        within = row_sizes(loss.features) <= self.stream.feature_bound * (1 + 1e-9)
-        within &= row_norms(loss.features) <= self.stream.feature_norm * (1 + 1e-9)
-        labels: Any = (-1, 1) if loss.needs_labels else range(self.stream.classes) or loss.targets
-        return bool((within & np.isin(loss.targets, labels)).all())
 
 
 @cache

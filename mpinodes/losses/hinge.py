@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
 
 import numpy as np
 
@@ -36,11 +35,6 @@ class Hinge(PiecewiseLinearLoss):
         slope = -target
         slope[~(target * prediction < 1.0)] = 0.0  # half the time of np.where
         return slope
-
-    @staticmethod
-    def curvature() -> float:
-        """Return inf, because the loss has a kink."""
-        return inf
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:

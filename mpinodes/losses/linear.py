@@ -173,6 +173,11 @@ class PiecewiseLinearLoss(LinearLoss):
     def slopes(target: Vector) -> tuple[Vector, Vector]:
         """Return the least and the largest slope, elementwise."""
 
+    @staticmethod
+    def curvature() -> float:
+        """Return inf, because the loss has a kink."""
+        return inf
+
 
 def dense(features: Features) -> Vector:
     """Return features, dense or sparse, as a dense array."""

@@ -60,7 +60,9 @@ class Softmax(LinearLoss):
         if self.clip < inf and not self.whole:
             norms = plain_norms(slopes) * plain_norms(rows)
             if block != ALL or not is_ordinary(norms, norms):
-                return self._clipped_by_rows(slopes, block)
+                # Blocks of x and extreme doubles need one row per sample.
+                whole = (slopes[:, :, None] * dense(rows)[:, None, :]).reshape(len(slopes), -1)[:, block]
+                return clipped_sum(np.ones(len(whole)), whole, self.clip, self.divisor)
             slopes = slopes * (self.clip / np.maximum(norms, self.clip))[:, None]
         weighted = slopes / np.reshape(self.divisor, (-1, 1))
         gradient: Vector = np.asarray((rows.T @ weighted).T).ravel()[block].copy()
@@ -86,13 +88,6 @@ class Softmax(LinearLoss):
             second[c * p : (c + 1) * p, c * p : (c + 1) * p] += rows.T @ (weights[:, None] * rows)
         second.flat[:: len(second) + 1] += self.regularizer
         return np.asarray(second)
-
-    def _clipped_by_rows(self, slopes: Vector, block: slice) -> Vector:
-        """Compute the clipped gradient from one row per sample, as blocks of x and extreme doubles need."""
-        features: Any = self.features
-        dense = features if isinstance(features, np.ndarray) else features.toarray()
-        rows = (slopes[:, :, None] * dense[:, None, :]).reshape(len(slopes), -1)[:, block]
-        return clipped_sum(np.ones(len(rows)), rows, self.clip, self.divisor)
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
