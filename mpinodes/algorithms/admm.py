@@ -37,7 +37,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Setup, Solve, Start, Vector
+from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Solve, Start, Vector
 
 __all__ = ["ADMM"]
 
@@ -85,6 +85,7 @@ class Consensus(Algorithm[S]):
     random_start = True
     decides_release = True
     mechanism = "none"
+    theorems = "mpinodes.bounds.m_admm"
     grid = 0.0  # releases are not rounded
     defaults = {
         "rounds": 101,
@@ -93,12 +94,6 @@ class Consensus(Algorithm[S]):
         "topology": {"name": "ring"},
         "privacy": {"mechanism": "none", "clip": "inf"},
     }
-
-    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Return the bounds of Theorem 3.2 on the distance between the decisions and the optimum."""
-        from mpinodes.bounds.m_admm import bounds
-
-        return bounds(setup, horizons, minimizer)
 
     @property
     def solver_tolerance(self) -> float:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import NamedTuple
 
-from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
+from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query, Vector
 
 __all__ = ["DOLA"]
 
@@ -44,6 +44,7 @@ class DOLA(Algorithm[State]):
     against_colluders = True
     bears_loss = True
     bears_delay = True
+    theorems = "mpinodes.bounds.dola"
     paper = "Li, Zhou, Chen, Jiang, Differentially Private Distributed Online Learning, Algorithm 1"
     defaults = {
         "data": {"name": "unit-ball"},
@@ -78,9 +79,3 @@ class DOLA(Algorithm[State]):
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε of Theorem 1 for the whole run: ε times the number of passes over the data."""
         return self.run.epsilon * passes
-
-    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Return the regret bounds of Theorem 2."""
-        from mpinodes.bounds.dola import bounds
-
-        return bounds(setup, horizons, minimizer)

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from mpinodes.algorithms.dola import DOLA, State
-from mpinodes.core import Bound, Feedback, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
+from mpinodes.core import Feedback, Inbox, Loss, Neighborhood, Query
 
 __all__ = ["DOLAMinibatch"]
 
@@ -39,6 +39,7 @@ class DOLAMinibatch(DOLA):
 
     hidden = ("x",)
     against_colluders = True
+    theorems = "mpinodes.bounds.dola_minibatch"
     paper = "Li, Zhou, Chen, Jiang, Differentially Private Distributed Online Learning, Algorithm 2"
     judged_by = "average"
     defaults = {
@@ -67,9 +68,3 @@ class DOLAMinibatch(DOLA):
         b = inbox.mix()
         at = s.x if self.regularizer_at == "hidden" else b
         return State(self.run.feasible.project(b - alpha * (phi * at + loss.data_grad(b))), made_with=alpha)
-
-    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Return the bounds of Theorem 4 on the optimality gap."""
-        from mpinodes.bounds.dola_minibatch import bounds
-
-        return bounds(setup, horizons, minimizer)

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpinodes.algorithms.hidden_gradients import GradientAt, feedback
-from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
+from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query, Vector
 
 
 class State(NamedTuple):
@@ -54,6 +54,7 @@ class DPSDA(Algorithm[State]):
     hidden = ("z",)
     bears_loss = True
     bears_delay = True
+    theorems = "mpinodes.bounds.dpsda"
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Protocol 1"
     probes = {
         "joint view, T = 1": {"rounds": 2},  # the first message says nothing of data
@@ -99,9 +100,3 @@ class DPSDA(Algorithm[State]):
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the paper's ε for `rounds` rounds (Theorems 2 and 4): ε per round, for each agent and the network."""
         return rounds * self.run.epsilon
-
-    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Return the bounds of Theorems 3 and 5, and of the corollaries on running averages."""
-        from mpinodes.bounds.dpsda import bounds
-
-        return bounds(setup, horizons, minimizer)

@@ -26,20 +26,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.core import (
-    RELEASED,
-    Algorithm,
-    Bound,
-    Horizons,
-    Inbox,
-    Loss,
-    Neighborhood,
-    Query,
-    Relay,
-    Setup,
-    Start,
-    Vector,
-)
+from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query, Relay, Start, Vector
 
 __all__ = ["TwoStageGaussian"]
 
@@ -90,6 +77,7 @@ class TwoStageGaussian(Algorithm[State]):
     anytime = True
     judged_by = "last"
     takes_steps = False
+    theorems = "mpinodes.bounds.two_stage_gaussian"
     paper = (
         "Showkatbakhsh, Karakus, Diggavi, Differentially Private Consensus-Based Distributed Optimization, Algorithm 1"
     )
@@ -224,9 +212,3 @@ class TwoStageGaussian(Algorithm[State]):
         t = np.arange(1, min(rounds - 1, self.gradient_rounds) + 1)
         spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.run.grad_sensitivity]
         return [(a + sqrt(a * a + 8 * a * log(2 / self.run.delta))) / 2 for a in spent]
-
-    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Return the bounds of Theorem 2 and Corollary 2."""
-        from mpinodes.bounds.two_stage_gaussian import bounds
-
-        return bounds(setup, horizons, minimizer)

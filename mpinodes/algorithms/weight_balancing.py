@@ -26,7 +26,7 @@ from typing import Annotated, Literal, NamedTuple
 from msgspec import Meta
 
 from mpinodes.algorithms.hidden_gradients import GradientAt, feedback
-from mpinodes.core import RELEASED, Algorithm, Bound, Horizons, Inbox, Loss, Neighborhood, Query, Setup, Vector
+from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query, Vector
 
 __all__ = ["WeightBalancing"]
 
@@ -63,6 +63,7 @@ class WeightBalancing(Algorithm[State]):
     hidden = ("x",)
     claims_agents = True
     against_colluders = True
+    theorems = "mpinodes.bounds.weight_balancing"
     paper = (
         "Zhu, Xu, Guan, Wu, Differentially Private Distributed Online Algorithms Over Time-Varying Directed Networks"
     )
@@ -113,9 +114,3 @@ class WeightBalancing(Algorithm[State]):
         one round only.
         """
         return self.run.epsilon * passes
-
-    def bounds(self, setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Return the regret bounds of Theorems 2 and 3."""
-        from mpinodes.bounds.weight_balancing import bounds
-
-        return bounds(setup, horizons, minimizer)

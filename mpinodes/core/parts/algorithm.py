@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -139,6 +140,8 @@ class Algorithm(ABC, Generic[S]):
 
     # The source: authors, title, year and number of the algorithm.
     paper: ClassVar[str] = ""
+    # The module that computes the bounds of the paper's theorems, by a function like `bounds` below; empty: none.
+    theorems: ClassVar[str] = ""
     # Keys of the experiment that `algorithm.name` alone sets.
     defaults: ClassVar[Mapping[str, Any]] = {}
     # The probes that `audit` plays games on: by name, the keys that a probe adds to a small experiment.
@@ -242,7 +245,8 @@ class Algorithm(ABC, Generic[S]):
             horizons: (h,) the rounds at which the bounds are evaluated.
             minimizer: (h, d) the best fixed decision in hindsight at each horizon.
         """
-        return []
+        bounds = import_module(self.theorems).bounds if self.theorems else lambda *_: []
+        return list(bounds(setup, horizons, minimizer))
 
     def carried_on(self, t: int) -> float | None:
         """Return c if every agent's message of round t > 1 is c Σ_j a_ij h_j plus a term of its own data.
