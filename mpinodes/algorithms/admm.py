@@ -151,23 +151,20 @@ class Consensus(Algorithm[S]):
             raise ValueError(f"agent {lonely} has no neighbours: ADMM is for two agents or more")
         for key, given in vars(self).items():
             if isinstance(given, (tuple, list)) and len(given) != self.run.agents:
-                raise ValueError(
-                    f"algorithm.{key} has {len(given)} values: expected one number, or one for each of the "
-                    f"{self.run.agents} agents"
-                )
+                expected = f"one number, or one for each of the {self.run.agents} agents"
+                raise ValueError(f"algorithm.{key} has {len(given)} values: expected {expected}")
         ends = np.array([1, max(self.run.rounds - 1, 1)])
         for i in range(self.run.agents):
             if not (self.eta(i, ends) < 1e100).all():
                 raise ValueError(f"agent {i}: its penalty grows beyond 1e100: set algorithm.penalty_cap")
             # ln(eta/theta) is concave in t, with and without a cap on eta, so eta/theta is least at one of the ends.
-            low = self.eta(i, ends) / self.theta(i, ends)
-            if low.min() < 1:
-                t = ends[int(low.argmin())]
-                raise ValueError(
-                    f"agent {i}: its penalty eta({t}) = {self.eta(i, t):g} is below the dual step theta({t}) = "
-                    f"{self.theta(i, t):g}, and ADMM may not converge: raise algorithm.penalty (or penalty_cap), or "
-                    "lower algorithm.dual_step"
-                )
+            ratios = self.eta(i, ends) / self.theta(i, ends)
+            if ratios.min() < 1:
+                t = ends[int(ratios.argmin())]
+                penalty, step = f"eta({t}) = {self.eta(i, t):g}", f"theta({t}) = {self.theta(i, t):g}"
+                remedy = "raise algorithm.penalty (or penalty_cap), or lower algorithm.dual_step"
+                low = f"its penalty {penalty} is below the dual step {step}, and ADMM may not converge"
+                raise ValueError(f"agent {i}: {low}: {remedy}")
 
 
 @dataclass(frozen=True)

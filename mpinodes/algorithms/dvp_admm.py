@@ -57,10 +57,9 @@ class DVPADMM(Perturbed[State], ADMM):
         super().validate()
         for i in range(self.run.agents) if self.run.private else ():
             if self.run.sample_weight[i] > 1:
-                raise ValueError(
-                    f"agent {i}: C/B = {self.run.sample_weight[i]:.6g}, the weight of a sample in the agent's loss, is "
-                    "above 1, the theorem's limit: lower problem.weight (C), or give the agent more samples (B)"
-                )
+                weight = f"C/B = {self.run.sample_weight[i]:.6g}, the weight of a sample in the agent's loss"
+                remedy = "lower problem.weight (C), or give the agent more samples (B)"
+                raise ValueError(f"agent {i}: {weight}, is above 1, the theorem's limit: {remedy}")
             convex = (self.run.regularizer + 2 * self.theta(i, 1) * self.run.degrees[i]) / self.run.sample_weight[i]
             if not 2 * self.run.sample_curvature < convex:
                 remedy = "raise algorithm.dual_step, or lower problem.weight (C)"

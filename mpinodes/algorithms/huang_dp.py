@@ -92,10 +92,8 @@ class HuangDP(Algorithm[State]):
             ValueError: q ≥ p, or the last step is 0.
         """
         if self.step_decay >= self.noise_decay:
-            raise ValueError(
-                f"algorithm.step_decay = {self.step_decay:g} must be below algorithm.noise_decay = "
-                f"{self.noise_decay:g}: the noise must decrease more slowly than the steps"
-            )
+            limit = f"algorithm.noise_decay = {self.noise_decay:g}: the noise must decrease more slowly than the steps"
+            raise ValueError(f"algorithm.step_decay = {self.step_decay:g} must be below {limit}")
         if self.gamma(rounds := self.run.rounds) < 1e-300:
             raise ValueError(f"the step of round {rounds} is 0: set fewer rounds, or a larger algorithm.step_decay")
 

@@ -122,10 +122,9 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
                     _get([other for other in missing if other.url == file.url], folders[0], folders[-1])
                 except (OSError, ValueError) as error:
                     names = ", ".join(Path(other.names[0]).name for other in missing)
-                    raise BadInput(
-                        f"{names}: not in {folders[0]}, and not to be had from {file.url}: {_why(error)}; "
-                        f"get {file.file} from {file.home} and put it into {folders[-1]}"
-                    ) from error
+                    failure = f"not in {folders[0]}, and not to be had from {file.url}: {_why(error)}"
+                    remedy = f"get {file.file} from {file.home} and put it into {folders[-1]}"
+                    raise BadInput(f"{names}: {failure}; {remedy}") from error
     return [path for file in wanted if (path := file.find(folders))]
 
 

@@ -31,9 +31,7 @@ def _records(path: Path, expected: int) -> NDArray[np.uint8]:
         raise BadInput(f"{path}: empty: its header says {' x '.join(map(str, shape))}")
     if len(data) < start + count * size:
         record = (len(data) - start) // size + 1
-        raise BadInput(
-            f"{path}: truncated: ends at byte {len(data)}, within record {record} of {count} of {size} bytes each"
-        )
+        raise BadInput(f"{path}: truncated: ends at byte {len(data)}, within record {record} of {count}")
     if len(data) > start + count * size:
         raise BadInput(f"{path}: has bytes past its {count} records, from byte {start + count * size} on")
     return data[start:].reshape(count, size)

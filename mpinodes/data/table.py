@@ -78,9 +78,8 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
         return Source(targets, features.shape[1], chosen, None, (path,), columns=tuple(names.tolist()))
     if ending in SPARSE:
         return libsvm.read(path, stated.columns or None, stated.labels)
-    raise BadInput(
-        f"{path}: a file of one's own ends in .npz, .csv, .parquet or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
-    )
+    endings = f".npz, .csv, .parquet or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
+    raise BadInput(f"{path}: a file of one's own ends in {endings}")
 
 
 class _Table(NamedTuple):
@@ -134,10 +133,8 @@ def _npz(path: Path, stated: FileFacts) -> _Table:
     except Exception as error:  # whatever fails, the reason is the file
         raise BadInput(f"{path}: not an .npz of `features` and `targets`, all numbers: {error}") from error
     if len(arrays) < 2:
-        raise BadInput(
-            f"{path}: holds {names}; dense `features` (N, d) and `targets` (N,) expected "
-            "(write sparse ones as LIBSVM text)"
-        )
+        expected = "dense `features` (N, d) and `targets` (N,) expected (write sparse ones as LIBSVM text)"
+        raise BadInput(f"{path}: holds {names}; {expected}")
     features, targets = arrays
     kinds = "biufU" if stated.labels else "biuf"
     for name, values, shape, allowed in (("features", features, "(N, d)", "biuf"), ("targets", targets, "(N,)", kinds)):
@@ -173,10 +170,8 @@ def _rows(path: Path, stated: FileFacts) -> Iterator[tuple[int, list[str]]]:
             raise BadInput(f"{place}: one column; features and then the target expected, separated by commas{mark}")
         width = width or len(entries)
         if len(entries) != width:
-            made = f"data.columns = {stated.columns} and a target make {width}"
-            raise BadInput(
-                f"{place}: {len(entries)} entries, but {made if stated.columns else f'{width} in the first line'}"
-            )
+            made = f"data.columns = {stated.columns} and a target make" if stated.columns else "the first line has"
+            raise BadInput(f"{place}: {len(entries)} entries, but {made} {width}")
         yield number, entries
 
 
@@ -189,14 +184,10 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
         place, has_names = f"{path}: line {number}", stated.header
         finite = [isfinite(number_of(entry)) for entry in first]
         if stated.target and has_names is False:
-            raise BadInput(
-                f"{place}: data.target = {stated.target!r} names a column, and data.header=false says none has"
-            )
+            raise BadInput(f"{place}: data.target = {stated.target!r} names a column: leave data.header=false out")
         if has_names is None and all(finite):
-            raise BadInput(
-                f"{place}: numbers alone, which may be names or the first sample: set data.header=true or "
-                "data.header=false"
-            )
+            remedy = "set data.header=true or data.header=false"
+            raise BadInput(f"{place}: numbers alone, which may be names or the first sample: {remedy}")
         if has_names is None:
             has_names = not any(finite[:-1] if stated.labels and not stated.target else finite)
         if has_names:
@@ -232,10 +223,8 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
     if index := [name for k, name in enumerate(stripped) if name.lower().startswith(INDEX) or not (name or k)]:
         raise BadInput(f"{place}: column {index[0]!r} {DROP}")
     if target and stripped.count(target) != 1:
-        number = stripped.count(target)
-        raise BadInput(
-            f"{place}: data.target = {target!r}: {number or 'no'} columns have that name; there are {listed(stripped)}"
-        )
+        number = stripped.count(target) or "no"
+        raise BadInput(f"{place}: data.target = {target!r}: {number} columns have that name, of {listed(stripped)}")
     order = list(range(len(names)))
     order.append(order.pop(stripped.index(target) if target else -1))
     return [stripped[k] for k in order], order

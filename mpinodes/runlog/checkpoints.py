@@ -129,10 +129,8 @@ class Keeper:
         path = Path(self._path(t))
         content = snapshot.load(path)
         if content.get("layout") != LAYOUT:
-            raise BadInput(
-                f"{path}: a checkpoint of layout {content.get('layout')}, and this mpinodes goes on from layout "
-                f"{LAYOUT}: go on with the mpinodes that wrote it, or run its experiment.toml anew"
-            )
+            instead = "go on with the mpinodes that wrote it, or run its experiment.toml anew"
+            raise BadInput(f"{path}: a checkpoint of layout {content.get('layout')}, not {LAYOUT}: {instead}")
         name, whose = content.get("of", ("", ""))
         if content.get("round") != t or name != self._name or self._whose not in ("", whose):
             raise Damaged(f"{path}: damaged: it is of another round, agent or run")

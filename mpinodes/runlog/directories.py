@@ -40,9 +40,7 @@ def make_directory(experiment: Experiment) -> Path:
             log = path / LOG  # of a run that goes on, or that has failed
             is_used = log.exists() and (log.stat().st_size > 0 or is_held(path))
             if is_used or {file.name for file in path.iterdir()} - UNBEGUN:
-                raise BadInput(
-                    f"output.dir = {str(path)!r}: not empty; a run never overwrites: choose another, or delete it"
-                )
+                raise BadInput(f"output.dir = {str(path)!r}: not empty: choose another directory, or delete this one")
         (path / LOG).touch()
         write_text(path / "experiment.toml", experiment.toml())  # so that `--resume` works, however soon it is killed
     except BadInput:

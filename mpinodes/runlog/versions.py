@@ -33,10 +33,8 @@ def require_version(version: int | None, where: str) -> None:
     else:
         age = "newer" if isinstance(version, int) and version > VERSION else "older"
         problem = f"its record has version {version}, {age}"
-    raise BadInput(
-        f"{where}: {problem}; this mpinodes reads version {VERSION}: run its experiment.toml again, or read it with "
-        "the mpinodes that its summary.json names under versions"
-    )
+    remedy = "run its experiment.toml again, or read it with the mpinodes that its summary.json names under versions"
+    raise BadInput(f"{where}: {problem}; this mpinodes reads version {VERSION}: {remedy}")
 
 
 @lru_cache

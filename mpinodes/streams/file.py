@@ -181,23 +181,18 @@ class File(LabelledStream):
         stated = table.FileFacts(self.columns, tuple(self.labels), header, self.target)  # other ranks are sent a list
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
-            raise BadInput(
-                f"{paths[0]}: {sources[0].dimension:,} features, by the largest index: every agent keeps vectors as "
-                f"long; where that is meant, set data.columns={sources[0].dimension}"
-            )
+            length = f"{sources[0].dimension:,} features, by the largest index: every agent keeps vectors as long"
+            raise BadInput(f"{paths[0]}: {length}; where that is meant, set data.columns={sources[0].dimension}")
         for path, source in zip(paths, sources, strict=True):
             if source.dimension != sources[0].dimension:
-                raise BadInput(
-                    f"{path}: {source.dimension} features, but {paths[0]} has {sources[0].dimension}; "
-                    "data.columns states the number"
-                )
+                other = f"{paths[0]} has {sources[0].dimension}"
+                raise BadInput(f"{path}: {source.dimension} features, but {other}; data.columns states the number")
         named = [(path, source.columns) for path, source in zip(paths, sources, strict=True) if source.columns]
         for path, columns in named:
             if columns != named[0][1]:
-                raise BadInput(
-                    f"{path}: features and target are {listed(columns)}; but of {named[0][0]} {listed(named[0][1])}: "
-                    "give all files the same columns in the same order"
-                )
+                difference = f"{listed(columns)}; but of {named[0][0]} {listed(named[0][1])}"
+                remedy = "give all files the same columns in the same order"
+                raise BadInput(f"{path}: features and target are {difference}: {remedy}")
         return sources
 
     @property
@@ -212,11 +207,9 @@ class File(LabelledStream):
             return labels
         if self.targets == "classes":
             raise BadInput(f"{self.file}: {len(labels)} different targets; from two to {MOST_CLASSES} classes expected")
-        shown = ", ".join(f"{value:g}" for value in labels[:5])
-        raise BadInput(
-            f"{self.file}: {len(labels)} different targets ({shown}{', ...' if len(labels) > 5 else ''}); two labels "
-            "expected: state them by data.labels, or set data.targets=classes (for problem.loss=softmax), or real"
-        )
+        shown = listed([f"{value:g}" for value in labels])
+        remedy = "state them by data.labels, or set data.targets=classes (for problem.loss=softmax), or real"
+        raise BadInput(f"{self.file}: {len(labels)} different targets ({shown}); two labels expected: {remedy}")
 
     def open(self) -> tuple[Source, Source | None]:
         """Return training and test set, of the file or of all agents' files; None: all samples train."""

@@ -263,9 +263,7 @@ class LabelledStream(Stream):
             alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
             dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])
             if len(np.unique(dealt)) < len(dealt):
-                raise BadInput(
-                    f"{self.name}: a training sample stands in `shares` twice; each belongs to one agent, once"
-                )
+                raise BadInput(f"{self.name}: a training sample stands in `shares` twice; each has one owner, once")
         features = doubles(self._everything if self.partition == "shared" else train.features(rows))
         targets = doubles(train.targets[rows])
         limits = (
@@ -276,9 +274,8 @@ class LabelledStream(Stream):
         for quantity, sizes, most in limits:
             for k in np.flatnonzero(~(sizes <= most * (1 + 1e-9)))[:1]:
                 reason = unfit(sizes[k]) or f"is above {most:g}, the most there can be{self.remedy}"
-                raise BadInput(
-                    f"{self.name}: training sample {rows[k]} (from 0) has {quantity} {sizes[k]:g}, which {reason}"
-                )
+                sample = f"training sample {rows[k]} (from 0)"
+                raise BadInput(f"{self.name}: {sample} has {quantity} {sizes[k]:g}, which {reason}")
         return features, targets
 
     @property
@@ -324,10 +321,8 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
         return (np.arange(total),) * n
     least = 1 if stream.batch == "all" else stream.batch
     if total < n * least:
-        raise BadInput(
-            f"data.partition = {stream.partition!r}: {total} training samples do not give {n} agents a batch of "
-            f"{least} each; fewer agents, or a smaller data.batch"
-        )
+        shortage = f"{total} training samples do not give {n} agents a batch of {least} each"
+        raise BadInput(f"data.partition = {stream.partition!r}: {shortage}; fewer agents, or a smaller data.batch")
     draws = Draws(stream.seed, Purpose.PARTITION).at(0)
     order = draws.permutation(total)
     if stream.partition == "by-label":
@@ -339,10 +334,9 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
             shares = draws.dirichlet([stream.concentration] * n)
             sizes = [least + int(share * (total - n * least)) for share in shares]
         elif len(sizes) != n or min(sizes) < least or sum(sizes) > total:
-            raise BadInput(
-                f"data.sizes = {list(sizes)}: expected {n} sizes, one for each agent, each at least "
-                f"{'data.batch = ' if stream.batch != 'all' else ''}{least}, together at most {total}"
-            )
+            smallest = f"{'data.batch = ' if stream.batch != 'all' else ''}{least}"
+            expected = f"{n} sizes, one for each agent, each at least {smallest}, together at most {total}"
+            raise BadInput(f"data.sizes = {list(sizes)}: expected {expected}")
         cuts = np.cumsum(sizes)
     return tuple(np.sort(share) for share in np.array_split(order, cuts)[:n])
 

@@ -26,13 +26,11 @@ class BarabasiAlbert(Periodic):
 
     attachments: Annotated[int, Meta(ge=1, description="edges that each new agent adds")] = 2
 
+    title = titled("Barabási–Albert graph, m = {0.attachments}")
+
     def __post_init__(self) -> None:
         if self.attachments >= self.agents:
-            raise BadInput(
-                f"topology.attachments = {self.attachments}: must be less than the number of agents, {self.agents}"
-            )
-
-    title = titled("Barabási–Albert graph, m = {0.attachments}")
+            raise BadInput(f"topology.attachments = {self.attachments}: must be below topology.agents = {self.agents}")
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

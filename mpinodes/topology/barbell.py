@@ -29,11 +29,10 @@ class Barbell(Periodic):
     ] = "least"
 
     def __post_init__(self) -> None:
-        if self.agents - self.between < 4 or (self.agents - self.between) % 2:
-            raise BadInput(
-                f"topology.agents = {self.agents}, topology.bridge = {self.between}: the other "
-                f"{self.agents - self.between} must be two halves of at least two agents each"
-            )
+        rest = self.agents - self.between
+        if rest < 4 or rest % 2:
+            keys = f"topology.agents = {self.agents}, topology.bridge = {self.between}"
+            raise BadInput(f"{keys}: the other {rest} must be two halves of at least two agents each")
 
     @property
     def between(self) -> int:

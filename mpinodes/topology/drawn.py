@@ -69,6 +69,4 @@ class Connected(Periodic):
             if unreached(sends) is None:
                 return (as_edges(sends),)
         key, hint = self.too_sparse
-        raise BadInput(
-            f"topology.{key}: none of {ATTEMPTS} random graphs on {self.agents} agents was connected; {hint}"
-        )
+        raise BadInput(f"topology.{key}: none of {ATTEMPTS} random graphs of {self.agents} agents is connected; {hint}")

@@ -33,14 +33,13 @@ class Expander(Periodic):
 
     degree: Annotated[int, Meta(ge=3, description="number of neighbors of every agent")] = 4
 
+    title = titled("expander, {0.degree} neighbours each")
+
     def __post_init__(self) -> None:
         if self.degree >= self.agents or self.degree * self.agents % 2:
-            raise BadInput(
-                f"topology.degree = {self.degree}: must be less than the number of agents, {self.agents}"
-                f"{', and even because that is odd' * (self.agents % 2)}; for few agents use topology.name=complete"
-            )
-
-    title = titled("expander, {0.degree} neighbours each")
+            limit = f"the number of agents, {self.agents}{', and even because that is odd' * (self.agents % 2)}"
+            remedy = "for few agents use topology.name=complete"
+            raise BadInput(f"topology.degree = {self.degree}: must be less than {limit}; {remedy}")
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:

@@ -59,10 +59,8 @@ def connectivity(topology: Topology, rounds: int) -> int:
         edges = topology.edges(1)
         if topology.from_file and not any((i, j) in edges for j, i in edges):
             remedy += ", or set topology.undirected=true if its edges go both ways"
-        raise BadInput(
-            f"{topology.source}: {defect}: in the union of rounds 1 to {end} no information of agent {j} ever reaches "
-            f"agent {i}; {remedy}"
-        )
+        unreachable = f"in the union of rounds 1 to {end} no information of agent {j} ever reaches agent {i}"
+        raise BadInput(f"{topology.source}: {defect}: {unreachable}; {remedy}")
     if period is not None:
         return max(islice(_waits(topology, 2 * period), period))
     waits = list(_waits(topology, last))

@@ -316,10 +316,8 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
         if not rounds or not set(rounds) <= set(every):
             raise BadInput(f"{path}: {where}: rounds must be numbers from 1 to the period, {period}, not {stated}")
     if edge.source == edge.target:
-        raise BadInput(
-            f"{path}: round {rounds[0]}: agent {numbers[edge.source]} has an edge to itself; leave it out, every agent "
-            "always hears itself"
-        )
+        loop = f"agent {numbers[edge.source]} has an edge to itself"
+        raise BadInput(f"{path}: round {rounds[0]}: {loop}; leave it out, every agent always hears itself")
     return rounds
 
 

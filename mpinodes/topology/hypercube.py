@@ -23,10 +23,8 @@ class Hypercube(Periodic):
     def __post_init__(self) -> None:
         if self.agents.bit_count() != 1:
             below = 1 << self.agents.bit_length() - 1
-            raise BadInput(
-                f"topology.agents = {self.agents}: a hypercube needs a power of two; "
-                f"the nearest are {below} and {2 * below}"
-            )
+            near = f"the nearest are {below} and {2 * below}"
+            raise BadInput(f"topology.agents = {self.agents}: a hypercube needs a power of two; {near}")
 
     @property
     def title(self) -> str:

@@ -29,14 +29,12 @@ class SmallWorld(Connected):
     ] = 4
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.1
 
+    title = titled("small world, k = {0.neighbours}, p = {0.probability:g}")
+
     def __post_init__(self) -> None:
         if self.neighbours % 2 or self.neighbours >= self.agents:
-            raise BadInput(
-                f"topology.neighbours = {self.neighbours}: must be even and less than the number of agents, "
-                f"{self.agents}"
-            )
-
-    title = titled("small world, k = {0.neighbours}, p = {0.probability:g}")
+            limit = f"must be even and less than the number of agents, {self.agents}"
+            raise BadInput(f"topology.neighbours = {self.neighbours}: {limit}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """Draw one graph, connected or not, as an (n, n) matrix."""

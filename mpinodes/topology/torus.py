@@ -37,16 +37,12 @@ class Torus(Periodic):
 
     def __post_init__(self) -> None:
         n, (rows, columns) = self.agents, self.sides
-        divisors = [k for k in range(1, n + 1) if n % k == 0]
         if rows * columns != n:
-            raise BadInput(
-                f"topology.rows = {self.rows}: {n} agents do not fill it; choose from: {', '.join(map(str, divisors))}"
-            )
+            divisors = ", ".join(str(k) for k in range(1, n + 1) if n % k == 0)
+            raise BadInput(f"topology.rows = {self.rows}: {n} agents do not fill it; choose from: {divisors}")
         if self.rows == "square" and rows == 1 and n > 3:
-            raise BadInput(
-                f"topology.agents = {n}: {n} is prime and cannot fill two rows or more: set {n - 1} or {n + 1}, "
-                f"or topology.rows=1, a {self.line}"
-            )
+            remedy = f"set {n - 1} or {n + 1}, or topology.rows=1, a {self.line}"
+            raise BadInput(f"topology.agents = {n}: {n} is prime and cannot fill two rows or more: {remedy}")
 
     @property
     def sides(self) -> tuple[int, int]:

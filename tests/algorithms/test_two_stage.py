@@ -510,7 +510,7 @@ BAD = [
     (f"{TWO} algorithm.noise_shape=[1,2]", "noise_shape has 2 numbers: expected algorithm.gradient_rounds = 100"),
     (
         f"{TWO} {LOGISTIC} problem.regularizer=0 privacy.clip=1",
-        "strongly convex losses: set problem.regularizer above 0",
+        "strongly convex losses: set problem.regularizer",
     ),
     (
         f"{TWO} topology.name=erdos-renyi-each-round algorithm.stop=0.1",

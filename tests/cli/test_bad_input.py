@@ -110,7 +110,7 @@ BAD_DATA = [
     (3, f"{DOLA} data.file=four.csv data.batch=3", "4 training samples do not give 2 agents a batch of 3 each"),
     (3, f"{DOLA} data.file=four.csv data.partition=uneven data.sizes=[3,3]", "data.sizes = [3, 3]: expected 2 sizes"),
     (3, f"{DOLA} data.name=mnist-6-8 data.dir=mnist", "train-images-idx3-ubyte.gz: truncated"),
-    (3, f"{DOLA} data.name=cifar10-cat data.dir=cifar", "data_batch_1.bin: record 2, from byte 3073 on, breaks off"),
+    (3, f"{DOLA} data.name=cifar10-cat data.dir=cifar", "data_batch_1.bin: record 2, from byte 3073 on, has"),
     (3, f"{DOLA} data.name=adult data.dir=adult", "adult.data: line 1: 5 fields; 15 expected"),
     (3, f"{DOLA} data.name=adult data.dir=nowhere", "nowhere is not a directory; make it, or leave data.dir out"),
     (3, f"{DOLA} data.name=rcv1 data.dir=empty", "rcv1_train.binary: not in"),

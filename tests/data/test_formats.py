@@ -71,7 +71,7 @@ def test_mnist_is_known_by_name(tmp_path, name, upstream):
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (IMAGES[:-1], LABELS, r"images: truncated: ends at byte 45, within record 5 of 5 of 6 bytes each"),
+        (IMAGES[:-1], LABELS, r"images: truncated: ends at byte 45, within record 5 of 5"),
         (IMAGES[:9], LABELS, r"images: truncated: ends at byte 9, within the header"),
         (IMAGES + b"x", LABELS, r"images: has bytes past its 5 records, from byte 46 on"),
         (LABELS + IMAGES, LABELS, r"images: bytes 0 to 3 are 0x00000801 \(IDX labels\); IDX images have 0x00000803"),
@@ -127,7 +127,7 @@ def test_cifar_rows_are_counted_from_file_to_file(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (records([1, 2]).tobytes()[:-100], r"b.bin: record 2, from byte 3073 on, breaks off after 2973 of 3073 bytes"),
+        (records([1, 2]).tobytes()[:-100], r"b.bin: record 2, from byte 3073 on, has 2973 of 3073 bytes"),
         (records([1, 2, 10]).tobytes(), r"b.bin: record 3, at byte 6146: label 10; CIFAR-10 has 0 to 9"),
         (b"", r"b.bin: empty"),
     ],
@@ -387,7 +387,7 @@ def test_libsvm_text_of_ones_own(tmp_path, name):
         ("x,y\n3,nan\n", r"own.csv: line 2, column 2: 'nan' is not a finite number"),
         ("a,b\n1,2\n\n3,x\n", r"own.csv: line 4, column 2: 'x' is not a finite number"),
         ("1,x\n1,2\n", r"own.csv: line 1, column 2: 'x' is not a finite number; data.header .*; data.labels states"),
-        ("x,y\n3,4,5\n", r"own.csv: line 2: 3 entries, but 2 in the first line"),
+        ("x,y\n3,4,5\n", r"own.csv: line 2: 3 entries, but the first line has 2"),
         ("x,y\n3,\n", r"own.csv: line 2, column 2: '' is not"),
         ("1,2\n3,4\n", r"own.csv: line 1: numbers alone, which may be names or the first sample: set data.header"),
         ("1;2\n", r"own.csv: line 1: one column; features and then the target expected, separated by commas"),
@@ -499,12 +499,12 @@ def test_the_target_is_the_column_of_its_name_and_quotes_hold_commas(tmp_path):
 @pytest.mark.parametrize(
     ("text", "stated", "message"),
     [
-        ("a,b\n1,2\n", NAMED, r"line 1: data.target = 'b, c': no columns have that name; there are a, b"),
+        ("a,b\n1,2\n", NAMED, r"line 1: data.target = 'b, c': no columns have that name, of a, b"),
         ('"b, c","b, c"\n1,2\n', NAMED, "line 1: data.target = 'b, c': 2 columns have that name"),
         (
             "1,2\n",
             table.FileFacts(header=False, target="b"),
-            "line 1: data.target = 'b' names a column, and data.header=false",
+            "line 1: data.target = 'b' names a column: leave data.header=false out",
         ),
         ('a,"b, c",d\n1,2,x\n', NAMED, "line 2, column 3: 'x' is not a finite number"),
         ('a,"b, c",d\n1,y,3\n', NAMED, "line 2, column 2: 'y' is not a finite number"),
@@ -547,7 +547,7 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
         ({"a": [1, 1e101, 2]}, {}, r"column 'a', row 1 \(from 0\): '1e\+101' is above"),
         ({}, {"header": True}, "own.parquet: data.header is for a .csv"),
         ({}, {"columns": 3}, "3 columns with the target, but data.columns = 3 and a target make 4"),
-        ({}, {"target": "z"}, "data.target = 'z': no columns have that name; there are a, y, d"),
+        ({}, {"target": "z"}, "data.target = 'z': no columns have that name, of a, y, d"),
         (
             {"d": ["no", "yes", "maybe"]},
             {"labels": ("no", "yes")},

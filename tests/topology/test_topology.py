@@ -683,10 +683,10 @@ def test_b_connected_edges_are_there_once_in_a_period_and_connect_over_every_one
         (lambda: Hypercube(7), r"topology.agents = 7: .* the nearest are 4 and 8"),
         (lambda: SmallWorld(9, 3), r"topology.neighbours = 3: must be even"),
         (lambda: SmallWorld(2, 2), r"topology.neighbours = 2: .* less than the number of agents, 2"),
-        (lambda: BarabasiAlbert(1, 1), r"topology.attachments = 1: .* less than the number of agents, 1"),
+        (lambda: BarabasiAlbert(1, 1), r"topology.attachments = 1: must be below topology.agents = 1"),
         (
             lambda: Geometric(30, 0.01, seed=1).edges(1),
-            r"topology.radius = 0.01: none of 20000 random graphs on 30 agents was connected; 0.19 or more",
+            r"topology.radius = 0.01: none of 20000 random graphs of 30 agents is connected; 0.19 or more",
         ),
     ],
 )  # fmt: skip
