@@ -72,7 +72,7 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
 
     tree = gathered({"report": False}, *asked, keys)
     if not isinstance((tree.get("data") or {}).get("file", ""), str):
-        from mpinodes.data.columns import kept
+        from mpinodes.data.table import kept
 
         tree["data"] = kept(tree["data"])
     return Result(run(tree)[0])

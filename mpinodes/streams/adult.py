@@ -12,8 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from mpinodes.data import Source, adult, fetch
-from mpinodes.streams.files import FileStream
-from mpinodes.streams.labelled import joined, together
+from mpinodes.streams.labelled import FileStream, joined, together
 
 __all__ = ["Adult"]
 

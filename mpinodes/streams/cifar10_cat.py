@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mpinodes.data import Source, cifar10, fetch
-from mpinodes.streams.files import FileStream, Train, against_rest
-from mpinodes.streams.labelled import split
+from mpinodes.streams.labelled import FileStream, Train, against_rest, split
 
 __all__ = ["Cifar10"]
 

@@ -15,8 +15,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.data import Source, table
 from mpinodes.data.source import listed
 from mpinodes.losses.clipping import row_sizes
-from mpinodes.streams.files import Train, against_rest
-from mpinodes.streams.labelled import Indices, LabelledStream, deal, joined, split, together
+from mpinodes.streams.labelled import Indices, LabelledStream, Train, against_rest, deal, joined, split, together
 
 __all__ = ["File"]
 

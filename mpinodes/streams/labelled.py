@@ -1,7 +1,8 @@
 """Streams that show a fixed training set in rounds: the samples are dealt to the agents, and seen in batches.
 
-`LabelledStream` is the base of the data sets in this folder. `deal` decides which agent has which rows, and
-`BatchOrder` which samples a round shows. The functions at the end combine and split sources.
+`LabelledStream` is the base of the data sets in this folder, and `FileStream` of those with published files. `deal`
+decides which agent has which rows, and `BatchOrder` which samples a round shows. The functions at the end combine and
+split sources.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import sqrt
-from typing import Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta, Struct
@@ -23,6 +25,7 @@ from mpinodes.core.messages import arrays, doubles, stack
 from mpinodes.core.parts import Recurring, is_built_in
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
+from mpinodes.data.fetch import Wanted, locate
 from mpinodes.data.shelf import Arrays, drawn_once
 from mpinodes.data.source import LARGEST, unfit
 from mpinodes.losses.clipping import row_norms, row_sizes
@@ -33,6 +36,14 @@ Batch = Annotated[int, Meta(ge=1, description="samples an agent sees in a round"
 Batches = Annotated[
     Annotated[int, Meta(ge=1)] | Literal["all"],
     Meta(description="samples an agent sees in a round; all: every one it has, in every round"),
+]
+Train = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=1e12,
+        description="samples to train on, the others test: a number above 1, or a share; 1: all, none test",
+    ),
 ]
 
 
@@ -310,6 +321,28 @@ class LabelledStream(Stream):
         return {"train": train} | ({"test": test} if test else {})
 
 
+@dataclass(frozen=True)
+class FileStream(LabelledStream):
+    """A published data set, whose files have the published names."""
+
+    dir: Annotated[
+        str,
+        Meta(description="directory of the data set's files; those it lacks are fetched once. Empty: a cache of ours"),
+    ] = ""
+
+    wanted: ClassVar[Sequence[Wanted]]
+    drawn_from_seed = False
+
+    @property
+    def source_files(self) -> list[Path]:
+        """Return the files in the order of `wanted`; downloads them if they are missing.
+
+        Raises:
+            BadInput: a file is missing and cannot be downloaded.
+        """
+        return locate(self.wanted, Path(self.dir) if self.dir else None)
+
+
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
     """Return the training rows of every agent, by the stream's partition.
 
@@ -351,6 +384,11 @@ def subset(*sources: Source) -> str:
 def choose(source: Source, rows: Indices, targets: Vector) -> Source:
     """Return some rows of a source, with new targets."""
     return replace(source, targets=targets, features=lambda wanted: source.features(rows[wanted]))
+
+
+def against_rest(source: Source, positive: float) -> Source:
+    """Return all samples, those of one class as +1, the others as −1."""
+    return replace(source, targets=np.where(source.targets == positive, 1.0, -1.0))
 
 
 def joined(sources: Sequence[Source]) -> Source:

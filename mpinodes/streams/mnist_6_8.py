@@ -12,8 +12,7 @@ import numpy as np
 
 from mpinodes.core.errors import BadInput
 from mpinodes.data import Source, fetch, idx
-from mpinodes.streams.files import FileStream, Train
-from mpinodes.streams.labelled import choose, split
+from mpinodes.streams.labelled import FileStream, Train, choose, split
 
 __all__ = ["Mnist"]
 

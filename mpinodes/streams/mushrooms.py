@@ -10,8 +10,7 @@ from math import sqrt
 from typing import ClassVar
 
 from mpinodes.data import Source, agaricus, fetch, libsvm
-from mpinodes.streams.files import FileStream, Train
-from mpinodes.streams.labelled import split
+from mpinodes.streams.labelled import FileStream, Train, split
 
 __all__ = ["Mushrooms"]
 

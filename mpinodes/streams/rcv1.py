@@ -13,8 +13,7 @@ import numpy as np
 from mpinodes.core import Features
 from mpinodes.data import Source, fetch, libsvm
 from mpinodes.losses.clipping import row_norms
-from mpinodes.streams.files import FileStream, Train
-from mpinodes.streams.labelled import split
+from mpinodes.streams.labelled import FileStream, Train, split
 
 __all__ = ["Rcv1"]
 

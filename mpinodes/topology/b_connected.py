@@ -10,8 +10,7 @@ from msgspec import Meta
 
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import Periodic, as_edges, titled
-from mpinodes.topology.drawn import PROBABILITY, random_digraph
+from mpinodes.topology.base import PROBABILITY, Periodic, as_edges, random_digraph, titled
 
 __all__ = ["BConnected"]
 

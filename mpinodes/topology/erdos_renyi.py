@@ -10,8 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import titled
-from mpinodes.topology.drawn import PROBABILITY, Connected, erdos_renyi
+from mpinodes.topology.base import PROBABILITY, Connected, erdos_renyi, titled
 
 __all__ = ["ErdosRenyi"]
 

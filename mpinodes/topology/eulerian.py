@@ -9,8 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import EachRound, titled
-from mpinodes.topology.drawn import hamiltonian_cycle
+from mpinodes.topology.base import EachRound, hamiltonian_cycle, titled
 
 __all__ = ["Eulerian"]
 

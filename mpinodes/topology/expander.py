@@ -13,8 +13,7 @@ from msgspec import Meta
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.topology.base import Periodic, as_matrix, both_ways, titled
-from mpinodes.topology.drawn import ATTEMPTS
+from mpinodes.topology.base import ATTEMPTS, Periodic, as_matrix, both_ways, titled
 
 __all__ = ["Expander"]
 

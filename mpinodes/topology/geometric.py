@@ -10,8 +10,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import titled
-from mpinodes.topology.drawn import Connected
+from mpinodes.topology.base import Connected, titled
 
 __all__ = ["Geometric"]
 

@@ -9,8 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import EachRound, titled
-from mpinodes.topology.drawn import PROBABILITY, random_digraph
+from mpinodes.topology.base import PROBABILITY, EachRound, random_digraph, titled
 
 __all__ = ["RandomDigraphEachRound"]
 

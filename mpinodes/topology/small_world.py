@@ -10,8 +10,7 @@ from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Matrix
-from mpinodes.topology.base import as_matrix, both_ways, titled
-from mpinodes.topology.drawn import PROBABILITY, Connected
+from mpinodes.topology.base import PROBABILITY, Connected, as_matrix, both_ways, titled
 
 __all__ = ["SmallWorld"]
 

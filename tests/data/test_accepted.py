@@ -24,7 +24,7 @@ import mpinodes
 from mpinodes.config.compose import compose
 from mpinodes.core.asked import gathered
 from mpinodes.core.errors import BadInput
-from mpinodes.data import columns as frames
+from mpinodes.data import table as frames
 from mpinodes.studies.study import Study
 
 X = np.array([[0.5, 0.25], [0.125, 0.75], [0.5, 1.0], [0.25, 0.0]])

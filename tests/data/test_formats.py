@@ -16,7 +16,7 @@ import pytest
 
 from mpinodes.core.errors import BadInput
 from mpinodes.data import adult, agaricus, cifar10, idx, libsvm, table
-from mpinodes.data import columns as frames
+from mpinodes.data import table as frames
 
 ALL = slice(None)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mpinodes.config import registry
 from mpinodes.config.compose import compose
 from mpinodes.core.errors import BadInput
-from mpinodes.topology import base, drawn, facts, stored
+from mpinodes.topology import base, facts, stored
 from mpinodes.topology import graph_files as files
 from mpinodes.topology.b_connected import BConnected
 from mpinodes.topology.barabasi_albert import BarabasiAlbert
@@ -696,7 +696,7 @@ def test_parameters_that_do_not_fit_the_agents_are_named(make, message):
 
 
 def test_a_small_world_that_is_never_connected_is_an_error(monkeypatch):
-    monkeypatch.setattr(drawn, "ATTEMPTS", 1)  # of a thousand, one always is
+    monkeypatch.setattr(base, "ATTEMPTS", 1)  # of a thousand, one always is
     with pytest.raises(BadInput, match=r"topology.neighbours = 2: none of 1 random .* 60 agents .*; more neighbours"):
         SmallWorld(60, 2, 1.0).edges(1)
 
@@ -800,7 +800,7 @@ registry.find(registry.TOPOLOGIES, "random-digraph")
 print(*sorted(name.removeprefix("mpinodes.topology.") for name in sys.modules if name.startswith("mpinodes.topology.")))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["base", "drawn", "facts", "random_digraph"]
+    assert done.stdout.split() == ["base", "facts", "random_digraph"]
 
 
 def test_the_names_are_those_of_the_classes_and_of_the_files():
