@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from mpinodes.studies.comparison_report import ComparisonReport
     from mpinodes.studies.sweeping import Swept
-    from mpinodes.studies.telling import ComparisonReport
 
 __all__ = ["compare", "sweep"]
 
@@ -81,7 +81,7 @@ def compare(
         mpinodes.core.errors.BadInput: there are no finished runs, they do not differ in such a key, or the output
             cannot be written.
     """
-    from mpinodes.studies.telling import write
+    from mpinodes.studies.comparison_report import write
 
     places = [Path(run).expanduser() for run in runs]
     return write(places, by, None if output is None else Path(output).expanduser(), along)

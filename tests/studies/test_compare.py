@@ -22,7 +22,8 @@ import mpinodes.studies
 from mpinodes.core.errors import BadInput
 from mpinodes.finished import joint_cost as spent
 from mpinodes.finished.runs import CLAIMED, PROVEN
-from mpinodes.studies import figures, tables
+from mpinodes.studies import comparison_report as report
+from mpinodes.studies import figures
 from mpinodes.studies.comparing import Comparison
 from mpinodes.studies.pools import one_by_one
 from mpinodes.studies.study import Study
@@ -147,12 +148,12 @@ def test_a_comparison_in_python_has_the_tables_as_data_frames(study, tmp_path):
 
 def test_parquet_has_words_and_numbers_in_a_column_and_is_left_out_without_an_engine(tmp_path, monkeypatch):
     rows = [{"epsilon": "inf", "x": None, "of": 1}, {"epsilon": 0.5, "x": 2.5, "of": 2.5}, {"epsilon": 1, "y": True}]
-    assert tables.write_parquet(tmp_path / "t.parquet", tables.frame_of(rows)) == ""
+    assert report.write_parquet(tmp_path / "t.parquet", report.frame_of(rows)) == ""
     read = pandas.read_parquet(tmp_path / "t.parquet")
     assert read["epsilon"].tolist() == ["inf", "0.5", "1"]
     assert read["of"].dropna().tolist() == [1, 2.5]
     monkeypatch.setattr(pandas.DataFrame, "to_parquet", lambda *_, **__: (_ for _ in ()).throw(ImportError()))
-    assert "t.parquet is left out" in tables.write_parquet(tmp_path / "t.parquet", tables.frame_of(rows))
+    assert "t.parquet is left out" in report.write_parquet(tmp_path / "t.parquet", report.frame_of(rows))
 
 
 def assert_tabular(text: str, rows: int) -> None:
@@ -193,19 +194,19 @@ def test_a_run_without_a_seed_beside_it_has_no_interval(study):
 def test_a_mean_is_as_precise_as_its_deviation(values, said):
     from mpinodes.studies.comparing import Estimate
 
-    assert tables.in_words(Estimate.of(values), "none") == said
-    assert tables.in_words(None, "none") == "none"
+    assert report.mean_and_deviation(Estimate.of(values), "none") == said
+    assert report.mean_and_deviation(None, "none") == "none"
 
 
 def test_signs_that_latex_reads_otherwise_are_escaped():
-    written = tables.latex(tables.frame_of([{"x": "a_b & 5 % ε → ‖x‖²"}]), 1)
+    written = report.latex(report.frame_of([{"x": "a_b & 5 % ε → ‖x‖²"}]), 1)
     assert r"a\_b \& 5 \% $\varepsilon$ ? $\|$x$\|$$^2$ \\" in written
 
 
 def test_what_is_not_proven_is_said_so(tmp_path):
     asked = Study.of(["rounds=5", "algorithm.name=dpps", "privacy.epsilon=1,2", f"output.dir={tmp_path}/study"])
     sweep(asked, one_by_one, one_by_one)
-    table = tables.means_in_words(Comparison.of([tmp_path / "study"], None), [CLAIMED, PROVEN])
+    table = report.means_in_words(Comparison.of([tmp_path / "study"], None), [CLAIMED, PROVEN])
     assert table[CLAIMED].tolist() == ["none", "none"]
     assert all(float(cell.replace(",", "")) > 0 for cell in table[PROVEN])
 

@@ -1,0 +1,235 @@
+"""Write a comparison as a directory of tables, figures and a page of Markdown, and as a text for the terminal.
+
+The tables hold all numbers as CSV and Parquet, and mean ± standard deviation as Markdown and LaTeX.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor, isfinite, isnan, log10
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from mpinodes.core.errors import BadInput
+from mpinodes.evaluation.accounting import proven
+from mpinodes.finished import joint_cost as spent
+from mpinodes.finished.runs import COLUMNS, PROVEN, PURE, TABLE, WARNINGS, columns_of, warned
+from mpinodes.presentation.privacy_words import number
+from mpinodes.runlog.directories import write_text
+from mpinodes.runlog.progress import write_stderr
+from mpinodes.studies import figures
+from mpinodes.studies.comparing import Comparison, Difference, Estimate, chosen_results, compared_results, shown
+from mpinodes.studies.study import FILE
+
+FOLDER = "compare"
+NORMALIZED = "If each agent has losses of its own, losses and regrets are divided by the number of agents."
+MOST_ROWS, MOST_BEYOND, MOST_QUIET = 40, 8, 8  # rows of a table, keys beyond the axes, runs without progress
+
+
+SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the special characters of LaTeX
+    "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$",
+    "ℓ": r"$\ell$", "∇": r"$\nabla$", "α": r"$\alpha$", "–": "--", "—": "---", "‑": "-", "…": r"\dots{}",
+    "Σ": r"$\Sigma$", "∞": r"$\infty$", "<": r"\textless{}", ">": r"\textgreater{}",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """A comparison of runs, written to a directory; as text, it is the output of `mpinodes compare`.
+
+    Attributes:
+        directory: the directory with the tables, the figures and compare.md.
+        comparison: the runs, their axes and their estimates.
+        means: a row for each setting, as in table.csv.
+        differences: a row for each difference along the first axis, paired by seed, as in differences.csv.
+        text: the text for the terminal.
+    """
+
+    directory: Path
+    comparison: Comparison
+    means: pandas.DataFrame
+    differences: pandas.DataFrame
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def write(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None) -> ComparisonReport:
+    """Compare runs, and write tables, figures and compare.md; the arguments are those of `mpinodes.studies.compare`.
+
+    Raises:
+        BadInput: there is nothing to compare, or the directory cannot be written.
+    """
+    comparison = Comparison.of(places, by, along)
+    target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
+    pairs, words = comparison.differences(compared_results(comparison)), len(comparison.axes)
+    numbers, paired = means(comparison), differences(comparison, pairs)
+    in_words = means_in_words(comparison, chosen_results(comparison))
+    labelled = in_words.rename(columns={name: column.label for name, column in comparison.columns.items()})
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        write_text(target / TABLE, numbers.to_csv(index=False))
+        write_text(target / COLUMNS, columns_of(comparison.runs))
+        write_text(target / "differences.csv", paired.to_csv(index=False))
+        write_text(target / "table.md", table := markdown(labelled, words))
+        write_text(target / "table.tex", latex(labelled, words))
+        left_out = [*filter(None, [write_parquet(target / "table.parquet", numbers)])]
+        drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
+        reasons = Counter(why for run in comparison.runs if (why := run.summary.comparator_left_out))
+        notes = [*comparison.remarks, *(f"{n} runs have no regret: {why}." for why, n in reasons.most_common())]
+        warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
+        beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
+        cost, along_axis = _cost(comparison), []
+        if pairs:
+            in_pairs = markdown(differences_in_words(comparison, pairs), words + 1)
+            along_axis = [f"## Differences along {comparison.axes[0]}, by seed", "", in_pairs]
+        page = [
+            f"# {comparison.title}: {len(comparison.runs)} runs", "",
+            table,
+            f"Mean ± standard deviation over {'runs' if comparison.over else 'seeds'}. {NORMALIZED}", "",
+            *(line for remark in (*warnings, *notes, *left_out) for line in (remark, "")),
+            *along_axis, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
+            "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
+        ]  # fmt: skip
+        write_text(target / "compare.md", "\n".join(page))
+    except OSError as error:
+        reason = f"{target}: cannot be written: {error.strerror or error}; set another --output"
+        raise BadInput(reason) from error
+    if (more := len(beyond) - MOST_BEYOND) > 0:
+        beyond = [*beyond[:MOST_BEYOND], f"{more} more keys differ: see compare.md"]
+    remarks = [*warnings, *notes, *beyond, NORMALIZED, *left_out]
+    text = "\n".join([
+        f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings", "",
+        in_words[:MOST_ROWS].to_string(index=False),
+        *([f"... and {len(in_words) - MOST_ROWS} more: see table.md"] if len(in_words) > MOST_ROWS else []), "",
+        *(line for remark in remarks for line in textwrap.wrap(remark, 118, subsequent_indent="  ")), "",
+        *textwrap.wrap(cost, 118), "",
+        f"{target}: compare.md, tables, {len(drawn)} figures",
+    ])  # fmt: skip
+    return ComparisonReport(target, comparison, numbers, paired, text)
+
+
+def _tell(comparison: Comparison, line: str) -> None:
+    """Print the progress of a comparison of many runs."""
+    if len(comparison.runs) > MOST_QUIET:
+        write_stderr(f"{comparison.title}: {line}\n")
+
+
+def _cost(comparison: Comparison) -> str:
+    """Return the privacy loss of publishing all runs, as text."""
+    _tell(comparison, f"adding up the privacy loss of {len(comparison.runs)} runs, some tenths of a second each")
+    try:
+        runs = [*comparison.runs, *comparison.again]  # `in_all` finds repetitions by all bits of the records
+        loss, notes, delta = spent.in_all(spent.read([run.place for run in runs]), None)
+    except BadInput as error:
+        return f"The privacy loss of publishing all {len(comparison.runs)} runs is unknown: {error}"
+    total = proven(loss)
+    epsilons = f"pure ε {number(total.proven_pure)}, ε {number(total.proven)} at δ = {delta:g}"
+    by = f" by {total.rule}" if total.rule != "unproven" else ""
+    return " ".join([f"Publishing all {len(comparison.runs)} runs loses, as proven: {epsilons}{by}.", *notes])
+
+
+def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
+    """Return rows as a data frame in which whole numbers stay whole beside missing values."""
+    return pandas.DataFrame(list(rows), dtype=object)
+
+
+def means(comparison: Comparison) -> pandas.DataFrame:
+    """Return a row for each setting, with the mean, the standard deviation and the 95 % interval of every result."""
+    rows: list[dict[str, Any]] = []
+    columns = {name: comparison.estimates(name) for name in comparison.results}
+    for values, runs in comparison.groups.items():
+        row: dict[str, Any] = dict(zip(comparison.axes, values, strict=True))
+        row |= {"runs" if comparison.over else "seeds": len(runs), WARNINGS.name: " ".join(warned(runs))}
+        for name, column in columns.items():
+            e = column[values]
+            low, high = (None, None) if e is None else e.ends
+            row |= {name: e and e.mean, f"{name}_std": None if e is None or isnan(e.std) else e.std}
+            row |= {f"{name}_low": low, f"{name}_high": high}
+        rows.append(row)
+    return frame_of(rows)
+
+
+def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
+    """Return a row for each difference between two values of the first axis, with its 95 % interval."""
+    rows = []
+    for d in pairs:
+        (low, high), at = d.estimate.ends, dict(zip(comparison.axes[1:], d.at, strict=True))
+        row = {"one": d.one, "other": d.other, "result": d.result, "difference": d.estimate.mean}
+        rows.append(at | row | {"difference_low": low, "difference_high": high, "seeds": d.estimate.number})
+    return frame_of(rows)
+
+
+def means_in_words(comparison: Comparison, names: Sequence[str]) -> pandas.DataFrame:
+    """Return a row of text for each setting: mean ± standard deviation of the results, and the codes of warnings."""
+    estimates = {name: comparison.estimates(name) for name in names}
+    rows = []
+    for values, runs in comparison.groups.items():
+        row = {axis: shown(value) for axis, value in zip(comparison.axes, values, strict=True)}
+        for name, column in estimates.items():
+            row[name] = mean_and_deviation(column[values], "unproven" if name in (PURE, PROVEN) else "none")
+        rows.append(row | {WARNINGS.name: " ".join(warned(runs))})
+    return frame_of(rows)
+
+
+def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
+    """Return a row of text for each difference: the mean over seeds and its 95 % interval."""
+    rows = []
+    for d in pairs:
+        low, high = d.estimate.ends
+        row = {axis: shown(value) for axis, value in zip(comparison.axes[1:], d.at, strict=True)}
+        row |= {"difference": f"{shown(d.one)} − {shown(d.other)}", "result": comparison.columns[d.result].label}
+        row |= {"mean": f"{d.estimate.mean:.4g}", "95 % interval": "" if low is None else f"[{low:.4g}, {high:.4g}]"}
+        rows.append(row | {"seeds": str(d.estimate.number)})
+    return frame_of(rows)
+
+
+def mean_and_deviation(estimate: Estimate | None, none: str) -> str:
+    """Return mean and standard deviation, both rounded to the second digit of the standard deviation."""
+    if estimate is None:
+        return none
+    mean, std = estimate.mean, estimate.std
+    if not isfinite(mean):
+        return "inf"
+    if isnan(std) or std == 0 or not isfinite(std):
+        return f"{mean:,.0f}" if mean == round(mean) and abs(mean) >= 1 else f"{mean:.4g}"
+    places = 1 - floor(log10(std))
+    if abs(mean) >= 1e6 or places > 8:
+        return f"{mean:.4g} ± {std:.1g}"
+    return f"{mean:,.{max(places, 0)}f} ± {std:,.{max(places, 0)}f}"
+
+
+def markdown(frame: pandas.DataFrame, words: int) -> str:
+    """Return a data frame as a Markdown table, whose first `words` columns are aligned left."""
+    rule = ["---"] * words + ["---:"] * (len(frame.columns) - words)
+    cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (frame.columns, *frame.to_numpy())]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (cells[0], rule, *cells[1:]))
+
+
+def latex(frame: pandas.DataFrame, words: int) -> str:
+    """Return a data frame as a LaTeX tabular for the package booktabs; signs unknown to LaTeX become question marks."""
+    columns = "l" * words + "r" * (len(frame.columns) - words)
+    text = str(frame.to_latex(index=False, escape=True, column_format=columns))
+    return text.translate(SIGNS).encode("ascii", "replace").decode()
+
+
+def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
+    """Write a data frame as Parquet; return the reason if pandas cannot, or an empty text.
+
+    In a column of words and numbers, the numbers are written as words.
+    """
+    frame = frame.infer_objects()
+    for name in frame:
+        if frame[name].dtype == object and {type(value) for value in frame[name].dropna()} - {int, float}:
+            frame[name] = frame[name].map(str, na_action="ignore")
+    try:
+        frame.to_parquet(path, index=False)
+    except ImportError:
+        return f"{path.name} is left out, because pandas needs pyarrow or fastparquet: pip install pyarrow"
+    return ""
