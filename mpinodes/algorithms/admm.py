@@ -29,9 +29,10 @@ largest curvature. If the loss is not known to be convex, c₁ counts as infinit
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log1p
+from math import log1p, nan
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -209,3 +210,14 @@ class Perturbed(Consensus[S]):
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
         """Return the noise scale 1/α_i(t), for epsilon = 1."""
         return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))
+
+    @abstractmethod
+    def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
+        """Return the ε that the paper claims for each of the iterations t, with the α that `privacy.epsilon` scales."""
+
+    def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
+        """Return the sum of the claimed losses for each agent; nan if features are longer than the paper assumes, 1."""
+        if self.run.sample_sensitivity > 1:
+            return [nan] * self.run.agents
+        t = np.arange(1, rounds)
+        return [float(np.sum(self.claimed_losses(i, t))) for i in range(self.run.agents)]

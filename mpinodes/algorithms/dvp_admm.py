@@ -14,13 +14,12 @@ The accountant uses a sharper bound: Σ_t α_i C/(η_i V_i B_i) + ln(1 + C c₁/
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf, nan
+from math import inf
 from typing import Annotated
 
-import numpy as np
 from msgspec import Meta
 
-from mpinodes.algorithms.admm import ADMM, Perturbed, State
+from mpinodes.algorithms.admm import ADMM, Perturbed, Rounds, State
 from mpinodes.core import Solve
 
 __all__ = ["DVPADMM"]
@@ -69,13 +68,8 @@ class DVPADMM(Perturbed[State], ADMM):
                     + (remedy if self.run.sample_curvature < inf else "bound the features by data.bound or data.norm")
                 )
 
-    def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Return P_i of (26) for each agent, with the α that `privacy.epsilon` scales."""
-        if self.run.sample_sensitivity > 1:  # the paper scales features to norm 1
-            return [nan] * self.run.agents
-        t = np.arange(1, rounds)
-        losses = []
-        for i, neighbours in enumerate(self.run.degrees):
-            weight, alpha, eta = self.run.sample_weight[i], self.run.epsilon / self.noise_scale(i, t), self.eta(i, t)
-            losses.append(float(np.sum(weight * (1.4 * self.run.sample_curvature + alpha) / (eta * neighbours))))
-        return losses
+    def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
+        """Return the terms of P_i in (26)."""
+        alpha, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
+        weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]
+        return weight * (1.4 * self.run.sample_curvature + alpha) / (eta * neighbours)

@@ -14,12 +14,12 @@ not depend on the noise and whose norm is bounded by a constant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf, nan, sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.algorithms.admm import Perturbed
+from mpinodes.algorithms.admm import Perturbed, Rounds
 from mpinodes.algorithms.admm import State as Sent
 from mpinodes.core import RELEASED, Inbox, Loss, Neighborhood, Query, Solved, Start, Vector
 
@@ -70,13 +70,8 @@ class PVPADMM(Perturbed[State]):
         """Return the minimizer f_i(t) before noise; the agent's decision is its release, not this vector."""
         return s.minimizer.x
 
-    def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Return Σ_t a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i) for each agent, with the a that `privacy.epsilon` scales."""
-        if self.run.sample_sensitivity > 1:
-            return [nan] * self.run.agents
-        t = np.arange(1, rounds)
-        losses = []
-        for i, neighbours in enumerate(self.run.degrees):
-            weight, a, eta = self.run.sample_weight[i], self.run.epsilon / self.noise_scale(i, t), self.eta(i, t)
-            losses.append(float(np.sum(2 * weight * a / (self.run.regularizer + 2 * eta * neighbours))))
-        return losses
+    def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
+        """Return a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i), the rate of the noise times the change of the minimizer."""
+        a, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
+        weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]
+        return 2 * weight * a / (self.run.regularizer + 2 * eta * neighbours)
