@@ -38,7 +38,7 @@ class LeastSquares(SmoothLoss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """‖Ax − b‖² = ‖R (x, −1)‖², with R of a QR decomposition of (A, b)."""
+        """Return R of a QR decomposition of (A, b), because ‖Ax − b‖² = ‖R (x, −1)‖²."""
         left = np.asarray(np.linalg.qr(np.column_stack([dense(features), targets]), mode="r"))
         return left[:, :-1].copy(), left[:, -1].copy()
 

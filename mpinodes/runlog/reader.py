@@ -66,7 +66,7 @@ class _Finished:
         self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CACHED)
         self.attrs = {name: _plain(value) for name, value in self._file.attrs.items()}
         require_version(self.attrs.get("version"), str(path.parent))
-        self.dims = {name: dims_of(dataset) for name, dataset in self._file.items()}
+        self.dims = {name: tuple(_plain(dataset.attrs[DIMS]).split()) for name, dataset in self._file.items()}
         by_round = [name for name, dims in self.dims.items() if dims[0] == "round"]
         self.rounds = min(len(self._file[name]) for name in ("round", *by_round))
 
@@ -182,11 +182,6 @@ class Rows:
 def is_recorded(run: Path) -> bool:
     """Return whether a run directory has a record."""
     return (run / RECORD).exists() or (run / NAME).exists()
-
-
-def dims_of(dataset: Any) -> tuple[str, ...]:
-    """Return the names of the dimensions of a dataset."""
-    return tuple(_plain(dataset.attrs[DIMS]).split())
 
 
 def _plain(value: Any) -> Any:

@@ -208,7 +208,13 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
         BadInput: a table is malformed, or two axes vary one key.
     """
     study = _section(tree)
-    axes = [*_grid(study), *_zip(study), *_cases(study), *_seeds(study, tree)]
+    axes = []
+    for key, values in flat(study.get("grid", {})):
+        _require_list(values, f"study.grid.{key}", key)
+        if not _are_distinct(values):
+            raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice")
+        axes.append(Axis("study.grid", key, tuple({key: value} for value in values)))
+    axes += [*_zip(study), *_cases(study), *_seeds(study, tree)]
     table_of: dict[str, str] = {}
     for axis in axes:
         for key in sorted({key for point in axis.points for key in point}):
@@ -224,14 +230,6 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     if "repeats" in tree:
         raise BadInput("repeats: a study has seeds instead: study.seeds = 5")
     return tuple(axes)
-
-
-def _grid(study: Tree) -> Iterator[Axis]:
-    for key, values in flat(study.get("grid", {})):
-        _require_list(values, f"study.grid.{key}", key)
-        if not _are_distinct(values):
-            raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice")
-        yield Axis("study.grid", key, tuple({key: value} for value in values))
 
 
 def _zip(study: Tree) -> Iterator[Axis]:
