@@ -46,9 +46,6 @@ def read(images: Path, labels: Path) -> Source:
     pixels, targets = _records(images, IMAGES), _records(labels, LABELS)
     if len(pixels) != len(targets):
         raise BadInput(f"{images} has {len(pixels)} images, but {labels} has {len(targets)} labels")
-
-    def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        return pixels[rows] / 255
-
     upstream = UPSTREAM.get(images.name.removesuffix(".gz"))
-    return Source(targets[:, 0].astype(np.float64), pixels.shape[1], features, upstream, (images, labels))
+    digits = targets[:, 0].astype(np.float64)
+    return Source(digits, pixels.shape[1], lambda rows: pixels[rows] / 255, upstream, (images, labels))

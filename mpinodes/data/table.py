@@ -74,11 +74,8 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
         raise BadInput(f"{path}: data.target names a column of a .csv or .parquet")
     if path.suffix in DENSE:
         features, targets, names = once(path, repr(stated), lambda: _checked(path, stated))
-
-        def chosen(rows: NDArray[np.int64]) -> NDArray[np.float64]:
-            return np.asarray(features[rows], np.float64)
-
-        return Source(targets, features.shape[1], chosen, None, (path,), columns=tuple(names.tolist()))
+        width, columns = features.shape[1], tuple(names.tolist())
+        return Source(targets, width, lambda rows: np.asarray(features[rows], float), files=(path,), columns=columns)
     if ending in SPARSE:
         return libsvm.read(path, stated.columns or None, stated.labels)
     endings = f".npz, .csv, .parquet or {', '.join(SPARSE)} (also .gz, .bz2 after these)"

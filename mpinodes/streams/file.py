@@ -132,9 +132,8 @@ class File(LabelledStream):
     def public(self) -> str:  # type: ignore[override]
         """Return the assumption of what is proven, where columns may be scaled by their own largest sizes."""
         names = self._scaled[1]
-        return (
-            names and f"{names} to a largest size of exactly 1: what is proven holds if public constants scaled them."
-        )
+        condition = "to a largest size of exactly 1: what is proven holds if public constants scaled them."
+        return f"{names} {condition}" if names else ""
 
     @cached_property
     def _scaled(self) -> list[str]:
@@ -182,14 +181,12 @@ class File(LabelledStream):
         if not self.columns and sources[0].dimension > LARGEST:
             length = f"{sources[0].dimension:,} features, by the largest index: every agent keeps vectors as long"
             raise BadInput(f"{paths[0]}: {length}; where that is meant, set data.columns={sources[0].dimension}")
-        for path, source in zip(paths, sources, strict=True):
+        for path, source in zip(paths[1:], sources[1:], strict=True):
             if source.dimension != sources[0].dimension:
                 other = f"{paths[0]} has {sources[0].dimension}"
                 raise BadInput(f"{path}: {source.dimension} features, but {other}; data.columns states the number")
-        named = [(path, source.columns) for path, source in zip(paths, sources, strict=True) if source.columns]
-        for path, columns in named:
-            if columns != named[0][1]:
-                difference = f"{listed(columns)}; but of {named[0][0]} {listed(named[0][1])}"
+            if source.columns and sources[0].columns and source.columns != sources[0].columns:
+                difference = f"{listed(source.columns)}; but of {paths[0]} {listed(sources[0].columns)}"
                 remedy = "give all files the same columns in the same order"
                 raise BadInput(f"{path}: features and target are {difference}: {remedy}")
         return sources
