@@ -46,6 +46,8 @@ S = TypeVar("S")
 
 Positive = Annotated[float, Meta(gt=0, le=1e100)]
 Growth = Annotated[float, Meta(ge=1, le=1e6)]
+Positives: TypeAlias = Positive | tuple[Positive, ...]  # one for all agents, or one for each
+Growths: TypeAlias = Growth | tuple[Growth, ...]
 Rounds: TypeAlias = Any  # an iteration t, or an array of them
 
 
@@ -67,7 +69,7 @@ class Consensus(Algorithm[S]):
     """Define the local problem (8) and the dual update (9), which all ADMM variants share."""
 
     dual_step: Annotated[
-        Positive | tuple[Positive, ...],
+        Positives,
         Meta(description="theta of iteration 1, or one for each agent; with unequal values ADMM misses the optimum"),
     ] = 0.5
     dual_growth: Annotated[Growth, Meta(description="q: theta(t) = theta q^(t - 1)")] = 1.0
@@ -196,12 +198,10 @@ class Perturbed(Consensus[S]):
     """Add noise with the rate α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`."""
 
     noise_rate: Annotated[
-        Positive | tuple[Positive, ...],
+        Positives,
         Meta(description="alpha of iteration 1, or one for each agent, times privacy.epsilon; larger: less noise"),
     ] = 3.0
-    noise_growth: Annotated[
-        Growth | tuple[Growth, ...], Meta(description="q2: alpha(t) = alpha q2^(t - 1); or one for each agent")
-    ] = 1.01
+    noise_growth: Annotated[Growths, Meta(description="q2: alpha(t) = alpha q2^(t - 1); or one for each agent")] = 1.01
 
     mechanism = "gamma-norm"
     scale_key = "algorithm.noise_rate"

@@ -72,11 +72,8 @@ class GossipAveraging(Algorithm[State]):
         if here.t > 2:
             return Relay()
         l2 = self.run.grad_sensitivity[here.agent]
-        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=self.noise(l2))
-
-    def noise(self, l2: float) -> float:
-        """Return the standard deviation s of the noise for a value of L2 sensitivity `l2`."""
-        return self.noise_scale or (l2 / self.run.gdp(self.run.epsilon, self.run.delta) if self.run.private else 0.0)
+        noise = self.noise_scale or (l2 / self.run.gdp(self.run.epsilon, self.run.delta) if self.run.private else 0.0)
+        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=noise)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return x_i after round 1, and later the mix of the received y_j."""

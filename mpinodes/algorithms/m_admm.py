@@ -10,17 +10,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import numpy as np
 from msgspec import Meta
 
-from mpinodes.algorithms.admm import ADMM, Growth, Positive, Rounds, of
+from mpinodes.algorithms.admm import ADMM, Growths, Positives, Rounds, of
 
 __all__ = ["MADMM"]
 
 
 Cap = Annotated[float, Meta(gt=0)]
+Caps: TypeAlias = Cap | tuple[Cap, ...]
 
 
 @dataclass(frozen=True)
@@ -29,15 +30,9 @@ class MADMM(ADMM):
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (10)"
 
-    penalty: Annotated[
-        Positive | tuple[Positive, ...], Meta(description="eta of iteration 1, or one for each agent")
-    ] = 0.5
-    penalty_growth: Annotated[
-        Growth | tuple[Growth, ...], Meta(description="q1: eta(t) = eta q1^(t - 1), or one for each agent")
-    ] = 1.02
-    penalty_cap: Annotated[
-        Cap | tuple[Cap, ...], Meta(description="the largest value of a penalty, or one for each agent")
-    ] = inf
+    penalty: Annotated[Positives, Meta(description="eta of iteration 1, or one for each agent")] = 0.5
+    penalty_growth: Annotated[Growths, Meta(description="q1: eta(t) = eta q1^(t - 1), or one for each agent")] = 1.02
+    penalty_cap: Annotated[Caps, Meta(description="the largest value of a penalty, or one for each agent")] = inf
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
         """Return the penalty η_i(t), at most its cap."""

@@ -31,6 +31,7 @@ from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query,
 __all__ = ["TwoStageGaussian"]
 
 Positive = Annotated[float, Meta(gt=0, le=1e100)]
+NotNegative = Annotated[float, Meta(ge=0, le=1e100)]
 Rounds: TypeAlias = Any  # a round t, or an array of them
 
 
@@ -60,13 +61,9 @@ class TwoStageGaussian(Algorithm[State]):
     noise_shape: Annotated[
         tuple[Positive, ...], Meta(description="replaces noise_decay: M(1), ..., M(T) up to a common factor")
     ] = ()
-    noise_scale: Annotated[
-        float, Meta(ge=0, le=1e100, description="the common factor of the noise M(t); 0: by calibration")
-    ] = 0.0
-    modulus: Annotated[
-        float, Meta(ge=0, le=1e100, description="mu in the steps; 0: the data-independent bound on the losses")
-    ] = 0.0
-    largest_curvature: Annotated[float, Meta(ge=0, le=1e100, description="L in the steps; 0: likewise")] = 0.0
+    noise_scale: Annotated[NotNegative, Meta(description="common factor of the noise M(t); 0: by calibration")] = 0.0
+    modulus: Annotated[NotNegative, Meta(description="mu in the steps; 0: the data-independent bound on losses")] = 0.0
+    largest_curvature: Annotated[NotNegative, Meta(description="L in the steps; 0: likewise")] = 0.0
     stop: Annotated[
         float,
         Meta(ge=0, lt=1, description="stage II ends if no release changes by more, relative to its norm; 0: never"),

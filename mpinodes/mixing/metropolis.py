@@ -26,11 +26,13 @@ class Metropolis(Mixing):
         """Return the degree d_i to send."""
         return (float(len(here.out_neighbors)),)
 
+    def share(self, degree: int, other: float) -> float:
+        """Return a_ij, given the degrees of agents i and j."""
+        return 1 / (1 + max(degree, other))
+
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state, the Metropolis weights a_ij (k,), and the scale 1."""
-        mine = len(here.in_neighbors)
-        weights = [1 / (1 + max(mine, scalars.item(0))) for scalars in incoming]
-        own = here.senders.index(here.agent)
-        weights[own] = 0.0
+        """Return no state, the weights a_ij (k,), and the scale 1."""
+        degree, own = len(here.in_neighbors), here.senders.index(here.agent)
+        weights = [0.0 if k == own else self.share(degree, scalars.item(0)) for k, scalars in enumerate(incoming)]
         weights[own] = 1.0 - sum(weights)
         return None, weights, 1.0

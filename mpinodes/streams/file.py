@@ -22,6 +22,7 @@ __all__ = ["File"]
 AGENT = "{agent}"
 LARGEST = 1_000_000  # features above which the user must state data.columns
 MOST_CLASSES = 1000
+Largest = Annotated[float, Meta(gt=0)] | Literal["inf"]
 BLOCK = 1 << 22  # numbers in memory at once
 
 
@@ -51,16 +52,13 @@ class File(LabelledStream):
     ] = ()
     train: Train = 1.0
     bound: Annotated[
-        Annotated[float, Meta(gt=0)] | Literal["inf"],
+        Largest,
         Meta(
             description="data.name=file: the largest |feature| there can be, known without looking at the data; with "
             "it the accountant bounds what hidden state leaks. A larger one is refused"
         ),
     ] = "inf"
-    norm: Annotated[
-        Annotated[float, Meta(gt=0)] | Literal["inf"],
-        Meta(description="data.name=file: the largest norm of a sample's features there can be, likewise"),
-    ] = "inf"
+    norm: Annotated[Largest, Meta(description="data.name=file: the largest norm of a sample, likewise")] = "inf"
     columns: Annotated[
         int,
         Meta(
