@@ -49,16 +49,8 @@ class PVPADMM(Perturbed[State]):
             return Start()
         ask, f = self.problem(s.sent, here.agent, here.t - 1), s.minimizer
         l2 = (ask.l2 / ask.step + 2 * self.tolerance) * ask.stretch if f.residual <= self.tolerance else inf
-        return Query(
-            f.x,
-            l1=sqrt(len(f.x)) * l2,
-            l2=l2,
-            uses=here.t - 1,
-            leaks=RELEASED,
-            calibration=ask.calibration,
-            residual=f.residual,
-            solver_steps=f.steps,
-        )
+        l1, uses, noise = sqrt(len(f.x)) * l2, here.t - 1, ask.calibration
+        return Query(f.x, l1, l2, uses, RELEASED, noise, residual=f.residual, solver_steps=f.steps)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state after (9), with the sent vector as f_i(t), and after the argmin of (8) without noise."""

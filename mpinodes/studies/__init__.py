@@ -60,10 +60,7 @@ def sweep(
 
 
 def compare(
-    *runs: str | Path,
-    by: str | None = None,
-    along: Sequence[str] | None = None,
-    output: str | Path | None = None,
+    *runs: str | Path, by: str | None = None, along: Sequence[str] | None = None, output: str | Path | None = None
 ) -> ComparisonReport:
     """Put finished runs side by side, and write tables, figures and a page of Markdown.
 
