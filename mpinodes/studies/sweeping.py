@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
@@ -68,7 +69,11 @@ class Swept:
         lines += [f"  failed: {name}: {reason.splitlines()[0]}" for name, reason in [*failed.items()][:MOST_NAMED]]
         if len(failed) > MOST_NAMED:
             lines.append(f"  and {len(failed) - MOST_NAMED} more: see {self.directory / TABLE}")
-        lines += [f"  {line}" for line in shared_noise(self.plans)]
+        noises = Counter(plan.noise for plan in self.plans if plan.noise)
+        if shared := [plan for plan in self.plans if noises[plan.noise] > 1]:
+            first, second, *_ = (plan.name for plan in shared if plan.noise == shared[0].noise)
+            reason = "because they differ in no setting that a message depends on, except perhaps the rounds"
+            lines.append(f"  {len(shared)} runs share their noise with others, as {first} and {second}, {reason}")
         runs_here, names = self.directory / RUNS, {plan.name for plan in self.plans}
         summaries = filter(None, (summary_of(runs_here / name) for name in names))
         lines += [f"  WARNING: {line}" for line in run_warnings.counted([*map(run_warnings.of, summaries)]).values()]
@@ -202,15 +207,3 @@ def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
     frame, done = table_of(place, plans)
     write_text(place / TABLE, frame.to_csv(index=False))
     write_text(place / COLUMNS, columns_of(done))
-
-
-def shared_noise(plans: Sequence[PlannedRun]) -> list[str]:
-    """Return a remark if runs have the same noise although no key was given for the noise."""
-    by_noise: dict[str, list[PlannedRun]] = {}
-    for plan in plans:
-        if plan.noise:
-            by_noise.setdefault(plan.noise, []).append(plan)
-    if not (shared := [same for same in by_noise.values() if len(same) > 1]):
-        return []
-    text = f"{sum(map(len, shared))} runs share their noise with others, as {shared[0][0].name} and {shared[0][1].name}"
-    return [f"{text}, because they differ in no setting that a message depends on, except perhaps the rounds"]

@@ -281,9 +281,9 @@ def test_a_file_of_the_users_that_changed_is_no_more_what_runs_were_done_with(tm
 
 def test_noise_that_is_shared_is_said(tmp_path):
     study = swept(tmp_path / "study", "algorithm.name=dola", "rounds=8,9")
-    assert "share their noise" in str(study)
+    assert "2 runs share their noise with others" in str(study)
     keyed = swept(tmp_path / "keyed", "algorithm.name=dola", "privacy.epsilon=1,2", "noise.key=3")
-    assert sweeping.shared_noise(keyed.plans) == []
+    assert "runs share their noise with others" not in str(keyed)
 
 
 def test_parts_make_the_whole(tmp_path):
