@@ -154,7 +154,7 @@ def _sources(setup: Setup) -> tuple[list[str], list[tuple[str, Path]]]:
     counted = [_counted(path.parent.resolve() / path.name, package) for path, package in files]
     digests = [digest for code, *_ in counted for digest in code]
     if setup.topology.from_file:
-        digests.append(_hashed(Path(setup.topology.path).read_bytes()))  # type: ignore[attr-defined]
+        digests.append(_hashed(Path(setup.topology.source).read_bytes()))
     output = setup.experiment.output
     own = Path(output.dir).resolve() if output else None
     return digests, [entry for _, data, _ in counted for entry in data if own not in entry[1].parents]

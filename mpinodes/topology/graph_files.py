@@ -22,7 +22,6 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -47,29 +46,19 @@ WANTED = (
 
 @dataclass(frozen=True)
 class FromFile(Periodic):
-    """A graph read from a file, each phase as it stands there."""
+    """A graph read from a file.
+
+    Attributes:
+        source: the path of the file.
+        title: the name that the file states, or the file's own.
+        phases: the edges by round of the period.
+    """
 
     from_file: ClassVar[bool] = True
 
-    path: str
-    name: str
-    given: tuple[Edges, ...]
-    undirected: bool = False
-
-    @property
-    def title(self) -> str:
-        """The file's own name for it."""
-        return f"{self.name}, both ways" if self.undirected else self.name
-
-    @property
-    def source(self) -> str:
-        """The file's path."""
-        return self.path
-
-    @cached_property
-    def phases(self) -> tuple[Edges, ...]:
-        """As given, or both ways."""
-        return tuple(map(both_ways, self.given)) if self.undirected else self.given
+    source: str = ""
+    title: str = ""
+    phases: tuple[Edges, ...] = ()
 
 
 class _Edge(NamedTuple):
@@ -112,11 +101,9 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     for edge in edges:
         for t in _rounds(path, edge, numbers, period):
             phases[t - 1].add((numbers[edge.source], numbers[edge.target]))
-    given = tuple(map(frozenset, phases))
-    if not directed:
-        given = tuple(map(both_ways, given))
-    name = attributes.get("name")
-    return FromFile(len(numbers), str(path), name if isinstance(name, str) and name else path.stem, given, undirected)
+    title = str(attributes.get("name") or path.stem) + ", both ways" * undirected
+    given = [frozenset(edges) if directed and not undirected else both_ways(frozenset(edges)) for edges in phases]
+    return FromFile(len(numbers), str(path), title, tuple(given))
 
 
 # ---------------------------------------------------------------------------------------------------------- the kinds
