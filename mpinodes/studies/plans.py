@@ -44,26 +44,25 @@ class PlannedRun:
         settings: the values of the study's axes, by dotted key.
         name: the name of the run's directory.
         digits: the hash of the whole experiment; the name ends with its first digits.
+        experiment: the experiment, with the noise that keeps its budget if `is_ready`.
+        agents: the number of agents.
+        noise: the name of the noise, if the seed determines the noise; else empty.
         is_done: whether the directory holds the finished run.
-        experiment: the experiment as msgpack; empty if the run is done.
         is_ready: whether the experiment has the noise that keeps its budget.
         near: the `privacy.epsilon` of a run that differs only in the seed; 0 if it is unknown.
-        connected_over: see `Setup`.
-        agents, rounds: the numbers of agents and rounds.
-        noise: the name of the noise, if the seed determines the noise; else empty.
+        connected_over: see `Setup`; 0 if the run is done.
     """
 
     settings: dict[str, Any]
     name: str
     digits: str
-    is_done: bool
-    experiment: bytes
-    is_ready: bool
-    near: float
-    connected_over: int
+    experiment: Experiment
     agents: int
-    rounds: int
     noise: str
+    is_done: bool = False
+    is_ready: bool = True
+    near: float = 0.0
+    connected_over: int = 0
 
     @property
     def setting(self) -> str:
@@ -86,10 +85,7 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
         with _quietly():
             setup = compose(point.asked, ranks=None)
             digits = blake2b(identity(setup.experiment).encode(), digest_size=16).hexdigest()
-            make = partial(
-                PlannedRun, digits=digits, settings=point.settings, connected_over=setup.connected_over,
-                agents=setup.topology.agents, rounds=setup.experiment.rounds,
-            )  # fmt: skip
+            make = partial(PlannedRun, settings=point.settings, digits=digits, agents=setup.topology.agents)
             words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
             # In a study that was moved, the digits differ.
             for place in sorted({*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}):
@@ -99,20 +95,18 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
                             change = f"done when {key} = {str(path)!r} was another file"
                             raise BadInput(f"{place}: {change}; delete that run, or set output.dir")
                     noise = _own_noise(setup, noise_of(place / "experiment.toml"))
-                    return make(name=place.name, is_done=True, is_ready=True, near=0.0, experiment=b"", noise=noise)
+                    return make(name=place.name, experiment=setup.experiment, noise=noise, is_done=True)
             is_ready = point.is_first_seed or setup.experiment.privacy.budget is None
             ready = kept_in_budget(setup) if is_ready else setup
             noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
-            encoded, name = msgspec.msgpack.encode(ready.experiment), f"{words}-{digits[:SHORT]}".lstrip("-")
-            if summary_of(runs / name):
-                name = f"{words}-{digits}".lstrip("-")
+            e, name = ready.experiment, f"{words}-{digits[:SHORT]}".lstrip("-")
             try:
                 version = json.loads((runs / name / "summary.json").read_text("utf-8"))["version"]
             except (OSError, ValueError, LookupError, TypeError):
                 version = VERSION  # there is no summary that the new run would delete
             require_version(version, f"{runs / name}, to be deleted or kept elsewhere")
-            near = ready.experiment.privacy.epsilon if is_ready else 0.0
-            return make(name=name, is_done=False, is_ready=is_ready, near=near, experiment=encoded, noise=noise)
+            near, over = e.privacy.epsilon if is_ready else 0.0, setup.connected_over
+            return make(name=name, experiment=e, noise=noise, is_ready=is_ready, near=near, connected_over=over)
     except BadInput as error:
         return str(error)
     except Exception as error:
@@ -149,10 +143,9 @@ def is_done(place: Path, setup: Setup) -> bool:
 
 def in_lockstep(plan: PlannedRun, place: Path) -> str:
     """Do a run in this process, and return the reason of a failure, or an empty text."""
-    experiment = msgspec.msgpack.decode(plan.experiment, type=Experiment)
 
     def set_up() -> Setup:
-        setup = set_up_again(replace(experiment, output=Output(str(place))), plan.connected_over)
+        setup = set_up_again(replace(plan.experiment, output=Output(str(place))), plan.connected_over)
         return setup if plan.is_ready else kept_in_budget(setup, plan.near)
 
     try:

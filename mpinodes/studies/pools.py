@@ -22,10 +22,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-import msgspec
-
-from mpinodes.core.experiment import Experiment
-from mpinodes.launch.launching import mpirun, say
+from mpinodes.launch.launching import mpirun
 from mpinodes.studies.plans import PlannedRun, failure
 
 Pool = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]]
@@ -54,13 +51,8 @@ def processes(size: int) -> Iterator[Pool]:
     context.set_forkserver_preload([f"{__package__}.plans"])
     new = partial(ProcessPoolExecutor, 1, context, initializer=_obey)
     idle: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
-    try:
-        for _ in range(size):
-            idle.put(new())
-    except OSError as error:  # locks between processes are files in /dev/shm
-        say(f"warning: no worker processes ({error.strerror}; is /dev/shm writable?), so runs are done one by one")
-        yield one_by_one
-        return
+    for _ in range(size):
+        idle.put(new())
 
     def do_one(do: Callable[[Any], Any], item: Any) -> Any:
         worker = idle.get()
@@ -117,7 +109,7 @@ def by_mpirun(plan: PlannedRun, place: Path) -> str:
     """Do a run by an mpirun of its own; return the reason of a failure, or an empty text."""
     with tempfile.TemporaryDirectory(prefix="mpinodes-") as folder:
         file = Path(folder) / "experiment.toml"
-        file.write_text(msgspec.msgpack.decode(plan.experiment, type=Experiment).toml(), "utf-8")
+        file.write_text(plan.experiment.toml(), "utf-8")
         words = ["-n", str(plan.agents + 1), sys.executable, "-m", "mpinodes.run", str(file), f"output.dir={place}"]
         line = [*mpirun(), *words]
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")

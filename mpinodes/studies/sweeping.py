@@ -60,7 +60,7 @@ class Swept:
     def __str__(self) -> str:
         runs, failed = len(self.plans), self.failed
         done = runs - self.before - len(failed)
-        rounds = sum(plan.rounds for plan in self.plans if not plan.is_done and plan.name not in failed)
+        rounds = sum(plan.experiment.rounds for plan in self.plans if not plan.is_done and plan.name not in failed)
         before = f", {self.before} done before" if self.before else ""
         lines = [f"{self.study.name}: {runs} runs: {done} done now{before}, {len(failed)} failed"]
         if done:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import errno
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -17,12 +15,11 @@ import numpy as np
 import pytest
 
 import mpinodes.studies
-from mpinodes import sweep
 from mpinodes.core.asked import asked_for
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from mpinodes.running.setup import set_up
-from mpinodes.studies import pools, slurm, sweeping
+from mpinodes.studies import slurm, sweeping
 from mpinodes.studies.pools import one_by_one
 from mpinodes.studies.study import Study
 from tests.helpers.records import same_bits, summary_of
@@ -306,22 +303,6 @@ def test_a_job_array_is_written_where_there_is_no_slurm(tmp_path, monkeypatch):
     done = command(["sh", "-c", part], tmp_path, env={"SLURM_ARRAY_TASK_ID": "1"})
     assert done.code == 0, done.err
     assert json.loads(next(tmp_path.glob("study/runs/seed1-*/summary.json")).read_text())["seed"] == 1
-
-
-def test_without_worker_processes_one_run_follows_the_other(tmp_path, monkeypatch, capfd):
-    """As where /dev/shm, which holds their locks, cannot be written."""
-
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(pools, "ProcessPoolExecutor", refuse)
-    place = tmp_path / "study"
-    assert sweep.main([*SMALL, "algorithm.name=dola", "report=false", "seed=0,1", f"output.dir={place}"]) == 0
-    err = capfd.readouterr().err
-    assert err.startswith("mpinodes: warning: no worker processes (Read-only file system")
-    assert "/dev/shm" in err
-    assert err.count("\n") == 1
-    assert len(runs_of(place)) == 2
 
 
 def test_a_study_in_python_is_that_of_the_command(two_by_two, tmp_path):
