@@ -23,7 +23,7 @@ from mpinodes.presentation.privacy_words import number
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import write_stderr
 from mpinodes.studies import figures
-from mpinodes.studies.comparing import Comparison, Difference, Estimate, chosen_results, compared_results, shown
+from mpinodes.studies.comparing import Comparison, Difference, chosen_results, compared_results, shown
 from mpinodes.studies.study import FILE
 
 FOLDER = "compare"
@@ -70,7 +70,7 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
     pairs, words = comparison.differences(compared_results(comparison)), len(comparison.axes)
     numbers, paired = means(comparison), differences(comparison, pairs)
-    in_words = means_in_words(comparison, chosen_results(comparison))
+    in_words = means_in_words(comparison, numbers, chosen_results(comparison))
     labelled = in_words.rename(columns={name: column.label for name, column in comparison.columns.items()})
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -166,16 +166,14 @@ def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.D
     return frame_of(rows)
 
 
-def means_in_words(comparison: Comparison, names: Sequence[str]) -> pandas.DataFrame:
-    """Return a row of text for each setting: mean ± standard deviation of the results, and the codes of warnings."""
-    estimates = {name: comparison.estimates(name) for name in names}
-    rows = []
-    for values, runs in comparison.groups.items():
-        row = {axis: shown(value) for axis, value in zip(comparison.axes, values, strict=True)}
-        for name, column in estimates.items():
-            row[name] = mean_and_deviation(column[values], "unproven" if name in (PURE, PROVEN) else "none")
-        rows.append(row | {WARNINGS.name: " ".join(warned(runs))})
-    return frame_of(rows)
+def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:
+    """Return a row of text for each row of `means`: mean ± standard deviation of results, and the codes of warnings."""
+    frame = numbers[comparison.axes].map(shown)
+    for name in names:
+        none = "unproven" if name in (PURE, PROVEN) else "none"
+        pairs = zip(numbers[name], numbers[f"{name}_std"], strict=True)
+        frame[name] = [none if mean is None else mean_and_deviation(mean, std) for mean, std in pairs]
+    return frame.assign(**{WARNINGS.name: numbers[WARNINGS.name]})
 
 
 def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
@@ -190,14 +188,11 @@ def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) ->
     return frame_of(rows)
 
 
-def mean_and_deviation(estimate: Estimate | None, none: str) -> str:
+def mean_and_deviation(mean: float, std: float | None) -> str:
     """Return mean and standard deviation, both rounded to the second digit of the standard deviation."""
-    if estimate is None:
-        return none
-    mean, std = estimate.mean, estimate.std
     if not isfinite(mean):
         return "inf"
-    if isnan(std) or std == 0 or not isfinite(std):
+    if not std or not isfinite(std):
         return f"{mean:,.0f}" if mean == round(mean) and abs(mean) >= 1 else f"{mean:.4g}"
     places = 1 - floor(log10(std))
     if abs(mean) >= 1e6 or places > 8:
