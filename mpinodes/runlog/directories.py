@@ -35,7 +35,6 @@ def make_directory(experiment: Experiment) -> Path:
                     break
         else:
             path = Path(experiment.output.dir)
-            experiment.output.dir.encode()  # UnicodeEncodeError: no file could name the directory of the run
             path.mkdir(parents=True, exist_ok=True)
             log = path / LOG  # of a run that goes on, or that has failed
             is_used = log.exists() and (log.stat().st_size > 0 or is_held(path))
