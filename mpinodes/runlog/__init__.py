@@ -1,4 +1,4 @@
-"""What a run leaves on disk, round by round.
+"""The files of a run, which hold its rounds.
 
     RUN/log.txt       its lock is held by the one process that writes to the directory
     RUN/rounds.log    all rounds so far, appended to while the run goes on: `log`

@@ -1,1 +1,1 @@
-"""One file per stream of losses, found by its name (`data.name`)."""
+"""Hold the streams of losses, one file each. Experiments find a stream by its name (`data.name`)."""

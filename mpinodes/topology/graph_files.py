@@ -68,7 +68,7 @@ class _Edge(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a file of any kind holds."""
+    """The content of a file of any kind."""
 
     nodes: Sequence[Hashable]
     edges: Sequence[_Edge]
