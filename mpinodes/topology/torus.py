@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
-from mpinodes.topology.base import Periodic, both_ways
+from mpinodes.topology.base import Periodic, both_ways, titled
 
 __all__ = ["Torus"]
 
@@ -34,6 +34,7 @@ class Torus(Periodic):
 
     kind: ClassVar[str] = "torus"
     line: ClassVar[str] = "ring"  # the name of the graph with one row
+    title = titled("{0.kind}, {0.sides[0]} × {0.sides[1]}")
 
     def __post_init__(self) -> None:
         n, (rows, columns) = self.agents, self.sides
@@ -50,11 +51,6 @@ class Torus(Periodic):
         n = self.agents
         rows = max(k for k in range(1, isqrt(n) + 1) if n % k == 0) if self.rows == "square" else self.rows
         return rows, n // rows
-
-    @property
-    def title(self) -> str:
-        """Return the name with rows and columns."""
-        return "{}, {} × {}".format(self.kind, *self.sides)
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
