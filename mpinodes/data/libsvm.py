@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpinodes.core import Features
 from mpinodes.core.errors import BadInput
 from mpinodes.data.shelf import Arrays, once
 from mpinodes.data.source import LARGEST, Labels, Source, lines, number_of, shown, signs, unfit
-
-if TYPE_CHECKING:
-    import scipy.sparse
 
 MOST = 2**31 - 1  # indices are held as 32-bit integers
 UPSTREAM = {
@@ -44,10 +41,10 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
     parts = once(path, f"{dimension} {labels}", lambda: _read(path, dimension, labels))
     targets, values, columns, ends, size = parts
 
-    def features(rows: NDArray[np.int64]) -> scipy.sparse.csr_array[np.float64, tuple[int, int]]:
-        import scipy.sparse
+    def features(rows: NDArray[np.int64]) -> Features:
+        from scipy.sparse import csr_array
 
-        return scipy.sparse.csr_array((values, columns, ends), shape=(len(targets), int(size)))[rows]
+        return csr_array((values, columns, ends), shape=(len(targets), int(size)))[rows]
 
     name = path.name.removesuffix(".bz2").removesuffix(".gz")
     return Source(targets, int(size), features, UPSTREAM.get(name), (path,))
