@@ -8,7 +8,7 @@ indicators: workclass Never-worked occurs only together with an unknown occupati
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -100,10 +100,4 @@ def _source(path: Path, bounds: NDArray[np.float64]) -> Source:
 
 def _codes(path: Path) -> NDArray[np.float64]:
     """Return the codes of all fields (N, 15) of the rows without a `?`."""
-
-    def rows() -> Iterator[tuple[int, list[str]]]:
-        for number, values in coded.split_lines(path):
-            if number > 1 or not values[0].startswith("|"):  # the line on top of adult.test
-                yield number, [*map(str.strip, values[:-1]), values[-1].strip().removesuffix(".")]
-
-    return once(path, "adult", lambda: [coded.codes(path, rows(), FIELDS, missing="?")])[0]
+    return once(path, "adult", lambda: [coded.codes(path, FIELDS, missing="?")])[0]

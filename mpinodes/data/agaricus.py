@@ -55,7 +55,7 @@ def read(path: Path) -> Source:
     Raises:
         BadInput: missing, empty, truncated or not this file; names file, line and field.
     """
-    (codes,) = once(path, "agaricus", lambda: [coded.codes(path, coded.split_lines(path), ATTRIBUTES)])
+    (codes,) = once(path, "agaricus", lambda: [coded.codes(path, ATTRIBUTES)])
 
     def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
         table = np.zeros((len(rows), DIMENSION))

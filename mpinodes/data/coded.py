@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -13,19 +13,11 @@ from mpinodes.core.errors import BadInput
 from mpinodes.data.source import lines, shown
 
 
-def split_lines(path: Path) -> Iterable[tuple[int, list[str]]]:
-    """Yield number and fields of each line that is not blank."""
-    return ((number, line.decode(errors="replace").strip().split(",")) for number, line in lines(path))
-
-
-def codes(
-    path: Path, rows: Iterable[tuple[int, Sequence[str]]], fields: Mapping[str, Sequence[str]], missing: str = ""
-) -> NDArray[np.float64]:
+def codes(path: Path, fields: Mapping[str, Sequence[str]], missing: str = "") -> NDArray[np.float64]:
     """Return the fields of all rows as numbers (N, fields): a number as it stands, a category as its place in the list.
 
     Args:
-        path: The file, for error messages.
-        rows: The number of each line, and its fields.
+        path: The file. A first line that begins with |, and a point at the end of a line, are left out (adult.test).
         fields: By name, the values of a category; none: a whole number. The last field is never missing.
         missing: A row that has this in a field is left out.
 
@@ -33,8 +25,11 @@ def codes(
         BadInput: A row does not have these fields, or no row is left; names line and field.
     """
     table = []
-    for number, values in rows:
+    for number, line in lines(path):
+        if number == 1 and line.startswith(b"|"):
+            continue
         place = f"{path}: line {number}"
+        values = [value.strip() for value in line.decode(errors="replace").strip().removesuffix(".").split(",")]
         if len(values) != len(fields):
             raise BadInput(f"{place}: {len(values)} fields; {len(fields)} expected, separated by commas")
         is_whole, row = missing not in values[:-1] or not missing, []
