@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import sqrt
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -188,11 +187,6 @@ class LabelledStream(Stream):
     def dimension(self) -> int:
         """Return the number of features of a sample."""
         return self._sources[0].dimension
-
-    @property
-    def feature_norm(self) -> float:
-        """Return the norm of d features of the largest size."""
-        return sqrt(self.dimension) * self.feature_bound
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:

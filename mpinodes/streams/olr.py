@@ -54,11 +54,6 @@ class OLR(Stream):
     }
 
     @property
-    def feature_norm(self) -> float:
-        """Return 0.5 √d, the largest norm of a(t)."""
-        return 0.5 * sqrt(self.dimension)
-
-    @property
     def makes_all_losses(self) -> bool:
         """Return whether this is the class itself: a class that extends it may make losses by itself."""
         return type(self) is OLR

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, sqrt
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -129,8 +129,11 @@ class Stream(ABC):
 
     @property
     def feature_norm(self) -> float:
-        """Return the largest L2 norm of a sample's features, known without looking at the data; inf if unknown."""
-        return inf
+        """Return the largest L2 norm of a sample's features, known without looking at the data; inf if unknown.
+
+        By default this is the norm of `dimension` features of the largest size.
+        """
+        return sqrt(self.dimension) * self.feature_bound
 
     @property
     def unproven_because(self) -> str:
