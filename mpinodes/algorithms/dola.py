@@ -72,10 +72,6 @@ class DOLA(Algorithm[State]):
         g = loss.grad(b)
         return State(self.run.feasible.project(b - alpha * g), made_with=alpha)
 
-    def decision(self, s: State) -> Vector:
-        """Return the decision x_i (d,)."""
-        return s.x
-
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε of Theorem 1 for the whole run: ε times the number of passes over the data."""
         return self.run.epsilon * passes

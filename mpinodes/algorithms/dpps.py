@@ -76,7 +76,3 @@ class DPPS(Algorithm[State]):
         z = inbox.mix() + loss.grad(s.x)
         x = self.run.feasible.prox_step(z / inbox.scale, alpha)
         return State(z, x, dual_gain=alpha / inbox.scale, previous_dual_gain=s.dual_gain)
-
-    def decision(self, s: State) -> Vector:
-        """Return the decision x_i (d,)."""
-        return s.x

@@ -69,7 +69,3 @@ class DPSR(Algorithm[State]):
         """Return x_i of the next round; the mixing updates r_i."""
         rescaled = self.run.step(here.t) / inbox.scale
         return State(self.run.feasible.project(inbox.mix() - rescaled * loss.grad(s.x)), made_with=rescaled)
-
-    def decision(self, s: State) -> Vector:
-        """Return the decision x_i (d,)."""
-        return s.x

@@ -78,7 +78,3 @@ class GossipAveraging(Algorithm[State]):
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return x_i after round 1, and later the mix of the received y_j."""
         return State(-loss.grad(s.x) if here.t == 1 else inbox.mix())
-
-    def decision(self, s: State) -> Vector:
-        """Return the agent's estimate of the average (d,)."""
-        return s.x

@@ -81,10 +81,6 @@ class HuangDP(Algorithm[State]):
         z = inbox.mix()
         return State(self.run.feasible.project(z - self.gamma(here.t) * loss.grad(z)))
 
-    def decision(self, s: State) -> Vector:
-        """Return the decision x_i (d,)."""
-        return s.x
-
     def validate(self) -> None:
         """Check that q < p and that no step underflows to 0.
 

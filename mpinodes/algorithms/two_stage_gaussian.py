@@ -174,10 +174,6 @@ class TwoStageGaussian(Algorithm[State]):
             return None
         return 1 - float(self.eta(t - 1)) * curvature
 
-    def decision(self, s: State) -> Vector:
-        """Return the decision x_i (d,)."""
-        return s.x
-
     def validate(self) -> None:
         """Check that the run has a stage II, strong convexity, and noise for every round.
 

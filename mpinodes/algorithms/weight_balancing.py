@@ -103,10 +103,6 @@ class WeightBalancing(Algorithm[State]):
         g = loss.grad(s.x if self.gradient_at == "hidden" else z)
         return State(z - alpha * g, made_with=alpha)
 
-    def decision(self, s: State) -> Vector:
-        """Return the decision x_i (d,)."""
-        return s.x
-
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε of Theorem 1 for the whole run: ε times the number of passes over the data.
 

@@ -211,12 +211,13 @@ class Algorithm(ABC, Generic[S]):
             loss: f^t.
         """
 
-    @abstractmethod
     def decision(self, s: S) -> Vector:
-        """Return the agent's full estimate (d,).
+        """Return the agent's full estimate (d,): by default the field x of the state.
 
         The agent's decision is read from it, unless the algorithm `decides_release`.
         """
+        x: Vector = s.x  # type: ignore[attr-defined]
+        return x
 
     def validate(self) -> None:
         """Check the hyper-parameters against each other and against the run.
