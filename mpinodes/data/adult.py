@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.data import coded
-from mpinodes.data.shelf import once
 from mpinodes.data.source import Source
 
 # The file's fields in order, with their values in the order of adult.names, or the bound that a number is divided by.
@@ -63,28 +62,17 @@ _INDICATORS = sum(map(len, _CATEGORIES))
 DIMENSION = _INDICATORS + len(_BOUNDS) + 1
 
 
-def read(path: Path) -> Source:
+def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
     """Return income <=50K as −1, >50K as +1, of the complete rows; dense features of norm at most 1.
+
+    Args:
+        path: The file.
+        bounds: The numbers that the numeric fields are divided by.
 
     Raises:
         BadInput: missing, empty, truncated or not this file; names file, line and field.
     """
-    return _source(path, _BOUNDS)
-
-
-def read_by_maxima(paths: Sequence[Path]) -> list[Source]:
-    """Read as `read` does, but divide every number by its largest in all the files together, not by a public bound.
-
-    Raises:
-        BadInput: see `read`.
-    """
-    maxima = np.max([_codes(path)[:, _IS_NUMBER].max(axis=0) for path in paths], axis=0)
-    # An indicator's maximum is 1 or 0 as it is. Numbers are whole: a column whose maximum is below 1 is clipped to 0.
-    return [_source(path, np.maximum(maxima, 1)) for path in paths]
-
-
-def _source(path: Path, bounds: NDArray[np.float64]) -> Source:
-    codes = _codes(path)
+    codes = coded.codes(path, FIELDS, missing="?")
 
     def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
         some = codes[rows]
@@ -98,6 +86,12 @@ def _source(path: Path, bounds: NDArray[np.float64]) -> Source:
     return Source(2 * codes[:, -1] - 1, DIMENSION, features, UPSTREAM.get(path.name), (path,))
 
 
-def _codes(path: Path) -> NDArray[np.float64]:
-    """Return the codes of all fields (N, 15) of the rows without a `?`."""
-    return once(path, "adult", lambda: [coded.codes(path, FIELDS, missing="?")])[0]
+def read_by_maxima(paths: Sequence[Path]) -> list[Source]:
+    """Read as `read` does, but divide every number by its largest in all the files together, not by a public bound.
+
+    Raises:
+        BadInput: see `read`.
+    """
+    maxima = np.max([coded.codes(path, FIELDS, missing="?")[:, _IS_NUMBER].max(axis=0) for path in paths], axis=0)
+    # An indicator's maximum is 1 or 0 as it is. Numbers are whole: a column whose maximum is below 1 is clipped to 0.
+    return [read(path, np.maximum(maxima, 1)) for path in paths]

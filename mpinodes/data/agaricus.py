@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.data import coded
-from mpinodes.data.shelf import once
 from mpinodes.data.source import Source
 
 # The values that occur, in the order of agaricus-lepiota.names.
@@ -55,7 +54,7 @@ def read(path: Path) -> Source:
     Raises:
         BadInput: missing, empty, truncated or not this file; names file, line and field.
     """
-    (codes,) = once(path, "agaricus", lambda: [coded.codes(path, ATTRIBUTES)])
+    codes = coded.codes(path, ATTRIBUTES)
 
     def features(rows: NDArray[np.int64]) -> NDArray[np.float64]:
         table = np.zeros((len(rows), DIMENSION))

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpinodes.core.errors import BadInput
+from mpinodes.data.shelf import once
 from mpinodes.data.source import lines, shown
 
 
@@ -24,6 +25,10 @@ def codes(path: Path, fields: Mapping[str, Sequence[str]], missing: str = "") ->
     Raises:
         BadInput: A row does not have these fields, or no row is left; names line and field.
     """
+    return once(path, "coded", lambda: [_read(path, fields, missing)])[0]
+
+
+def _read(path: Path, fields: Mapping[str, Sequence[str]], missing: str) -> NDArray[np.float64]:
     table = []
     for number, line in lines(path):
         if number == 1 and line.startswith(b"|"):
