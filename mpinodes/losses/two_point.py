@@ -88,6 +88,7 @@ class TwoPoint(Around):
         regularizer: λ.
         most: bound on the slope of the round: half of the accounted sensitivity divided by d, if a user's stream may
             produce other losses than stated; else inf.
+        played: the center c of the two points played in this round; None before a gradient was computed.
     """
 
     unit: Vector
@@ -97,12 +98,7 @@ class TwoPoint(Around):
     whole: bool
     regularizer: float
     most: float
-    _center: Vector | None = field(default=None, init=False)
-
-    @property
-    def played(self) -> Vector | None:
-        """Return the center c of the two points played in this round; None before a gradient was computed."""
-        return self._center
+    played: Vector | None = field(default=None, init=False)
 
     def value(self, x: Vector) -> float:
         """Raise NotImplementedError: the agent sees the loss at the two points alone."""
@@ -123,9 +119,9 @@ class TwoPoint(Around):
             ValueError: the gradient is requested at a second place in the same round.
         """
         center = np.array(self.inner.project(x))
-        if self._center is not None and not np.array_equal(self._center, center):
+        if self.played is not None and not np.array_equal(self.played, center):
             raise ValueError("feedback.points = 2: a gradient was requested at two places in one round")
-        self._center = center
+        self.played = center
         ahead, behind = center.copy(), center.copy()
         ahead[block] += self.radius * self.unit
         behind[block] -= self.radius * self.unit

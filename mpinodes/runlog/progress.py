@@ -26,15 +26,12 @@ def on_terminal() -> bool:
     if sys.stderr.isatty():
         return True
     pid = os.getppid()
-    while pid > 1:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text("utf-8")
-            name, _, rest = stat.partition("(")[2].rpartition(")")
+    with suppress(OSError, ValueError, IndexError):
+        while pid > 1:
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text("utf-8").partition("(")[2].rpartition(")")
             if name in LAUNCHERS:
                 return os.readlink(f"/proc/{pid}/fd/2").startswith(("/dev/pts/", "/dev/tty"))
             pid = int(rest.split()[1])
-        except (OSError, ValueError, IndexError):
-            return False
     return False
 
 

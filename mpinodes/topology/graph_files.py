@@ -92,7 +92,11 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     nodes, edges, directed, attributes = reader(path, data)
     if not nodes:
         raise BadInput(f"{path}: no nodes in it")
-    numbers = _numbered(path, nodes)
+    whole = [node for node in nodes if isinstance(node, int)]
+    numbers = {node: k for k, node in enumerate(sorted(whole) if len(whole) == len(nodes) else nodes)}
+    if len(numbers) < len(nodes):
+        twice = next(node for node in nodes if nodes.count(node) > 1)
+        raise BadInput(f"{path}: two nodes are called {twice!r}")
     _require_spelling(path, "the graph", attributes, "period")
     period = attributes.get("period", 1)
     if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
@@ -276,16 +280,6 @@ def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
 
 
 # ------------------------------------------------------------------------------------------------------- what they say
-def _numbered(path: Path, nodes: Sequence[Hashable]) -> dict[Hashable, int]:
-    """Return the agent that each node is."""
-    whole = [node for node in nodes if isinstance(node, int)]
-    numbers = {node: k for k, node in enumerate(sorted(whole) if len(whole) == len(nodes) else nodes)}
-    if len(numbers) < len(nodes):
-        twice = next(node for node in nodes if nodes.count(node) > 1)
-        raise BadInput(f"{path}: two nodes are called {twice!r}")
-    return numbers
-
-
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
     """Return the rounds of the period in which a file's edge is there, once the edge is checked.
 
