@@ -49,9 +49,7 @@ def connectivity(topology: Topology, rounds: int) -> int:
     first = next(_waits(topology, last), None)
     if first is None or first > rounds:
         end = min(rounds, last)
-        union = topology.sends(1)
-        for t in range(2, end + 1):
-            union = union | topology.sends(t)
+        union = np.logical_or.reduce([topology.sends(t) for t in range(1, end + 1)])
         j, i = unreached(union) or (0, 0)
         defect, remedy = "not connected", "add edges or rounds" if period is None else "add edges"
         if first is not None:
