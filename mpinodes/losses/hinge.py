@@ -32,9 +32,7 @@ class Hinge(PiecewiseLinearLoss):
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
         """Compute the subgradient: −b where b m < 1, else 0."""
-        slope = -target
-        slope[~(target * prediction < 1.0)] = 0.0  # half the time of np.where
-        return slope
+        return np.where(target * prediction < 1.0, -target, 0.0)
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
