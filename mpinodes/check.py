@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from mpinodes.core.errors import BadInput
@@ -35,13 +36,15 @@ def main(argv: list[str]) -> int:
         raise BadInput("--seed must be at least 0")
     file = Path(options.part).absolute() if is_file(options.part) else None
     digest = sources.digest_of(file) if file and file.is_file() else ""
-    outcomes = [check(kind, part, options.seed) for kind, part in parts_called(options.part)]
-    for result in outcomes:
-        print("\n".join(result.lines()))
-    if any(result.faults for result in outcomes):
+    reports = []
+    for kind, part in parts_called(options.part):
+        began = time.perf_counter()
+        reports.append(check(kind, part, options.seed))
+        print("\n".join(reports[-1].lines(time.perf_counter() - began)))
+    if any(report.faults for report in reports):
         return 1
     if file:
-        tested = {key: count for result in outcomes for key, count in result.tested.items()}
+        tested = {key: count for report in reports for key, count in report.tested.items()}
         try:
             sources.stamp(file, digest, tested)
             print(f"its runs will now say: {sources.TESTED.format(digest[: sources.SHORT])}")

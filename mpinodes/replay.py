@@ -26,20 +26,17 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     from threadpoolctl import threadpool_limits
 
-    from mpinodes.auditing.adjacent_replay import replay
+    from mpinodes.auditing.adjacent_replay import replays
     from mpinodes.auditing.transcripts import Recorded
 
     if options.rounds < 1 or options.seed < 0:
         raise BadInput("--rounds must be at least 1, and --seed at least 0")
     with threadpool_limits(1):
-        recorded = Recorded(options.run)
-        agents = range(recorded.setup.topology.agents)
-        findings = [replay(recorded, i, options.rounds, options.seed) for i in agents]
+        findings = replays(Recorded(options.run), options.seed, options.rounds)
     print("        largest realised/claimed change       messages moved")
     print("agent   carrying the sample   later    in round   by one sample   adjacent data sets")
     for f in findings:
-        mark = "   EXCEEDED" if f.exceeded else ""
-        mark += "" if f.public else " (its sensitivity depends on the data)"
+        mark = "   EXCEEDED" * f.exceeded + " (its sensitivity depends on the data)" * (not f.public)
         print(f"{f.agent:5} {f.direct:21.4f} {f.hidden:7.4f} {f.round:11} {f.touched:15} {f.changes:20}{mark}")
     worst = max(findings, key=lambda f: max(f.direct, f.hidden))
     if worst.exceeded:
@@ -47,8 +44,8 @@ def main(argv: list[str]) -> int:
         return 1
     if not any(f.direct for f in findings):
         print("no message that first carries a sample has a bound and moves: there is no claim to check")
-        return 0
-    print(f"no claim is exceeded; closest at agent {worst.agent}, round {worst.round}")
+    else:
+        print(f"no claim is exceeded; closest at agent {worst.agent}, round {worst.round}")
     return 0
 
 

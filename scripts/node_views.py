@@ -20,8 +20,9 @@ import matplotlib as mpl
 import numpy as np
 
 from mpinodes.auditing.changes import Change
-from mpinodes.auditing.games import Canary, pairs, sights, simulate
+from mpinodes.auditing.games import Canary, pairs, sights
 from mpinodes.auditing.statistics import told_apart
+from mpinodes.auditing.transcripts import simulate
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
 from mpinodes.presentation import plots as drawing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
                 uses = enumerate(recorded.events.uses[round - 1 :, agent].tolist(), round)
                 carriers = (t for t, used in uses if used and carries(setup, agent, used, change))
                 last = max(next(carriers, total), round + 1)
-            over, carried, l2, _, public = compared(recorded, replayed, change, last)
+            over, carried, l2, _, differing = compared(recorded, replayed, change, last)
             direct, hidden = (float(over[which].max(initial=0.0)) for which in (carried, ~carried))
             is_worse = max(direct, hidden) > max(worst.direct, worst.hidden)
             worst = Finding(
@@ -84,9 +84,14 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
                 max(worst.hidden, hidden),
                 round + int(np.argmax(over)) if is_worse else worst.round,
                 max(worst.touched, int((l2 > 0).any(axis=1).sum())),
-                worst.public and public,
+                worst.public and not differing,
             )
     return worst
+
+
+def replays(recorded: Transcript, seed: int, rounds: int = 12) -> list[Finding]:
+    """Replay every agent of a run on adjacent data, as `replay` does."""
+    return [replay(recorded, agent, rounds, seed) for agent in recorded.agents]
 
 
 class Compared(NamedTuple):
@@ -97,31 +102,25 @@ class Compared(NamedTuple):
         carried: (r,) whether the message first carries the changed sample.
         l2: (r, vectors) realised L2 change.
         bound: (r, vectors) claimed L2 change.
-        public: whether the stated sensitivities were the same.
+        differing: the stated facts that were not the same, as in `Replayed.moved`.
     """
 
     over: Vector
     carried: NDArray[np.bool_]
     l2: Vector
     bound: Vector
-    public: bool
+    differing: list[tuple[int, Any, Any]]
 
 
+@np.errstate(all="ignore")
 def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Compared:
     """Run an agent on one adjacent data set up to round `last`, and compare its messages with the claims."""
     events = recorded.events[change.round - 1 : last, replayed.agent]
-    uses = events.uses.tolist()
-    carried = np.array([bool(r) and carries(recorded.setup, replayed.agent, r, change) for r in uses])
+    carried = np.array([bool(r) and carries(recorded.setup, replayed.agent, r, change) for r in events.uses.tolist()])
     bound = claimed(events, carried)
-    moved, public = replayed.moved(change, last)
-    l1, l2 = moved[..., 0], moved[..., 1]
+    moved, differing = replayed.moved(change, last)
     # For gamma-norm noise the field l1 holds the L2 sensitivity, so there is no claim about the L1 change.
-    by_norm = np.isin(events.kind, (Kind.PURE, Kind.GAMMA_NORM))
-    over = np.maximum(_over(l2, bound), np.where(by_norm, 0.0, _over(l1, bound * events.l1_per_l2))).max(axis=1)
-    return Compared(over, carried, l2, bound, public)
-
-
-def _over(realised: Vector, bound: Vector) -> Vector:
-    """Divide a realised change by its bound; no change gives 0, and a change with a bound of 0 gives inf."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(realised == 0, 0.0, np.where(np.isinf(bound), 0.0, realised / bound))
+    l1_bound = np.where(np.isin(events.kind, (Kind.PURE, Kind.GAMMA_NORM)), np.inf, bound * events.l1_per_l2)
+    bounds = np.stack([l1_bound, bound], axis=-1)
+    over = np.where((moved == 0) | np.isinf(bounds), 0.0, moved / bounds).max(axis=(1, 2))
+    return Compared(over, carried, moved[..., 1], bound, differing)

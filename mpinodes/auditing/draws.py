@@ -15,7 +15,7 @@ import numpy as np
 from scipy import special
 
 from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, fresh_seed, reseeded
-from mpinodes.core import Kind, Message, Queries, Query, Solve, Vector
+from mpinodes.core import Kind, Queries, Query, Solve, Vector
 from mpinodes.rounds.step import Releaser
 
 RELEASES, DRAWS = 30_000, 150_000  # drawn again, at most
@@ -82,19 +82,18 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
     scale, kind = run.events.scale[None, :, places].copy(), run.events.kind[None, :, places].copy()
     lattice = run.events.event("rounding_l1") / d
     for i, agent in enumerate(agents):
-        for t in range(1, rounds + 1):
-            for part, drawn in enumerate(agent.drawn(t)):
+        for t, message in enumerate(agent.messages, 1):
+            releases = np.split(agent.said(t), k)
+            for part, (drawn, release) in enumerate(zip(agent.drawn(t), releases, strict=True)):
+                place = 0, t - 1, i, part
                 if drawn is None:
-                    kind[0, t - 1, i, part] = Kind.CLEAN
+                    kind[place] = Kind.CLEAN
                     continue
-                release, message = np.split(agent.said(t), k)[part], agent.messages[t - 1]
-                noise[0, t - 1, i, part] = drawn
-                # A minimizer depends on its center's noise, so the center is the value noised.
-                value[0, t - 1, i, part] = message.center if isinstance(message, Solve) else release - drawn
-                lost = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(release) + np.abs(release - drawn))
-                if isinstance(message, Solve):
-                    lost = lost + message.step * message.tolerance
-                rounding[0, t - 1, i, part] = lost
+                noise[place], value[place] = drawn, release - drawn
+                rounding[place] = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(release) + np.abs(value[place]))
+                if isinstance(message, Solve):  # a minimizer depends on its center's noise: the center is noised
+                    value[place] = message.center
+                    rounding[place] += message.step * message.tolerance
     return standardized(Raw(noise, rounding, value, scale, kind))
 
 
@@ -112,36 +111,27 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
     shape = (runs, len(chosen), n, k, d)
     noise, rounding, scale, kind = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape[:4]), np.zeros(shape[:4])
     value = np.zeros((1, *shape[1:]))
-    places = (chosen - 1) % recorded
-    asked = [[_asked(a.messages[p]) if noised[p, a.agent] else None for p in places] for a in agents]
-    for i, messages in enumerate(asked):
-        for place, message in enumerate(messages):
-            if message is not None:
-                value[0, place, i] = clean_vectors(message)
     out = np.empty(k * d)
     for r in range(runs):
         setup = reseeded(run.setup, fresh_seed(seed, r, 3))
         for i, agent in enumerate(agents):
             releaser = Releaser(setup, agent.agent, run.setup.losses(agent.agent))
-            for place, (t, message) in enumerate(zip(chosen.tolist(), asked[i], strict=True)):
-                if message is None:
+            for place, t in enumerate(chosen.tolist()):
+                source = (t - 1) % recorded
+                message = agent.messages[source]
+                if isinstance(message, Solve):  # the mechanism noises the center
+                    l1, leaks = np.sqrt(d) * message.l2, message.leaks
+                    message = Query(message.center, l1, message.l2, message.uses, leaks, message.calibration)
+                if not noised[source, agent.agent] or not isinstance(message, (Query, Queries)):
                     continue
                 events, _ = releaser.release(message, t, None, out)
-                noise[r, place, i] = out.reshape(k, d)
+                noise[r, place, i], value[0, place, i] = out.reshape(k, d), clean_vectors(message)
                 for part, event in enumerate(events):
                     scale[r, place, i, part], kind[r, place, i, part] = event.scale, event.kind
                     rounding[r, place, i, part] = event.rounding_l1 / d
     rounding += EPSILON * (np.abs(noise) + np.abs(value))
     noise -= value
     return standardized(Raw(noise, rounding, value, scale, kind))
-
-
-def _asked(message: Message) -> Query | Queries | None:
-    """Return the query that the mechanism gets for a message, or None if it gets none."""
-    if isinstance(message, Solve):
-        m = message
-        return Query(m.center, np.sqrt(len(m.center)) * m.l2, m.l2, m.uses, m.leaks, m.calibration)
-    return message if isinstance(message, (Query, Queries)) else None
 
 
 def standardized(raw: Raw) -> NoiseDraws:
@@ -162,8 +152,10 @@ def standardized(raw: Raw) -> NoiseDraws:
                 continue
             norms = np.abs(scaled[mine]).sum(axis=-1) if law == Kind.LAPLACE else np.linalg.norm(scaled[mine], axis=-1)
             totals[mine], freedom[mine] = 2 * norms, 2 * d
-            if law in RADIAL:
-                normal[mine] *= np.where(norms > 0, _norm_of_normal(norms, d) / norms, 0.0)[:, None]
+            if law in RADIAL:  # map norms of law Gamma(d) to norms of d normal numbers, by equal probabilities
+                low, high = special.gammainc(d, norms), special.gammaincc(d, norms)
+                squares = np.where(low < 0.5, special.gammaincinv(d / 2, low), special.gammainccinv(d / 2, high))
+                normal[mine] *= np.where(norms > 0, np.sqrt(2 * squares) / norms, 0.0)[:, None]
         laplace = (raw.kind == Kind.LAPLACE)[..., None]
         sizes = np.where(laplace, np.abs(scaled), -np.log(2) - special.log_ndtr(-np.abs(normal)))
         # The derivative of a size in |z| is the hazard rate, at most |z| + 1.
@@ -173,10 +165,3 @@ def standardized(raw: Raw) -> NoiseDraws:
     linear = not (raw.kind[there] == Kind.GAUSSIAN).any()
     clean = np.nan_to_num(np.sign(raw.value))
     return NoiseDraws(signs, np.maximum(sizes, 0.0), slack, totals, freedom, linear, clean, int(broken.sum()))
-
-
-def _norm_of_normal(norms: Vector, d: int) -> Vector:
-    """Map norms of law Gamma(d) to norms of d normal numbers, by equal probabilities."""
-    low, high = special.gammainc(d, norms), special.gammaincc(d, norms)
-    squares = np.where(low < 0.5, special.gammaincinv(d / 2, low), special.gammainccinv(d / 2, high))
-    return np.asarray(np.sqrt(2 * squares))

@@ -9,16 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mpinodes.auditing.adjacent_replay import Finding, replay
 from mpinodes.auditing.changes import Change, changed, usual
 from mpinodes.auditing.node_views import LEARNT, Sight, best_test, learn
 from mpinodes.auditing.probes import Probe
-from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
-from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, fresh_seed, reseeded
+from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, fresh_seed, reseeded, simulate
 from mpinodes.config.building import seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.asked import merge
-from mpinodes.rounds import lockstep
 from mpinodes.running import job
 from mpinodes.summary.summary import Summary
 
@@ -72,18 +69,6 @@ def prepare(probe: Probe, directory: Path) -> Ready:
     return Ready(probe, Recorded(place), summary)
 
 
-def replays(run: Transcript, seed: int) -> list[Finding]:
-    """Replay every agent of a run on adjacent data."""
-    return [replay(run, agent, 12, seed) for agent in range(run.setup.topology.agents)]
-
-
-def simulate(setup: Setup) -> Transcript:
-    """Simulate a run, and keep everything it sent in memory."""
-    rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1).transpose(1, 0, 2)
-    _, events, frames = setup.layout.open(rows)
-    return Transcript(setup, frames, events)
-
-
 def canary(ready: Ready, seed: int) -> Canary:
     """Choose the adjacent data set that moves messages most over some runs.
 
@@ -91,36 +76,29 @@ def canary(ready: Ready, seed: int) -> Canary:
     never among the viewers, unless all agents see the same data.
     """
     rng = np.random.default_rng([seed, 2])
-    setup, rounds = ready.run.setup, ready.run.setup.experiment.rounds
-    everyone = tuple(range(setup.topology.agents))
-    viewers = setup.experiment.audit.viewers
-    last = 1 if setup.experiment.privacy.adjacency == "one-agent" else min(rounds, 4) - 1  # one-agent: all rounds
+    setup, run = ready.run.setup, ready.run
+    everyone, viewers = tuple(run.agents), setup.experiment.audit.viewers
+    whole = setup.experiment.privacy.adjacency == "one-agent"  # a change in round 1 changes all rounds
+    rounds = range(1, 2 if whole else min(setup.experiment.rounds, 4))
     candidates = [
         (everyone if ready.shared else (agent,), change)
         for agent in (everyone[:1] if ready.shared else [i for i in everyone if i not in viewers])
-        for round in range(1, last + 1)
-        for change in usual(setup, ready.run.losses(agent), agent, round, rng)
+        for round in rounds
+        for change in usual(setup, run.losses(agent), agent, round, rng)
     ]
-    pilots = [reseeded(setup, int(s)) for s in rng.integers(2**62, size=PILOTS)]
-    runs = [[Replayed(run, agent) for agent in everyone] for run in map(simulate, pilots)]
-    sizes = [
-        float(np.mean([_size([run[i] for i in agents], change, ready.gaussian) for run in runs]))
+    pilots = [simulate(reseeded(setup, int(s))).replayed() for s in rng.integers(2**62, size=PILOTS)]
+    targets = [
+        Canary(agents, change, float(np.mean([_size([pilot[i] for i in agents], change, ready) for pilot in pilots])))
         for agents, change in candidates
     ]
-    if viewers:
-        ascending = [(*candidates[k], sizes[k]) for k in np.argsort(sizes)]
-        largest = {agents: Canary(agents, change, size) for agents, change, size in ascending}
-        return _seen_best(setup, list(largest.values()), rng)
-    best = int(np.argmax(sizes))
-    return Canary(*candidates[best], sizes[best])
-
-
-def _seen_best(setup: Setup, targets: Sequence[Canary], rng: np.random.Generator) -> Canary:
-    """Return the canary that the run's viewers tell apart best from what they receive."""
-    seeds = [int(seed) for seed in rng.integers(2**62, size=LEARNT)]
+    if not viewers:
+        return max(targets, key=lambda target: target.size)
+    ascending = sorted(targets, key=lambda target: target.size)
+    targets = list({target.agents: target for target in ascending}.values())  # the largest of each agent
+    seeds, fresh = ([int(seed) for seed in rng.integers(2**62, size=LEARNT)] for _ in range(2))
     seen = [target._replace(sight=sight) for target, sight in zip(targets, sights(setup, targets, seeds), strict=True)]
-    fresh = [int(seed) for seed in rng.integers(2**62, size=LEARNT)]
-    frames = [simulate(_in_world(setup, _worlds(setup, targets[0])[0], seed)).frames for seed in fresh]
+    own = _worlds(setup, targets[0])[0]
+    frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
         """Return how many standard deviations a canary's statistic is above 0 on average, on the run's own data."""
@@ -139,25 +117,23 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
         return lambda seed: simulate(_in_world(setup, world, seed))
 
     worlds = [_worlds(setup, target) for target in targets]
-    own, others, first = of(worlds[0][0]), [of(world) for _, world in worlds], seeds[0]
-    own_run = own(first)
+    own, others = of(worlds[0][0]), [of(world) for _, world in worlds]
+    own_run, first = own(seeds[0]), seeds[0]
     best = [best_test(own_run, other(first), target.agents[0]) for target, other in zip(targets, others, strict=True)]
     exact = [sight for sight in best if sight]
     return exact if len(exact) == len(best) else learn(setup, own, others, seeds)
 
 
-def _size(replayed: Sequence[Replayed], change: Change, gaussian: bool) -> float:
+def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
     """Return by how many noise scales a change moves the messages of some agents."""
     total = 0.0
     for agent in replayed:
-        last = len(agent.messages)
-        moved, scale = agent.moved(change, last)[0], agent.scale[change.round - 1 :]
-        l1, l2 = moved[..., 0], moved[..., 1]
-        moved = np.where(agent.kind[change.round - 1 :] == Kind.LAPLACE, l1, l2)
+        moved, scale = agent.moved(change, len(agent.messages))[0], agent.scale[change.round - 1 :]
+        moved = np.where(agent.kind[change.round - 1 :] == Kind.LAPLACE, moved[..., 0], moved[..., 1])
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(moved == 0, 0.0, moved / scale)
-        total += float((shift**2).sum() if gaussian else shift.sum())
-    return float(np.sqrt(total)) if gaussian else total
+        total += float((shift**2).sum() if ready.gaussian else shift.sum())
+    return float(np.sqrt(total)) if ready.gaussian else total
 
 
 def _in_world(setup: Setup, world: World, seed: int) -> Setup:
@@ -169,13 +145,13 @@ def _in_world(setup: Setup, world: World, seed: int) -> Setup:
 
 def _worlds(setup: Setup, target: Canary) -> tuple[World, World]:
     """Return all losses of a run, on its own data and on adjacent data."""
-    rounds = range(1, setup.experiment.rounds + 1)
-    own = [setup.stream.of(agent) for agent in range(setup.topology.agents)]
-    other = [
-        changed(loss, setup.stream.samples(agent), target.change) if agent in target.agents else loss
-        for agent, loss in enumerate(own)
-    ]
-    own_world, other_world = ([[loss(t) for t in rounds] for loss in losses] for losses in (own, other))
+    own_world, other_world = [], []
+    for agent in range(setup.topology.agents):
+        own = setup.stream.of(agent)
+        is_changed = agent in target.agents
+        other = changed(own, setup.stream.samples(agent), target.change) if is_changed else own
+        own_world.append([own(t) for t in range(1, setup.experiment.rounds + 1)])
+        other_world.append([other(t) for t in range(1, setup.experiment.rounds + 1)])
     return own_world, other_world
 
 
@@ -201,19 +177,10 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
             if target.sight:
                 ratios[k, place] = target.sight(sent.frames)
                 continue
-            heard = Transcript(_in_world(setup, worlds[0], fresh), sent.frames, sent.events)
-            ratios[k, place] = sum(
-                Replayed(heard, agent).log_ratio(target.change, len(sent.frames)) for agent in target.agents
-            )
+            received = Transcript(_in_world(setup, worlds[0], fresh), sent.frames, sent.events)
+            last = len(sent.frames)
+            ratios[k, place] = sum(Replayed(received, i).log_ratio(target.change, last) for i in target.agents)
     return ratios
-
-
-def apart(ready: Ready, target: Canary, ratios: Vector, alpha: float) -> Shown:
-    """Bound ε from below by the ratios of many runs."""
-    if np.isinf(target.size):  # a message without noise reveals the data set
-        return CERTAIN
-    delta = ready.run.setup.experiment.privacy.delta
-    return told_apart(ratios[:, 0], ratios[:, 1], delta, alpha, ready.gaussian)
 
 
 class Guesses(NamedTuple):
@@ -223,19 +190,14 @@ class Guesses(NamedTuple):
     made: int
     secrets: int
 
-    def shown(self, alpha: float) -> Shown:
-        """Return the lower bound on ε."""
-        return Shown(guessed(self.right, self.made, alpha), 0.0)
-
 
 def guess(ready: Ready) -> Guesses:
     """Guess the sign of every sample's target from the message that first carries it, given all earlier messages."""
     run, setup = ready.run, ready.run.setup
-    everyone = [Replayed(run, agent) for agent in range(setup.topology.agents)]
-    telling = [everyone] if ready.shared else [[agent] for agent in everyone]
+    everyone = run.replayed()
     right = made = secrets = 0
     for t in range(1, setup.experiment.rounds):
-        for agents in telling:
+        for agents in [everyone] if ready.shared else [[agent] for agent in everyone]:
             loss: Any = run.losses(agents[0].agent)(t)
             sample = setup.stream.samples(agents[0].agent)(t)[0]
             change = Change(t, sample, loss.features[0], -float(loss.targets[0]))

@@ -127,17 +127,11 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
     words = slice(HEADER, HEADER + setup.dimension)
     shift = (own.frames - other.frames)[first, victim, words]
     # The statistic is Σ_k target_k ⟨shift, y_k⟩, where y_k is agent k's value plus its noise.
-    clean = [_wanted(own, k, first) for k in others]
-    mean = float(target[others] @ (np.array(clean) @ shift))
+    messages: list[Any] = [Replayed(own, k).messages[first] for k in others]
+    mean = float(target[others] @ (np.array([message.value for message in messages]) @ shift))
     before = np.zeros(int(mask[:first].sum()) * setup.dimension)
     weights = np.concatenate([before, np.outer(of_rows, shift).ravel()])
     return Sight(mask, weights, mean - float(target[victim] * (shift @ shift)) / 2)
-
-
-def _wanted(run: Transcript, agent: int, place: int) -> Vector:
-    """Return the value of an agent's message in the round after `place` earlier rounds, before noise."""
-    message: Any = Replayed(run, agent).messages[place]
-    return np.asarray(message.value)
 
 
 def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:

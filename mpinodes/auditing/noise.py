@@ -20,6 +20,7 @@ from mpinodes.auditing.draws import NoiseDraws
 from mpinodes.auditing.statistics import signs_agree
 from mpinodes.core import Vector
 
+EXPONENTIAL = stats.expon()
 AXES = {1: "round", 2: "agent", 3: "vector", 4: "coordinate"}  # axes of arrays of `NoiseDraws`, after the runs
 
 
@@ -59,28 +60,27 @@ def examine(drawn: NoiseDraws) -> NoiseTests:
         return NoiseTests(drawn.number, np.nan, [Check("numbers that are not finite", 0.0)])
     if not drawn.number:
         return NoiseTests(0, 1.0, [])
-    checks = [*_scale(drawn), *_law(drawn), *_signs(drawn), *_repeats(drawn), *_neighbors(drawn)]
+    checks = [*_scale(drawn), *_law(drawn), *_signs_and_neighbors(drawn), *_repeats(drawn)]
     return NoiseTests(drawn.number, drawn.ratio, checks)
 
 
-def _sums(first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
+def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
     """Yield the sums of two arrays over all draws, and over the draws of each round, agent, ..., each with a label."""
-    yield "", first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
+    yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
         if first.shape[axis] > 1:
             rest = tuple(k for k in range(first.ndim) if k != axis)
-            yield f" of each {AXES[axis]}", first.sum(axis=rest), second.sum(axis=rest)
+            yield f"{label} of each {AXES[axis]}", first.sum(axis=rest), second.sum(axis=rest)
 
 
 def _scale(drawn: NoiseDraws) -> Iterator[Check]:
     """Test sums, which have chi-squared laws: of whole vectors, and of the sizes of each coordinate."""
     whole, held = np.isfinite(drawn.totals), np.isfinite(drawn.sizes)
-    sums = [*_sums(np.where(whole, drawn.totals, 0.0), np.where(whole, drawn.freedom, 0.0))]
-    sums += [row for row in _sums(2 * np.where(held, drawn.sizes, 0.0), 2.0 * held) if AXES[4] in row[0]]
-    for words, totals, freedom in sums:
-        half, shape = totals[freedom > 0] / 2, freedom[freedom > 0] / 2
-        p = 2 * np.minimum(special.gammainc(shape, half), special.gammaincc(shape, half))
-        yield Check(f"scale{words}", _union(p))
+    sums = [*_sums("scale", np.where(whole, drawn.totals, 0.0), np.where(whole, drawn.freedom, 0.0))]
+    sums += [row for row in _sums("scale", 2 * np.where(held, drawn.sizes, 0.0), 2.0 * held) if AXES[4] in row[0]]
+    for label, totals, freedom in sums:
+        law, total = stats.chi2(freedom[freedom > 0]), totals[freedom > 0]
+        yield Check(label, _union(2 * np.minimum(law.cdf(total), law.sf(total))))
 
 
 def _union(p: Vector) -> float:
@@ -89,31 +89,40 @@ def _union(p: Vector) -> float:
 
 
 def _law(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test the distribution of all sizes: its distance to the law (Massart 1990), and its smallest and largest size."""
+    """Test the distribution of all sizes (Kolmogorov, Smirnov), and its smallest and largest size."""
     held = np.isfinite(drawn.sizes)
     low, high = (np.sort((drawn.sizes + sign * drawn.slack)[held]) for sign in (1, -1))  # bounds, given rounding
     n, high = len(low), np.maximum(high, 0.0)
-    places = np.arange(n + 1) / n
-    far = max(0.0, float((places[1:] + np.expm1(-low)).max()), float((-np.expm1(-high) - places[:-1]).max()))
-    yield Check("law", min(1.0, 2 * np.exp(-2 * n * far**2)))
+    too_small = stats.ks_1samp(low, EXPONENTIAL.cdf, alternative="greater").pvalue
+    too_large = stats.ks_1samp(high, EXPONENTIAL.cdf, alternative="less").pvalue
+    yield Check("law", float(2 * min(0.5, too_small, too_large)))
     yield Check("the smallest number", 2 * min(0.5, -np.expm1(-n * low[0]), np.exp(-n * high[0])))
-    larger, smaller = (special.xlog1py(n, -np.exp(-size)) for size in (high[-1], low[-1]))
-    yield Check("the largest number", 2 * min(0.5, -np.expm1(larger), np.exp(smaller)))
+    above, below = (special.xlog1py(n, -np.exp(-size)) for size in (high[-1], low[-1]))
+    yield Check("the largest number", 2 * min(0.5, -np.expm1(above), np.exp(below)))
 
 
-def _signs(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test that signs are fair coins and agree with the signs of the values noised half of the time.
+def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
+    """Test that signs are fair coins, independent of the values noised, of each other and of sizes' neighbors.
 
-    The values were fixed before the noise was drawn, so the number of agreements is binomial too.
+    The values were fixed before the noise was drawn, so the number of agreements with their signs is binomial too.
+    Neighbors are one round and the next, one agent and the next, and so on for each axis. Products of neighboring fair
+    independent signs are fair and independent too, because neighbors in a line form no cycle. Sizes have the sign of
+    their distance to the median.
     """
-    for label, coin in (("signs", drawn.signs), ("signs and what is noised", drawn.signs * drawn.clean)):
-        for words, total, tosses in _sums(coin, np.abs(coin)):
-            yield Check(f"{label}{words}", _fair(total, tosses))
-
-
-def _fair(total: Vector, tosses: Vector) -> float:
-    """Return the corrected p-value of some sums of fair independent signs."""
-    return _union(signs_agree((total + tosses)[tosses > 0] / 2, tosses[tosses > 0]))
+    off = drawn.sizes - log(2)  # ln 2 is the median
+    large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
+    agreeing = drawn.signs * drawn.clean
+    coins = [*_sums("signs", drawn.signs, np.abs(drawn.signs))]
+    coins += _sums("signs and what is noised", agreeing, np.abs(agreeing))
+    for label, coin in (("signs", drawn.signs), ("sizes", large)):
+        for axis, name in AXES.items():
+            lines = np.moveaxis(coin, axis, 0)
+            products = lines[1:] * lines[:-1]
+            if products.size:
+                coins.append(next(_sums(f"{label} of each {name} and the next", products, np.abs(products))))
+    for label, total, tosses in coins:
+        trials = tosses[tosses > 0]
+        yield Check(label, _union(signs_agree((total[tosses > 0] + trials) / 2, trials)))
 
 
 def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
@@ -122,12 +131,20 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     Two independent sizes are closer than s with probability below s. So the probability of k disjoint close pairs among
     N sizes is at most λ^k/k!, λ = s N²/2. The pairs counted are neighbors in sorted order.
     """
+
+    def bounded(near: Any, log_expected: float) -> float:
+        """Bound the p-value of neighbors that are close by λ^k/k! for k disjoint pairs, given ln λ."""
+        edges = np.diff(np.concatenate([[0], near.astype(np.int8), [0]]))
+        lengths = np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
+        pairs = int(((lengths + 1) // 2).sum())
+        return float(np.exp(min(0.0, pairs * log_expected - special.gammaln(pairs + 1)))) if pairs else 1.0
+
     held = np.isfinite(drawn.sizes)
     sizes, slack = drawn.sizes[held], drawn.slack[held]
     order = np.argsort(sizes)
     sizes, slack = sizes[order], slack[order]
     expected = log(max(2 * len(sizes) * float(slack.sum()), 1e-300))
-    yield Check("numbers that come again", _of_pairs(_disjoint(np.diff(sizes) <= slack[1:] + slack[:-1]), expected))
+    yield Check("numbers that come again", bounded(np.diff(sizes) <= slack[1:] + slack[:-1], expected))
     d = drawn.sizes.shape[-1]
     if d == 1:
         return
@@ -135,38 +152,8 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     vectors, most = np.sort(drawn.sizes[whole], axis=1), float(drawn.slack[whole].max(initial=0.0))
     vectors = vectors[np.argsort(vectors.sum(axis=1))]
     near = (np.abs(np.diff(vectors, axis=0)) <= 2 * most).all(axis=1)
-    m = len(vectors)
-    expected = float(2 * log(max(m, 1)) - log(2) + special.gammaln(d + 1) + d * log(4 * most))
-    yield Check("vectors that come again", _of_pairs(_disjoint(near), expected))
-
-
-def _disjoint(near: Any) -> int:
-    """Count the disjoint pairs of neighbors, given which neighbors are close."""
-    edges = np.diff(np.concatenate([[0], near.astype(np.int8), [0]]))
-    lengths = np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
-    return int(((lengths + 1) // 2).sum())
-
-
-def _of_pairs(pairs: int, log_expected: float) -> float:
-    """Bound the p-value of a number of disjoint pairs by λ^k/k!, given ln λ."""
-    return float(np.exp(min(0.0, pairs * log_expected - special.gammaln(pairs + 1)))) if pairs else 1.0
-
-
-def _neighbors(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test whether signs or sizes of neighbors agree too often or too rarely.
-
-    Neighbors are one round and the next, one agent and the next, and so on for each axis. Products of neighboring fair
-    independent signs are fair and independent too, because neighbors in a line form no cycle.
-    """
-    off = drawn.sizes - log(2)  # ln 2 is the median
-    large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
-    for label, coin in (("signs", drawn.signs), ("sizes", large)):
-        for axis, name in AXES.items():
-            lines = np.moveaxis(coin, axis, 0)
-            products = lines[1:] * lines[:-1]
-            if products.size:
-                p = _fair(products.sum(keepdims=True).ravel(), np.abs(products).sum(keepdims=True).ravel())
-                yield Check(f"{label} of each {name} and the next", p)
+    expected = float(2 * log(max(len(vectors), 1)) - log(2) + special.gammaln(d + 1) + d * log(4 * most))
+    yield Check("vectors that come again", bounded(near, expected))
 
 
 def power(factor: float, draws: float, linear: bool, alpha: float) -> float:

@@ -23,6 +23,9 @@ from mpinodes.core.parts import mixed
 from mpinodes.rounds.step import RELEASE_FRAME
 from mpinodes.topology.facts import diameter
 
+SCALARS = "the mixing's scalars"
+_Due = tuple[str, int, int, int, Vector]  # name, agent, round, index of the first word, words
+
 
 class Slip(NamedTuple):
     """A part of a frame that differs from the part rebuilt from public facts.
@@ -30,21 +33,22 @@ class Slip(NamedTuple):
     Attributes:
         what: the name of the part.
         agent, round: the sender and the round.
-        said, due: the first differing word as sent and as rebuilt.
+        sent, due: the first differing word as sent and as rebuilt.
     """
 
     what: str
     agent: int
     round: int
-    said: float
+    sent: float
     due: float
 
     @property
     def line(self) -> str:
-        """Return one line of text."""
-        same = self.said == self.due or (np.isnan(self.said) and np.isnan(self.due))
-        shown = f"{_bits(self.said)} and not {_bits(self.due)}" if same else f"{self.said!r} and not {self.due!r}"
-        return f"{self.what} of agent {self.agent}, round {self.round}: {shown}"
+        """Return one line of text; words that print alike are printed as bits."""
+        sent, due = repr(self.sent), repr(self.due)
+        if sent == due:
+            sent, due = (f"{word!r} ({np.float64(word).view(np.uint64):#018x})" for word in (self.sent, self.due))
+        return f"{self.what} of agent {self.agent}, round {self.round}: {sent} and not {due}"
 
 
 class RemadeFrames(NamedTuple):
@@ -59,24 +63,16 @@ class RemadeFrames(NamedTuple):
     slips: list[Slip]
 
 
-_Due = tuple[str, int, int, int, Vector]  # name, agent, round, index of the first word, words
-
-
 def compare(run: Transcript, agents: list[Replayed]) -> RemadeFrames:
     """Compare all frames of a run with rebuilt ones, given the replays of all agents."""
-    due = [*_headers(run, agents), *_releases(run, agents), *_scalars(run)]
-    slips = []
-    for name, agent, t, place, words in due:
+    count, slips = 0, []
+    for name, agent, t, place, words in (*_headers(run, agents), *_payloads(run, agents)):
+        count += len(words)
         sent = np.ascontiguousarray(run.frames[t - 1, agent, place : place + len(words)])
         off = np.flatnonzero(sent.view(np.uint64) != np.ascontiguousarray(words).view(np.uint64))
         if len(off):
             slips.append(Slip(name, agent, t, float(sent[off[0]]), float(words[off[0]])))
-    return RemadeFrames(sum(len(row) for *_, row in due), slips)
-
-
-def _bits(word: float) -> str:
-    """Return a word as a number and as bits."""
-    return f"{word!r} ({np.float64(word).view(np.uint64):#018x})"
+    return RemadeFrames(count, slips)
 
 
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
@@ -88,36 +84,29 @@ def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
     for t in range(1, len(run.frames) + 1):
         for i, agent in enumerate(agents):
             if below:
-                moving[i] = (moving[i] << 1 | (not _settled(agent, t, below))) & full
-            yield "the header", agent.agent, t, 0, np.array([t, RELEASE_FRAME, moving[i] if below else 0.0])
+                before, settled = agent.heard(t - 1) if t > 1 else None, False
+                if before is not None and isinstance(agent.wanted(t), Relay):
+                    settled = bool(norm(agent.said(t) - before.own) <= below * norm(before.own))
+                moving[i] = (moving[i] << 1 | (not settled)) & full
+            yield "the header", agent.agent, t, 0, np.array([t, RELEASE_FRAME, moving[i]], dtype=float)
         if below:
             heard = [run.setup.topology.neighborhood(t, agent.agent).senders for agent in agents]
             moving = [int(np.bitwise_or.reduce([moving[j] for j in senders])) for senders in heard]
 
 
-def _settled(agent: Replayed, t: int, below: float) -> bool:
-    """Return whether the vector that an agent relays has changed by no more than a relative tolerance."""
-    before = agent.heard(t - 1) if t > 1 else None
-    if before is None or not isinstance(agent.wanted(t), Relay):
-        return False
-    return bool(norm(agent.said(t) - before.own) <= below * norm(before.own))
+def _payloads(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
+    """Yield releases without noise, noised ones if the noise can be drawn again, and the scalars of the mixing.
 
-
-def _releases(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the releases without noise, and, if the noise can be drawn again, the noised ones."""
-    reproducible = run.setup.experiment.reproducible
+    The mixing is run for all agents side by side, without any data.
+    """
     for agent in agents:
         for t, message in enumerate(agent.messages, 1):
             bare = isinstance(message, (Start, Relay))
-            if bare or reproducible:
+            if bare or run.setup.experiment.reproducible:
                 name = f"the {type(message).__name__}" if bare else "the release"
                 yield name, agent.agent, t, HEADER, agent.released(t)[0]
-
-
-def _scalars(run: Transcript) -> Iterator[_Due]:
-    """Yield the scalars of the mixing, run for all agents side by side without any data."""
     alone = build(run.setup.experiment)
     place = run.frames.shape[2] - alone.mixing.width
     rounds = mixed(alone.mixing, alone.reached, range(alone.topology.agents))
-    for t, sent in zip(range(1, len(run.frames) + 1), (r.said for r in rounds), strict=False):
-        yield from (("the mixing's scalars", i, t, place, scalars) for i, scalars in sent.items())
+    for t, of_round in zip(range(1, len(run.frames) + 1), rounds, strict=False):
+        yield from ((SCALARS, i, t, place, scalars) for i, scalars in of_round.said.items())

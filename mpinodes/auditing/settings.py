@@ -10,13 +10,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from mpinodes.auditing.adjacent_replay import Finding, replay
-from mpinodes.auditing.games import simulate
 from mpinodes.auditing.small_experiments import experiments, own_sizes
+from mpinodes.auditing.transcripts import simulate
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged, Setup
 from mpinodes.core.asked import Tree, merge
@@ -42,41 +42,39 @@ class Tried(NamedTuple):
 
 
 def tried(own: Setup, folder: Path, seed: int) -> Iterator[Tried]:
-    """Replay all experiments; small ones that do not fit the algorithm are left out silently."""
+    """Replay all experiments; small ones that do not fit the algorithm are left out silently.
+
+    The small ones have the word-valued keys and the mechanism of the user.
+    """
     try:
         for label, asked in own_sizes(own, folder, seed):
             yield Tried(label, _replayed(asked, seed))
     except (BadInput, Diverged) as error:
         yield Tried("its own sizes", [], str(error))
-    for label, asked in _small(own, folder, seed):
-        try:
-            yield Tried(label, _replayed(asked, seed))
-        except (BadInput, Diverged):  # the experiment does not fit the algorithm
+    algorithm, privacy = type(own.algorithm), own.experiment.privacy
+    words = {key: value for key, value in own.experiment.algorithm.items() if isinstance(value, str)}
+    users: Tree = {"algorithm": words, "privacy": {"path": privacy.path} if privacy.path else {}}
+    for label, asked in experiments(algorithm, str(inspect.getsourcefile(algorithm)), folder, seed):
+        if asked["rounds"] > LONG or "=" in label:
             continue
-        except Exception as error:  # raised by the user's part, which need not handle such an experiment
-            yield Tried(label, [], f"{type(error).__name__}: {error}")
+        asked["algorithm"].pop("path", None)
+        asked = merge(asked, {"rounds": min(asked["rounds"], BRIEF)}, users)
+        variants = [(label, asked)]
+        if label == "batches":  # these have averages of weight 2
+            weighted = {"average": False, "weight": 3.0}
+            variants.append(("sums, weighted", merge(asked, {"data": {"batch": 2}, "problem": weighted})))
+        for name, variant in variants:
+            try:
+                yield Tried(name, _replayed(variant, seed))
+            except (BadInput, Diverged):  # the experiment does not fit the algorithm
+                continue
+            except Exception as error:  # raised by the user's part, which need not handle such an experiment
+                yield Tried(name, [], f"{type(error).__name__}: {error}")
 
 
 def _replayed(asked: Tree, seed: int) -> list[Finding]:
     """Run an experiment, and replay some of its agents on adjacent data."""
     run = simulate(compose(asked, ranks=None))
-    agents = np.unique(np.linspace(0, run.setup.topology.agents - 1, AGENTS).round().astype(int))
+    agents = np.unique(np.linspace(0, len(run.agents) - 1, AGENTS).round().astype(int))
     findings = [replay(run, int(agent), FOLLOWED, seed) for agent in agents]
     return [finding._replace(hidden=finding.hidden / (1 + ROUNDING)) for finding in findings]
-
-
-def _small(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield the short experiments of `mpinodes.check`, with the word-valued keys and the mechanism of the user."""
-    section = own.experiment.algorithm
-    algorithm: Any = type(own.algorithm)
-    chosen = {key: value for key, value in section.items() if isinstance(value, str)}
-    privacy = {"path": own.experiment.privacy.path} if own.experiment.privacy.path else {}
-    path = str(inspect.getsourcefile(algorithm))
-    for label, asked in experiments(algorithm, path, folder, seed):
-        if asked["rounds"] <= LONG and "=" not in label:
-            asked["algorithm"].pop("path", None)
-            asked = merge(asked, {"rounds": min(asked["rounds"], BRIEF)}, {"algorithm": chosen, "privacy": privacy})
-            yield label, asked
-            if label == "batches":  # these have averages of weight 2
-                weighted = {"average": False, "weight": 3.0}
-                yield "sums, weighted", merge(asked, {"data": {"batch": 2}, "problem": weighted})

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import msgspec
 import numpy as np
 
 from mpinodes.auditing.changes import Change, changed
-from mpinodes.config.building import rebuilt
+from mpinodes.config.building import build, rebuilt
 from mpinodes.config.compose import compose
 from mpinodes.core import Inbox, Kind, Loss, Message, Queries, Query, Setup, Solve, Vector
 from mpinodes.core.errors import BadInput
@@ -27,6 +28,7 @@ from mpinodes.core.experiment import stored
 from mpinodes.core.messages import HEADER
 from mpinodes.core.norms import norm
 from mpinodes.privacy.gamma_norm import log_density
+from mpinodes.rounds import lockstep
 from mpinodes.rounds.step import Arrivals, State, Step
 from mpinodes.runlog.reader import Reader, load
 
@@ -45,12 +47,37 @@ class Transcript:
         setup: of the run.
         frames: (rounds, agents, words) on the links.
         events: (rounds, agents).
+        decisions: (rounds, agents, d); None if they are not at hand.
+        label: the name of the experiment in the report of a check.
         losses: a function of the agent that gives a function of the round.
     """
 
-    def __init__(self, setup: Setup, frames: Vector, events: Events) -> None:
-        self.setup, self.frames, self.events = setup, frames, events
+    def __init__(
+        self, setup: Setup, frames: Vector, events: Events, decisions: Vector | None = None, label: str = ""
+    ) -> None:
+        self.setup, self.frames, self.events, self.label = setup, frames, events, label
+        self.decisions: Any = decisions
         self.losses = lru_cache(setup.stream.of)
+
+    @property
+    def agents(self) -> range:
+        """Return the numbers of all agents."""
+        return range(self.setup.topology.agents)
+
+    def fresh(self) -> Transcript:
+        """Return the same transcript with a new, equal setup, from files that are imported anew."""
+        return Transcript(build(self.setup.experiment), self.frames, self.events, self.decisions, self.label)
+
+    def replayed(self) -> list[Replayed]:
+        """Run every agent again on the transcript."""
+        return [Replayed(self, agent) for agent in self.agents]
+
+
+def simulate(setup: Setup, label: str = "") -> Transcript:
+    """Simulate a run, and keep everything it sent and decided in memory."""
+    rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1).transpose(1, 0, 2)
+    decisions, events, frames = setup.layout.open(rows)
+    return Transcript(setup, frames, events, decisions, label)
 
 
 class Recorded(Transcript):
@@ -174,23 +201,29 @@ class Replayed:
             if t < last:
                 state = self._step.receive(state, self._arrivals(state), losses(t))
 
-    def moved(self, change: Change, last: int) -> tuple[Vector, bool]:
+    def moved(self, change: Change, last: int) -> tuple[Vector, list[tuple[int, Any, Any]]]:
         """Measure how far messages on adjacent data are from those on the agent's own, up to round `last`.
 
         Returns:
-            The change by message, vector and norm (L1, L2): (r, vectors, 2). And whether all that the messages state of
-            their sensitivity is the same on both, as required, because it is public.
+            The change by message, vector and norm (L1, L2): (r, vectors, 2). And every fact that a message states of
+            its sensitivity and that differs on adjacent data, though such facts must be public: its round, the fact on
+            the agent's own data, and the fact on adjacent data.
         """
-        moved, public = [], True
+        moved, differing = [], []
         for t, own, other, losses in self._adjacent(change, last):
-            public &= self._public(own) == self._public(other)
-            moved.append(self._apart(t, own, other, losses))
-        return np.array(moved), public
-
-    def stated(self, change: Change, last: int) -> Iterator[tuple[int, tuple[Any, ...], tuple[Any, ...]]]:
-        """Yield for each message the round, and its public facts on the agent's own data and on adjacent data."""
-        for t, own, other, _ in self._adjacent(change, last):
-            yield t, self._public(own), self._public(other)
+            facts = self._public(own), self._public(other)
+            if facts[0] != facts[1]:
+                differing += [(t, a, b) for a, b in zip_longest(*facts) if a != b]
+            if isinstance(own, Solve) and isinstance(other, Solve):
+                moved.append([self._diverged(t, other, losses(other.uses))])
+                continue
+            own_vectors, other_vectors = clean_vectors(own), clean_vectors(other)
+            if len(own_vectors) != len(other_vectors):
+                moved.append([[np.inf, np.inf]] * self._vectors)
+            else:
+                apart = [sizes(b - a, a) for a, b in zip(own_vectors, other_vectors, strict=True)]
+                moved.append(apart or [[0.0, 0.0]] * self._vectors)
+        return np.array(moved), differing
 
     def _public(self, message: Message) -> tuple[Any, ...]:
         """Return everything that a message states of itself, which must not depend on data."""
@@ -206,17 +239,6 @@ class Replayed:
         payloads = [(name, p.l1, p.l2, p.calibration, p.value.shape) for name, p in named.items()]
         leaks = message.leaks.numbers(len(self._setup.algorithm.hidden), self._vectors)
         return (*payloads, message.uses, leaks)
-
-    def _apart(self, t: int, own: Message, other: Message, losses: Callable[[int], Loss]) -> list[list[float]]:
-        """Return the L1 and L2 change of each vector of a message."""
-        if isinstance(own, Solve) and isinstance(other, Solve):
-            return [self._diverged(t, other, losses(other.uses))]
-        own_vectors, other_vectors = clean_vectors(own), clean_vectors(other)
-        if len(own_vectors) != len(other_vectors):
-            return [[np.inf, np.inf]] * self._vectors
-        return [sizes(b - a, a) for a, b in zip(own_vectors, other_vectors, strict=True)] or [
-            [0.0, 0.0]
-        ] * self._vectors
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
         """Return the difference of the log densities of the release of round t, times the scale, as L1 and L2 change.
@@ -249,11 +271,8 @@ class Replayed:
         if isinstance(message, Solve):
             hidden = self.scale[t - 1, 0] == 0 or message.grid
             return [None if hidden else self._off(t, message, self._own)]
-        pairs = zip(clean_vectors(message), self._said(t), self.scale[t - 1], strict=False)
+        pairs = zip(clean_vectors(message), np.split(self.said(t), self._vectors), self.scale[t - 1], strict=False)
         return [None if scale == 0 else release - value for value, release, scale in pairs] or [None] * self._vectors
-
-    def _said(self, t: int) -> list[Vector]:
-        return np.split(self.said(t), self._vectors)
 
     def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
         """Return the vector whose addition to the center gives the recorded release of round t."""
@@ -268,8 +287,18 @@ class Replayed:
                 slack = 10 * message.step * message.tolerance
                 return 0.0 if sizes(self._off(t, message, losses), self.said(t))[1] <= slack else -np.inf
             return log_density(self.said(t), message, losses(message.uses), scale)  # type: ignore[arg-type]
-        vectors = zip(clean_vectors(message), self._said(t), self.kind[t - 1], self.scale[t - 1], strict=False)
-        return sum(_density(release - value, release, kind, float(scale)) for value, release, kind, scale in vectors)
+        total, releases = 0.0, np.split(self.said(t), self._vectors)
+        for value, release, kind, scale in zip(
+            clean_vectors(message), releases, self.kind[t - 1], self.scale[t - 1], strict=False
+        ):
+            off = release - value
+            if scale == 0:
+                total += 0.0 if sizes(off, release)[1] == 0 else -np.inf
+            elif kind == Kind.GAUSSIAN:
+                total -= float(off @ off) / (2 * scale**2)
+            else:
+                total -= float(np.abs(off).sum() if kind == Kind.LAPLACE else np.linalg.norm(off)) / scale
+        return total
 
 
 def fresh_seed(*words: int) -> int:
@@ -280,15 +309,6 @@ def fresh_seed(*words: int) -> int:
 def reseeded(setup: Setup, seed: int) -> Setup:
     """Return the setup of the same run with fresh noise."""
     return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
-
-
-def _density(off: Vector, release: Vector, kind: float, scale: float) -> float:
-    """Compute the log density of noise of a law at a point, up to a constant."""
-    if scale == 0:
-        return 0.0 if sizes(off, release)[1] == 0 else -np.inf
-    if kind == Kind.LAPLACE:
-        return -float(np.abs(off).sum()) / scale
-    return -float(off @ off) / (2 * scale**2) if kind == Kind.GAUSSIAN else -float(np.linalg.norm(off)) / scale
 
 
 def clean_vectors(message: Message) -> list[Vector]:

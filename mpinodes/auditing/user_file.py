@@ -1,14 +1,12 @@
-"""The check of one part of any kind: choose its tests, run them, and describe the outcome in words."""
+"""The check of one part of any kind: choose its tests, and run them."""
 
 from __future__ import annotations
 
 import inspect
-import os
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -17,8 +15,6 @@ from mpinodes.auditing.checks import algorithms, data, graphs, mechanisms, sets_
 from mpinodes.auditing.checks import source_text as source
 from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.config import registry
-from mpinodes.core.errors import BadInput
-from mpinodes.launch.launching import in_words
 
 Test = Callable[[Any, str, Path, int, Report], None]
 
@@ -35,60 +31,25 @@ TESTS: dict[str, Test] = {
 }
 
 
-class Outcome(NamedTuple):
-    """The outcome of a check.
+def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
+    """Run all tests of a part, and report their outcome.
 
-    Attributes:
-        what: kind and name of the part.
-        faults: the tests that failed.
-        tested: by what was tested, how often.
-        notes: what was left out, and why.
-        seconds: the duration of the check.
+    Args:
+        kind: the kind of the part.
+        part: its class.
+        seed: of the test data.
+
+    Raises:
+        BadInput: no experiment with the part can be run.
     """
-
-    what: str
-    faults: list[Fault]
-    tested: dict[str, int]
-    notes: list[str]
-    seconds: float
-
-    def lines(self) -> list[str]:
-        """Return the outcome as lines for the terminal."""
-        counts = ", ".join(f"{count} {tests}" for tests, count in self.tested.items() if tests and count)
-        head = f"{self.what}: {len(self.faults) or 'no'} fault{'s' * (len(self.faults) != 1)} found"
-        left = [f"  left out: {note}" for note in self.notes]
-        return [
-            *(f"FAULT  {fault.line}" for fault in self.faults),
-            f"{head}; tested: {counts or 'nothing'}; {self.seconds:.1f} s",
-            *left,
-            *([] if self.faults else ["a check tests statements and proves none"]),
-        ]
-
-
-def check(kind: registry.PartKind, part: Any, seed: int) -> Outcome:
-    """Run all tests of a part."""
-    begun, report = time.perf_counter(), Report()
     path = inspect.getsourcefile(part) or ""
+    report = Report(f"{kind.section}: {part.__name__} of {Path(path).name}")
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1), np.errstate(all="ignore"):
-        environment = dict(os.environ)
         report.take("imports", source.read(Path(path), kind.package))
-        if kind is not registry.METRICS:
-            report.take("", source.frozen(part), 0)
-        try:
+        parameters = getattr(part, "__dataclass_params__", None)
+        if kind is not registry.METRICS and not (parameters and parameters.frozen):
+            where, right = f"{part.__name__} is not frozen", "put @dataclass(frozen=True) before it"
+            report.take("", [Fault("a part that can be changed", where, right)])
+        with report.exceptions(path):
             TESTS[kind.package](part, path, Path(folder), seed, report)
-        except BadInput:
-            raise
-        except Exception as error:
-            report.take("", [Fault(
-                "it fails where it is called by itself", in_words(error),
-                "a method must work on every valid argument",
-            )], 0)  # fmt: skip
-        if changed := sorted(
-            k for k in environment.keys() | os.environ.keys() if environment.get(k) != os.environ.get(k)
-        ):
-            report.take("", [Fault(
-                "the world outside is touched", f"the environment variable {changed[0]} was changed",
-                "an agent must not use files, clocks, the environment, threads or the interpreter's state",
-            )], 0)  # fmt: skip
-    name = f"{kind.section}: {part.__name__} of {Path(path).name}"
-    return Outcome(name, report.faults, report.tested, report.notes, time.perf_counter() - begun)
+    return report

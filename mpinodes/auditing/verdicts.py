@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
+
 from mpinodes.auditing import recorded_frames as frames
-from mpinodes.auditing.adjacent_replay import SLACK, Finding
+from mpinodes.auditing.adjacent_replay import SLACK, Finding, replays
 from mpinodes.auditing.draws import NoiseDraws, drawn_again, drawn_in
-from mpinodes.auditing.games import Canary, Guesses, Ready, apart, guess, replays
+from mpinodes.auditing.games import Canary, Ready, guess
 from mpinodes.auditing.node_views import proven_toward
-from mpinodes.auditing.noise import NoiseTests, draws_needed, examine, least_found
+from mpinodes.auditing.noise import draws_needed, examine, least_found
 from mpinodes.auditing.settings import Tried
-from mpinodes.auditing.statistics import Shown
+from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
 from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript
 from mpinodes.core import Vector
 from mpinodes.presentation.privacy_words import number
@@ -22,6 +25,7 @@ FALSE_ALARM = 0.001  # probability that an audit of a correct run refutes anythi
 OF_NOISE = 0.5  # the noise tests' share of it
 SETS = 3  # sets of noise tests: of the run, of noise drawn again, of the probes' runs
 FOUND, OFF = 0.999, 0.05  # the wanted probability of detecting a scale with this relative error
+MANY = "adjacent data, many runs"  # the label of a probe without a name
 REFUTED = "REFUTES THE PROVEN VALUE"
 
 
@@ -59,21 +63,21 @@ def of_replay(findings: list[Finding]) -> Verdict:
     where = f"agent {worst.agent}, round {worst.round}"
     tried = f"{sum(f.changes for f in findings)} adjacent data sets"
     shown = f"{tried}: a message moved by at most {over:.4f} of the accounted change ({where})"
-    if not worst.public:
-        return Verdict("replay", shown, f"{REFUTED}: a sensitivity depends on the data", True)
     if worst.exceeded:
-        return Verdict("replay", shown, f"{REFUTED}: a message moves further", True)
+        why = "a message moves further" if worst.public else "a sensitivity depends on the data"
+        return Verdict("replay", shown, f"{REFUTED}: {why}", True)
     return Verdict("replay", shown if over else f"{tried}: no message with a bound moved", "holds", False)
 
 
-def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, label: str) -> Verdict:
-    """Judge whether the noise is as the events state, and say how small a shortfall would be detected."""
+def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
+    """Test whether the noise is as the events state, and say how small a shortfall would be detected."""
+    noise = examine(drawn)
     if not noise.checks:
         return Verdict(label, "no noise to test", "no noise, no privacy", False)
-    worst = min(noise.checks, key=lambda check: check.p)
-    failed = ", ".join(check.name for check in noise.fails(alpha))
     if drawn.broken:
         return Verdict(label, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: they carry no noise", True)
+    worst = min(noise.checks, key=lambda check: check.p)
+    failed = ", ".join(check.name for check in noise.fails(alpha))
     least = alpha / len(noise.checks)
     shortfall = least_found(drawn.number, drawn.linear, least, FOUND)
     power = f"a scale {shortfall:.1%} too small is detected with probability {FOUND}"
@@ -87,58 +91,58 @@ def of_noise(drawn: NoiseDraws, noise: NoiseTests, alpha: float, label: str) -> 
     return Verdict(label, shown, verdict, bool(failed))
 
 
-def of_frames(remade: frames.RemadeFrames) -> Verdict:
-    """Judge whether all parts of frames without noise follow from public facts and releases."""
+def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
+    """Test whether all parts of frames without noise follow from public facts and releases."""
+    remade = frames.compare(run, agents)
+    shown = f"{remade.words:,} words follow, to the bit, from public facts and releases"
     if not remade.slips:
-        return Verdict(
-            "frames", f"{remade.words:,} words follow, to the bit, from public facts and releases", "holds", False
-        )
+        return Verdict("frames", shown, "holds", False)
     shown = f"{len(remade.slips)} of {remade.words:,} words do not follow from public facts and releases"
-    verdict = f"{REFUTED}: something travels without noise"
-    return Verdict("frames", f"{shown}: {remade.slips[0].line}", verdict, True)
+    return Verdict("frames", f"{shown}: {remade.slips[0].line}", f"{REFUTED}: something travels without noise", True)
 
 
-def of_settings(experiments: list[Tried]) -> list[Verdict]:
+def of_settings(experiments: Iterable[Tried]) -> list[Verdict]:
     """Judge replays on other data and under other settings: one row if all hold, else a row for each that does not."""
-    label = "other settings"
-    replayed = [experiment for experiment in experiments if experiment.findings]
-    rows = [(experiment, of_replay(experiment.findings)) for experiment in replayed]
-    if bad := [
-        row._replace(what=label, shown=f"{experiment.what}: {row.shown}") for experiment, row in rows if row.refuted
-    ]:
-        return bad
-    left = "".join(f"; left out, {experiment.what}: {experiment.why}" for experiment in experiments if experiment.why)
-    if not replayed:
+    label, rows, names, left, findings = "other settings", [], [], "", list[Finding]()
+    for experiment in experiments:
+        if experiment.why:
+            left += f"; left out, {experiment.what}: {experiment.why}"
+            continue
+        row = of_replay(experiment.findings)
+        if row.refuted:
+            rows.append(row._replace(what=label, shown=f"{experiment.what}: {row.shown}"))
+        names.append(experiment.what)
+        findings += experiment.findings
+    if rows:
+        return rows
+    if not findings:
         return [Verdict(label, f"none could be tried{left}", "not tested", False)]
-    every = [finding for experiment in replayed for finding in experiment.findings]
-    over = max(max(finding.direct, finding.hidden) for finding in every)
-    names = ", ".join(experiment.what for experiment in replayed)
-    count = sum(finding.changes for finding in every)
-    shown = f"{count} adjacent data sets: moved by {over:.4f} of the accounted change ({names}{left})"
-    return [Verdict(label, shown, "holds", False)]
+    over = max(max(finding.direct, finding.hidden) for finding in findings)
+    count = sum(finding.changes for finding in findings)
+    moved = f"moved by {over:.4f} of the accounted change ({', '.join(names)}{left})"
+    return [Verdict(label, f"{count} adjacent data sets: {moved}", "holds", False)]
 
 
 def of_run(run: Transcript, seed: int) -> list[Verdict]:
     """Test a run: whether messages follow from the recorded releases, its frames, replay and noise."""
     try:
-        agents = [Replayed(run, agent) for agent in range(run.setup.topology.agents)]
+        agents = run.replayed()
         for agent in agents:
             agent.require_same_run(run)
     except NotThatRun as error:
         verdict = f"{REFUTED}: messages do not follow from the recorded releases"
         return [Verdict("one release for all", str(error), verdict, True)]
-    shown, alpha = "every message follows from the releases recorded", FALSE_ALARM * OF_NOISE / SETS
+    alpha = FALSE_ALARM * OF_NOISE / SETS
     rows = [
-        Verdict("one release for all", shown, "holds", False),
-        of_frames(frames.compare(run, agents)),
+        Verdict("one release for all", "every message follows from the releases recorded", "holds", False),
+        of_frames(run, agents),
         of_replay(replays(run, seed)),
+        of_noise(drawn_in(run, agents), alpha, "noise"),
     ]
-    own = drawn_in(run, agents)
-    rows.append(of_noise(own, examine(own), alpha, "noise"))
     if run.setup.experiment.private:
         again = drawn_again(run, agents, seed)
         if again.number:
-            rows.append(of_noise(again, examine(again), alpha, "noise drawn again"))
+            rows.append(of_noise(again, alpha, "noise drawn again"))
     return rows
 
 
@@ -146,54 +150,46 @@ def of_probes(ready: list[Ready]) -> list[Verdict]:
     """Test the noise and the frames of the probes' own runs; return the rows that refute."""
     rows = []
     for probe in ready:
-        agents = [Replayed(probe.run, agent) for agent in range(probe.run.setup.topology.agents)]
-        drawn, label = drawn_in(probe.run, agents), probe.probe.what or "adjacent data, many runs"
-        rows.append(of_noise(drawn, examine(drawn), FALSE_ALARM * OF_NOISE / SETS / len(ready), f"{label}: noise"))
-        rows.append(of_frames(frames.compare(probe.run, agents))._replace(what=f"{label}: frames"))
+        agents, label = probe.run.replayed(), probe.probe.what or MANY
+        alpha = FALSE_ALARM * OF_NOISE / SETS / len(ready)
+        rows.append(of_noise(drawn_in(probe.run, agents), alpha, f"{label}: noise"))
+        rows.append(of_frames(probe.run, agents)._replace(what=f"{label}: frames"))
     return [row for row in rows if row.refuted]
 
 
 def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: float | None) -> tuple[str, bool]:
     """Return the verdict on a lower bound, and whether it refutes a proven value."""
-    if shown.pure > _limit(pure) or shown.at_delta > _limit(at_delta):
+    limits = [inf if epsilon is None else epsilon * SLACK for epsilon in (claimed, pure, at_delta)]  # given rounding
+    if shown.pure > limits[1] or shown.at_delta > limits[2]:
         return REFUTED, True
-    at = pure is None and at_delta is not None  # only ε at δ is proven
-    least = shown.at_delta if at else shown.pure
-    if claimed is not None and least > _limit(claimed):
+    proven, least = (at_delta, shown.at_delta) if pure is None and at_delta is not None else (pure, shown.pure)
+    if least > limits[0]:
         unproven = "" if at_delta is not None else "; unproven, as reported"
         return f"refutes the paper's claim (LB {number(least)} > claim {number(claimed)}){unproven}", False
     if at_delta is None:
         return "unproven, as reported", False
-    proven = at_delta if at else pure
     if claimed is None or (proven is not None and proven < claimed):
         return f"holds (LB {number(least)} ≤ proven {number(proven)})", False
     return f"holds (LB {number(least)} ≤ claim {number(claimed)})", False
 
 
-def _limit(epsilon: float | None) -> float:
-    """Return an ε with slack for rounding, or inf for None."""
-    return inf if epsilon is None else epsilon * SLACK
-
-
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: float, seed: int) -> list[Verdict]:
     """Judge the game of one probe, and its replay if that fails."""
-    label, loss = ready.probe.what or "adjacent data, many runs", ready.summary.privacy.network
+    label, loss, setup = ready.probe.what or MANY, ready.summary.privacy.network, ready.run.setup
     values = loss.claimed, loss.proven_pure, loss.proven
-    if target and target.sight and (toward := proven_toward(ready.run.setup, ready.run, target.agents[0])) is not None:
-        values = loss.claimed, None, toward
     if target is None or ratios is None:
-        guesses: Guesses = guess(ready)
-        shown = guesses.shown(alpha)
+        guesses = guess(ready)
+        shown = Shown(guessed(guesses.right, guesses.made, alpha), 0.0)
         words = f"{number(shown.pure)}   ({guesses.right} of {guesses.made} guesses right, {guesses.secrets} secrets)"
-    else:
-        shown = apart(ready, target, ratios, alpha)
-        words = number(shown.at_delta if values[1] is None and values[2] is not None else shown.pure)
-    verdict, refuted = judge(shown, *values)
-    rows = [Verdict(label, words, verdict, refuted, *values)]
-    moved = of_replay(replays(ready.run, seed)) if target else None
-    if moved and moved.refuted:
-        rows.append(moved._replace(what=f"{label}: replay"))
-    return rows
+        return [Verdict(label, words, *judge(shown, *values), *values)]
+    if target.sight and (toward := proven_toward(setup, ready.run, target.agents[0])) is not None:
+        values = loss.claimed, None, toward
+    shown = CERTAIN  # a message without noise reveals the data set
+    if not np.isinf(target.size):
+        shown = told_apart(ratios[:, 0], ratios[:, 1], setup.experiment.privacy.delta, alpha, ready.gaussian)
+    words = number(shown.at_delta if values[1] is None and values[2] is not None else shown.pure)
+    moved = of_replay(replays(ready.run, seed))._replace(what=f"{label}: replay")
+    return [Verdict(label, words, *judge(shown, *values), *values), *([moved] if moved.refuted else [])]
 
 
 def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, view: str = "links") -> str:

@@ -18,8 +18,10 @@ import xarray as xr
 from desk import COLOURS, HERE, NOT, ORDER, REPRODUCED, UNCONFIRMED, Desk, Verdict, apart, judged, panels
 from matplotlib.axes import Axes
 
-from mpinodes.auditing.games import canary, pairs, prepare, replays, simulate
+from mpinodes.auditing.adjacent_replay import replays
+from mpinodes.auditing.games import canary, pairs, prepare
 from mpinodes.auditing.probes import probes
+from mpinodes.auditing.transcripts import simulate
 from mpinodes.auditing.verdicts import Verdict as Row
 from mpinodes.auditing.verdicts import of_probe
 from mpinodes.config.compose import compose

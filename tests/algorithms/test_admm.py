@@ -501,8 +501,8 @@ def test_and_nearly_as_far_where_two_samples_pull_with_all_their_force_against_e
         line = f / np.linalg.norm(f)
         for k in np.flatnonzero(y * (x @ f) < -10):
             mirrored = 2 * (x[k] @ line) * line - x[k]
-            moved, public = replayed.moved(Change(1, k, mirrored, y[k]), t)
-            assert public
+            moved, differing = replayed.moved(Change(1, k, mirrored, y[k]), t)
+            assert not differing
             ratios.append(moved[-1, 0, 1] / claims[t - 1])
     assert 0.95 < max(ratios) <= 1
 

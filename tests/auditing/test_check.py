@@ -11,7 +11,7 @@ import pytest
 from mpinodes.auditing import user_file as checking
 from mpinodes.auditing.checks import algorithms, elsewhere, statements
 from mpinodes.auditing.checks.failures import image
-from mpinodes.auditing.checks.walks import made
+from mpinodes.auditing.transcripts import simulate
 from mpinodes.config import registry
 from mpinodes.core.asked import merge
 from mpinodes.core.seeds import Draws, Purpose
@@ -196,8 +196,8 @@ def test_gradients_stated_to_be_of_points_in_the_set_are(tmp_path, point, stated
         "algorithm": {"path": str(tmp_path / "own.py")}, "problem": {"set": "ball", "radius": 0.1}, "rounds": 5,
         "topology": {"name": "complete", "agents": 2}, "data": {"name": "unit-ball", "total": 40},
     }  # fmt: skip
-    run = made("run", setup_of(asked | {"record": {"transcript": True}}))
-    faults = [fault.name for agent in run.agents for fault in statements._outside(run, agent)]
+    run = simulate(setup_of(asked | {"record": {"transcript": True}}))
+    faults = [fault.name for agent in run.agents for fault in statements.gradients_outside(run, agent)]
     assert faults == ["a gradient outside the set"] * outside * 2
 
 
@@ -238,8 +238,8 @@ def test_what_messages_are_said_to_carry_on_is_replayed(tmp_path, factor, change
     (tmp_path / "own.py").write_text(CARRIED.format(factor=factor, more=more))
     asked = f"algorithm.path={tmp_path}/own.py algorithm.gradient_rounds=4 data.name=mean data.points=3 "
     asked += f"data.dimension=2 topology.name=ring topology.agents=4 rounds=7 record.transcript=true {words}"
-    run = made("run", setup_of(asked))
-    faults = [fault.name for agent in run.agents for fault in statements._carried(run, agent, np.random.default_rng(0))]
+    run = simulate(setup_of(asked))
+    faults = [fault.name for agent in run.agents for fault in statements.carried_on(run, agent, np.random.default_rng(0))]
     assert faults == ([] if is_so else ["carried_on() is not so"] * 4)
 
 

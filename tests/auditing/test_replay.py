@@ -80,8 +80,8 @@ def test_the_replayed_messages_are_those_of_the_run(tmp_path):
 def test_a_change_moves_nothing_before_its_round(tmp_path):
     run = Recorded(recorded(tmp_path))
     change = next(adjacent(run.setup, run.losses(3), 3, 10, np.random.default_rng(0)))
-    moved, public = Replayed(run, 3).moved(change, last=28)
-    assert public
+    moved, differing = Replayed(run, 3).moved(change, last=28)
+    assert not differing
     assert len(moved) == 28 - 9  # messages 10 to 28; the first says nothing of round 10 yet
     assert not moved[0].any()
     assert moved[1].any()

@@ -256,8 +256,8 @@ def test_densities_of_real_releases_stay_within_their_price():
         for _ in range(60):
             feature = rng.normal(size=3)
             change = Change(1, ALL, feature / max(1.0, np.linalg.norm(feature)), float(rng.choice([-1.0, 1.0])))
-            moved, public = replayed.moved(change, ROUNDS)
-            assert public
+            moved, differing = replayed.moved(change, ROUNDS)
+            assert not differing
             assert (moved[:, :, 1] <= run.events.l2[:, agent] * SLACK).all()
 
 

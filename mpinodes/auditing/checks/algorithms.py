@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from functools import partial
+from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from typing import Any
 
-from mpinodes.auditing.checks.elsewhere import alone, over_mpi, without_noise
+import msgspec
+import numpy as np
+
+from mpinodes.auditing.checks.elsewhere import alone, over_mpi
 from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.auditing.checks.purity import purity
 from mpinodes.auditing.checks.statements import statements
-from mpinodes.auditing.checks.walks import TriedRun, finite, made
 from mpinodes.auditing.small_experiments import experiments, others
+from mpinodes.auditing.transcripts import Transcript, simulate
+from mpinodes.config.building import rebuilt
 from mpinodes.config.compose import compose
 from mpinodes.core import Diverged
 from mpinodes.core.asked import Tree
@@ -25,83 +28,67 @@ APART = 3  # runs whose agents also run in another process
 
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Run an algorithm on all experiments that fit it; test its purity and statements, and its runs elsewhere."""
-    runs = list(_runs(algorithm, path, folder, seed, report))
-    if not runs and not report.faults:
+    runs: list[Transcript] = []
+    for label, asked in experiments(algorithm, path, folder, seed):
+        with report.exceptions(label):
+            try:
+                run = _on_some_graph(label, asked)
+            except (BadInput, Diverged) as error:
+                report.notes.append(f"{label}: not tried: {error}")
+                continue
+            report.take("experiments", finite(run))
+            runs.append(run)
+    if not runs:
         reasons = "; ".join(report.notes[-2:])
-        report.take("", [Fault("no experiment fits it", reasons, "an algorithm must run on data of a file")], 0)
+        report.take("", [Fault("no experiment fits it", reasons, "an algorithm must run on data of a file")])
+        return
     for k, run in enumerate(runs):
         if report.faults and (k > ENOUGH or len(run.frames) > LENGTHY):
-            report.notes.append(f"{run.what}: not tried, because faults were found before")
+            report.notes.append(f"{run.label}: not tried, because faults were found before")
             continue
-        size = run.frames.shape[0] * run.frames.shape[1]
-        _take(report, "calls made again", run, partial(purity, run, seed), size)
+        report.take("calls made again", purity(run, seed), _messages(run), run.label)
         if k < APART:
-            _take(report, "messages without noise", run, partial(without_noise, run), size)
-        try:
+            report.take("messages without noise", without_noise(run), _messages(run), run.label)
+        with report.exceptions(run.label):
             statements(run, seed, report)
-        except Exception as error:
-            report.take("", [_failed(run.what, error)], 0)
-    if not runs:
-        return
     lengthy = [run for run in runs if len(run.frames) > LENGTHY]
     first = [*[run for run in runs if len(run.frames) <= LENGTHY][:APART], *lengthy[:1]]
-    size = sum(run.frames.shape[0] * run.frames.shape[1] for run in first)
-    _take(report, "messages in another process", runs[0], lambda: alone(first, folder), size)
-    if report.faults:
-        return
-    _take(report, "runs over MPI", runs[0], lambda: over_mpi(runs[0], folder, report), 1)
+    report.take("messages in another process", alone(first, folder), sum(map(_messages, first)))
+    if not report.faults:
+        report.take("runs over MPI", over_mpi(runs[0], folder, report))
 
 
-def _take(report: Report, name: str, run: TriedRun, test: Callable[[], Iterable[Fault]], times: int) -> None:
-    """Run a test and report its faults; an exception of the part is a fault too."""
-    try:
-        report.take(name, list(test()), times)
-    except Exception as error:
-        report.take(name, [_failed(run.what, error)], times)
+def _messages(run: Transcript) -> int:
+    """Count the messages of a run."""
+    return int(np.prod(run.frames.shape[:2]))
 
 
-def _failed(label: str, error: Exception) -> Fault:
-    """Describe an exception of the part as a fault."""
-    if "read-only" in str(error):
-        return Fault(
-            "inbox mutated",
-            f"{label}: {type(error).__name__}: {error}",
-            "the inbox is read-only in every run: make new arrays, as inbox.mix() does",
-        )
-    return Fault(
-        "it fails where it is called by itself",
-        f"{label}: {type(error).__name__}: {error}",
-        "a method must work on its arguments, whenever it is called",
-    )
-
-
-def _runs(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> Iterable[TriedRun]:
-    """Yield runs of the experiments that fit the algorithm."""
-    for label, asked in experiments(algorithm, path, folder, seed):
-        try:
-            run = _on_some_graph(label, asked)
-        except (BadInput, Diverged) as error:
-            report.notes.append(f"{label}: not tried: {error}")
-            continue
-        except Exception as error:
-            report.take("", [_failed(label, error)], 0)
-            continue
-        report.take("experiments", finite(run))
-        yield run
-
-
-def _on_some_graph(label: str, asked: Tree) -> TriedRun:
+def _on_some_graph(label: str, asked: Tree) -> Transcript:
     """Run an experiment on its own graph, or on another graph if the algorithm cannot run on that.
 
     Raises:
         BadInput, Diverged: no graph fits; the error of the experiment's own graph.
     """
-    try:
-        return made(label, compose(asked, ranks=None))
-    except (BadInput, Diverged) as error:
-        if isinstance(error, BadInput) and "topology" not in str(error):
-            raise
-        for other in others(asked):
-            with suppress(BadInput, Diverged):
-                return made(label, compose(other, ranks=None))
-        raise
+    errors: list[Exception] = []
+    for tree in (asked, *others(asked)):
+        try:
+            return simulate(compose(tree, ranks=None), label)
+        except (BadInput, Diverged) as error:
+            errors.append(error)
+            if isinstance(errors[0], BadInput) and "topology" not in str(errors[0]):
+                break
+    raise errors[0]
+
+
+def finite(run: Transcript) -> Iterator[Fault]:
+    """Find a decision that is not finite."""
+    for t, i in np.argwhere(~np.isfinite(run.decisions).all(axis=2))[:1].tolist():
+        where = f"{run.label}: agent {i}, round {t + 1}"
+        yield Fault("a decision that is not finite", where, "decisions are finite numbers")
+
+
+def without_noise(run: Transcript) -> Iterator[Fault]:
+    """Run the experiment without noise; find a decision that is not finite."""
+    e = run.setup.experiment
+    clean = msgspec.structs.replace(e, privacy=msgspec.structs.replace(e.privacy, epsilon=inf))
+    yield from finite(simulate(rebuilt(run.setup, clean), f"{run.label}, no noise"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from math import inf, isfinite
 from pathlib import Path
 from typing import Any
@@ -13,28 +12,24 @@ import numpy as np
 from mpinodes.auditing.checks.failures import Fault, Report, image, shown
 from mpinodes.auditing.small_experiments import of_streams
 from mpinodes.config.compose import compose
-from mpinodes.core import Loss, SampleLoss
+from mpinodes.core import Stream
 from mpinodes.core.asked import merge
 from mpinodes.core.errors import BadInput
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import dense
 
 D, CLASSES, PAIRS, SLACK = 4, 3, 400, 1e-7
+MINIMIZED = PAIRS // 10
 ROUNDS = 12
 
 
 def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a loss at random and extreme samples and points."""
     rng = np.random.default_rng(seed)
-    report.take("pairs of samples", list(_one_each(_bounds(loss, rng))), PAIRS)
-    report.take("gradients", list(_one_each(_gradients(loss, rng))), PAIRS)
+    report.take("pairs of samples", bounds(loss, rng), PAIRS)
+    report.take("gradients", gradients(loss, rng), PAIRS)
     if loss.has_prox:
-        report.take("minimizations", list(_one_each(_minimized(loss, rng))), PAIRS // 10)
-
-
-def _one_each(faults: Iterator[Fault]) -> list[Fault]:
-    """Return the last fault of each name."""
-    return list({fault.name: fault for fault in faults}.values())
+        report.take("minimizations", minimizers(loss, rng), MINIMIZED)
 
 
 def _length(loss: Any) -> int:
@@ -52,7 +47,7 @@ def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[
     return features, rng.choice([-1.0, 1.0], k) if loss.needs_labels else far * rng.normal(size=k)
 
 
-def _bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
+def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
     """Test the bounds that a class states about one sample's gradient."""
     for _ in range(PAIRS):
         norm = float(rng.choice([0.3, 1.0, 5.0]))
@@ -104,8 +99,13 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
         yield Fault(f"{name} too small", f"{measured:.6g} measured at {where}; {bound:.6g} is stated", "an upper bound")
 
 
-def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
+def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
     """Test values and gradients against each other, and the clip against clipped gradients."""
+
+    def clipped_grad(of: Any, x: Any, block: slice = slice(None)) -> Any:
+        """Return the gradient of a loss as an agent sees it, with the clip enforced."""
+        return enforced(of, of.clip, of.clip, of.whole, of.regularizer).data_grad(x, block)
+
     for _ in range(PAIRS):
         k = int(rng.integers(1, 4))
         features, targets = _samples(loss, rng, k, 1.0)
@@ -137,27 +137,19 @@ def _gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
             yield Fault("values and value do not fit", where, "value is the sum of values over divisor, regularized")
         clip = float(rng.choice([0.1, 0.5]))
         for block in (slice(None), slice(0, 2)):
-            clipped = float(np.linalg.norm(_seen(loss(features[:1], targets[:1], clip)).data_grad(x, block)))
-            whole = float(np.linalg.norm(_seen(loss(features, targets, clip, True)).data_grad(x, block)))
-            for label, size in (("a sample's", clipped), ("a round's", whole)):
+            for label, part, whole in (("a sample's", slice(1), False), ("a round's", slice(None), True)):
+                size = float(np.linalg.norm(clipped_grad(loss(features[part], targets[part], clip, whole), x, block)))
                 if not size <= clip * (1 + SLACK):
-                    yield Fault(
-                        "clipping that does not hold", f"{label} gradient of norm {size:.4g}, {where}", f"{clip}"
-                    )
-        all_of = _seen(loss(features, targets, clip)).data_grad(x)
-        summed = sum(_seen(loss(features[[j]], targets[[j]], clip)).data_grad(x) for j in range(k))
-        if not np.allclose(all_of, summed):
+                    at = f"{label} gradient of norm {size:.4g}, {where}"
+                    yield Fault("clipping that does not hold", at, f"{clip}")
+        summed = sum(clipped_grad(loss(features[[j]], targets[[j]], clip), x) for j in range(k))
+        if not np.allclose(clipped_grad(loss(features, targets, clip), x), summed):
             yield Fault("clipping that is not sample by sample", where, "the sum of every sample's clipped gradient")
 
 
-def _seen(loss: SampleLoss) -> Loss:
-    """Return a loss as an agent sees it, with the clip enforced."""
-    return enforced(loss, loss.clip, loss.clip, loss.whole, loss.regularizer)
-
-
-def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
+def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
     """Test that `prox` returns a minimizer."""
-    for _ in range(PAIRS // 10):
+    for _ in range(MINIMIZED):
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
         v, step, tolerance = rng.normal(size=_length(loss)), float(rng.choice([0.1, 1.0, 10.0])), 1e-9
@@ -169,22 +161,20 @@ def _minimized(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a stream in which every agent has a loss of its own, and in which all agents share one."""
-    tried = 0
     for name, asked in of_streams(path, stream, folder, seed):
         try:
-            pair = [compose(asked, ranks=None) for _ in range(2)]
+            setup, equal = (compose(asked, ranks=None) for _ in range(2))
             reseeded = compose(merge(asked, {"seed": seed + 1}), ranks=None).stream
-            faults = list(_one_each(chain(_stream(pair[0], pair[1].stream), _seeds(pair[0].stream, reseeded))))
+            faults = [*losses_of(setup, equal.stream), *seeds_of(setup.stream, reseeded)]
         except BadInput as error:
             report.notes.append(f"with {name}: not tried: {error}")
             continue
-        tried += 1
         report.take("rounds of losses", faults, ROUNDS * 3)
-    if not tried:
+    if not report.tested.get("rounds of losses"):
         raise BadInput(f"{path}: no experiment with it could be run: {report.notes[0]}")
 
 
-def _stream(setup: Any, other: Any) -> Iterator[Fault]:
+def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
     """Test the losses, samples and bounds of a stream against an equal second instance."""
     stream = setup.stream
     last = min(ROUNDS, stream.rounds or ROUNDS)
@@ -196,26 +186,22 @@ def _stream(setup: Any, other: Any) -> Iterator[Fault]:
         backwards = {t: image(again(t)) for t in range(last, 0, -1)}
         for t in range(1, last + 1):
             loss, where = losses(t), f"agent {i}, round {t}"
-            features = dense(loss.features)
+            features, numbers = dense(loss.features), [int(number) for number in samples(t)]
             if image(loss) != backwards[t]:
-                yield Fault(
-                    "no random access", f"{where}: the loss differs if rounds are requested backwards, or from another "
-                    "instance", "of(agent)(t) is a pure function of seed, agent and t",
-                )  # fmt: skip
+                where += ": the loss differs if rounds are requested backwards, or from another instance"
+                yield Fault("no random access", where, "of(agent)(t) is a pure function of seed, agent and t")
                 return
-            numbers = list(samples(t))
             if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
                 yield Fault("samples() does not fit the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
                 return
-            if stream.makes_all_losses and not (
-                len(numbers) == size and image(stream.make_loss(loss.features, loss.targets)) == image(loss)
+            if stream.makes_all_losses and (
+                len(numbers) != size or image(stream.make_loss(loss.features, loss.targets)) != image(loss)
             ):
-                yield Fault(
-                    "makes_all_losses is not so", f"{where}: another loss", f"make_loss's own, of {size} samples"
-                )
+                right = f"make_loss's own, of {size} samples"
+                yield Fault("makes_all_losses is not so", f"{where}: another loss", right)
                 return
-            for k, number in enumerate(numbers):
-                if rows.setdefault(int(number), _row(features, loss, k)) != _row(features, loss, k):
+            for number, row in zip(numbers, _rows(loss), strict=True):
+                if rows.setdefault(number, row) != row:
                     yield Fault("one number for two samples", f"{where}: sample {number}", "a sample keeps its row")
                     return
             if features.shape[1] != stream.dimension or not np.isfinite(features).all():
@@ -227,23 +213,16 @@ def _stream(setup: Any, other: Any) -> Iterator[Fault]:
             norm = float(np.linalg.norm(features, axis=1).max(initial=0))
             yield from _over("feature_bound", float(np.abs(features).max(initial=0)), stream.feature_bound, where)
             yield from _over("feature_norm", norm, stream.feature_norm, where)
-        yield from _merged(stream, i, last)
+        merged = stream.merged(i)
+        for first in (1, last // 2 + 1):  # the regret of a run is computed on merged losses
+            seen, together = [losses(t) for t in range(first, last + 1)], merged(first, last)
+            if b"".join(row for loss in seen for row in _rows(loss)) != b"".join(_rows(together)):
+                where = f"agent {i}, rounds {first} to {last}"
+                yield Fault("merged() does not fit of()", where, "the samples of of(agent)(t)")
+                break
 
 
-def _merged(stream: Any, agent: int, last: int) -> Iterator[Fault]:
-    """Test that `merged`, on which a run's regret is computed, has the samples that the agents see."""
-    losses, merged = stream.of(agent), stream.merged(agent)
-    for first in (1, last // 2 + 1):
-        seen, together = [losses(t) for t in range(first, last + 1)], merged(first, last)
-        expected = [np.concatenate([dense(loss.features) for loss in seen]), np.concatenate([x.targets for x in seen])]
-        if not all(map(np.array_equal, expected, (dense(together.features), together.targets))):
-            yield Fault(
-                "merged() does not fit of()", f"agent {agent}, rounds {first} to {last}", "the samples of of(agent)(t)"
-            )
-            return
-
-
-def _seeds(stream: Any, other: Any) -> Iterator[Fault]:
+def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
     """Test what a stream states about its samples under another seed."""
     if stream.drawn_from_seed is None:
         return
@@ -251,17 +230,14 @@ def _seeds(stream: Any, other: Any) -> Iterator[Fault]:
     both = mine.keys() & its.keys()
     same = [row for row in both if mine[row] == its[row]]
     if stream.drawn_from_seed is False and len(same) < len(both):
-        row = min(both - set(same))
-        yield Fault(
-            "drawn_from_seed = False", f"row {row}: another sample with another seed", "state it of equal samples only"
-        )
+        where = f"row {min(both - set(same))}: another sample with another seed"
+        yield Fault("drawn_from_seed = False", where, "state it of equal samples only")
     if stream.drawn_from_seed is True and both and len(same) == len(both):
-        yield Fault(
-            "drawn_from_seed = True", f"{len(both)} rows are the same with another seed", "state it of others only"
-        )
+        where = f"{len(both)} rows are the same with another seed"
+        yield Fault("drawn_from_seed = True", where, "state it of others only")
 
 
-def _by_row(stream: Any) -> dict[int, bytes]:
+def _by_row(stream: Stream) -> dict[int, bytes]:
     """Return the samples of the first rounds, keyed by their rows in the source."""
     samples_by_row: dict[int, bytes] = {}
     for i in range(stream.agents):
@@ -269,12 +245,11 @@ def _by_row(stream: Any) -> dict[int, bytes]:
             continue
         losses, samples = stream.of(i), stream.samples(i)
         for t in range(1, min(ROUNDS, stream.rounds or ROUNDS) + 1):
-            loss = losses(t)
-            features = dense(loss.features)
-            samples_by_row |= {int(rows[number]): _row(features, loss, k) for k, number in enumerate(samples(t))}
+            samples_by_row |= {int(rows[n]): row for n, row in zip(samples(t), _rows(losses(t)), strict=True)}
     return samples_by_row
 
 
-def _row(features: Any, loss: Any, k: int) -> bytes:
-    """Return a sample as bytes."""
-    return bytes(features[k].tobytes() + loss.targets[k].tobytes())
+def _rows(loss: Any) -> list[bytes]:
+    """Return the samples of a loss as bytes."""
+    features = dense(loss.features)
+    return [row.tobytes() + target.tobytes() for row, target in zip(features, loss.targets, strict=True)]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws
 
 SIMPLE = (type(None), bool, int, str, bytes, complex)
@@ -35,79 +37,107 @@ class Fault(NamedTuple):
 
 
 class Report:
-    """All faults found, and how much was tested.
+    """The outcome of a check: all faults found, and how much was tested.
 
     Attributes:
+        part: kind and name of the part.
         tested: by what was tested, how often.
         notes: what could not be tested, and why.
     """
 
-    def __init__(self) -> None:
-        self._found: dict[str, list[Fault]] = {}
+    def __init__(self, part: str = "") -> None:
+        self.part = part
+        self._faults: dict[str, list[Fault]] = {}
         self.tested: dict[str, int] = {}
         self.notes: list[str] = []
 
-    def take(self, name: str, faults: Iterable[Fault], times: int = 1) -> None:
-        """Record the outcome of a test."""
-        self.tested[name] = self.tested.get(name, 0) + times
-        for fault in faults:
-            self._found.setdefault(fault.name, []).append(fault)
+    def take(self, name: str, faults: Iterable[Fault], times: int = 1, where: str = "") -> None:
+        """Record the faults of a test, which runs while its faults are taken.
+
+        Args:
+            name: what was tested, in the plural; "" if it is not counted.
+            faults: the faults; an exception of this iterable is reported as a fault of the part.
+            times: how often `name` was tested.
+            where: the experiment, for the report of an exception.
+        """
+        if name:
+            self.tested[name] = self.tested.get(name, 0) + times
+        with self.exceptions(where):
+            for fault in faults:
+                self._faults.setdefault(fault.name, []).append(fault)
+
+    @contextmanager
+    def exceptions(self, where: str) -> Iterator[None]:
+        """Report an exception as a fault of the part.
+
+        Raises:
+            BadInput: the part cannot be checked.
+        """
+        try:
+            yield
+        except BadInput:
+            raise
+        except Exception as error:
+            name, right = "it fails where it is called by itself", "a method must work on every valid argument"
+            if "read-only" in str(error):
+                name = "inbox mutated"
+                right = "the inbox is read-only in every run: make new arrays, as inbox.mix() does"
+            self.take("", [Fault(name, f"{where}: {type(error).__name__}: {error}", right)])
 
     @property
     def faults(self) -> list[Fault]:
         """Return the first fault of each name, with a note on how often it was seen."""
         return [
             first if not more else first._replace(where=f"{first.where} (and {len(more)} times more)")
-            for first, *more in self._found.values()
+            for first, *more in self._faults.values()
+        ]
+
+    def lines(self, seconds: float) -> list[str]:
+        """Return the outcome of a check that took some seconds, as lines for the terminal."""
+        faults = self.faults
+        counts = ", ".join(f"{count} {tests}" for tests, count in self.tested.items() if count)
+        head = f"{self.part}: {len(faults) or 'no'} fault{'s' * (len(faults) != 1)} found"
+        return [
+            *(f"FAULT  {fault.line}" for fault in faults),
+            f"{head}; tested: {counts or 'nothing'}; {seconds:.1f} s",
+            *(f"  left out: {note}" for note in self.notes),
+            *([] if faults else ["a check tests statements and proves none"]),
         ]
 
 
 def image(value: Any, depth: int = DEPTH) -> Any:
-    """Return everything that a value consists of, to the last bit: values with equal images are equal."""
+    """Return everything that a value consists of, to the last bit: values with equal images are equal.
+
+    Objects are taken apart as for pickling, without the cached values of each `cached_property`.
+    """
+    name = type(value).__qualname__
     if isinstance(value, SIMPLE):
-        return (type(value).__name__, value)
+        return (name, value)
     if isinstance(value, float):
         return ("float", struct.pack("d", value))
-    if isinstance(value, (np.ndarray, np.generic)):
-        if value.dtype.hasobject:
-            return ("array", value.shape, image(value.tolist(), depth - 1))
+    if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
         return ("array", value.dtype.str, value.shape, value.tobytes())
     if isinstance(value, Draws):  # equal at every round, whatever was drawn before
         return ("Draws", value.origin)
     if depth == 0 or isinstance(value, type) or callable(value):
-        return ("name", getattr(value, "__qualname__", type(value).__qualname__))
-    return _inside(value, depth - 1)
-
-
-def _inside(value: Any, depth: int) -> Any:
-    """Return the images of a container's items or of an object's attributes."""
-    name = type(value).__qualname__
-    if isinstance(value, (tuple, list)):
-        return (name, *(image(inner, depth) for inner in value))
+        return ("name", getattr(value, "__qualname__", name))
+    parts: Any = value
     if isinstance(value, Mapping):
-        return (name, *((image(k, depth), image(v, depth)) for k, v in value.items()))
-    if isinstance(value, (set, frozenset)):
-        return (name, *sorted((image(inner, depth) for inner in value), key=repr))
-    held = attributes(value)
-    if held:
-        return (name, *((key, image(inner, depth)) for key, inner in held.items()))
-    try:  # an object without attributes, such as an iterator, is compared by its pickled form
-        return (name, image(value.__reduce_ex__(2)[1:], 6))
-    except Exception:  # the object cannot be pickled
-        return (name, None)
-
-
-def attributes(value: Any) -> dict[str, Any]:
-    """Return the attributes of an object, without the cached values of its `cached_property`s."""
-    held = dict(vars(value)) if hasattr(value, "__dict__") else {}
-    kinds = type(value).__mro__
-    for kind in kinds:
-        slots = vars(kind).get("__slots__", ())
-        for slot in (slots,) if isinstance(slots, str) else slots:
-            if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
-                held[slot] = getattr(value, slot)
-    cached = {k for kind in kinds for k, v in vars(kind).items() if isinstance(v, functools.cached_property)}
-    return {key: inner for key, inner in held.items() if key not in cached}
+        parts = value.items()
+    elif isinstance(value, (set, frozenset)):
+        parts = sorted(value, key=repr)
+    elif not isinstance(value, (tuple, list)):
+        try:
+            _, *parts = value.__reduce_ex__(2)
+        except Exception:  # the object cannot be taken apart
+            return (name, None)
+        members = [member for kind in type(value).__mro__ for member in vars(kind).items()]
+        cached = {key for key, member in members if isinstance(member, cached_property)}
+        parts = [
+            {key: inner for key, inner in part.items() if key not in cached} if isinstance(part, dict) else part
+            for part in parts
+        ]
+    return (name, *(image(part, depth - 1) for part in parts))
 
 
 def shown(value: Any) -> str:

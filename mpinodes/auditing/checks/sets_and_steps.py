@@ -29,13 +29,12 @@ def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> 
         for k in range(0, POINTS, 3):  # a third of the points have one nonzero coordinate
             points[k] *= np.arange(d) == k // 3 % d
         where = f"{d} coordinates, radius {radius:g}"
-        faults = [*_projected(feasible, points, where)]
-        report.take("projections", faults, POINTS)
-        if not faults:
-            report.take("statements", [*_stated(feasible, points, where)], POINTS)
+        report.take("projections", projections(feasible, points, where), POINTS)
+        if not report.faults:
+            report.take("statements", set_statements(feasible, points, where), POINTS)
 
 
-def _projected(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
+def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
     """Test that `project` is pure and projects onto a convex set."""
     before, own = image(feasible), points.copy()
     inside = [feasible.project(x) for x in own]
@@ -58,7 +57,7 @@ def _projected(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
             yield Fault("a projection that is not exact", where, "project() returns the nearest point of the set")
 
 
-def _stated(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
+def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
     """Test the statements of a set against its projection."""
     d, inside = points.shape[1], [feasible.project(x) for x in points]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
@@ -106,15 +105,15 @@ def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report
     settings = registry.fill(registry.SCHEDULES, part, given)
     schedule, equal = part(**settings), part(**settings)
     steps = {t: schedule(t) for t in ROUNDS}
-    faults = []
-    bad = [t for t, alpha in steps.items() if not (isinstance(alpha, float) and 0 < alpha < np.inf)]
-    if bad:
-        right = "a step is a float above 0, and finite"
-        faults.append(Fault("a step that is none", f"round {bad[0]}: {steps[bad[0]]!r}", right))
-    changed = [
-        t for t in reversed(ROUNDS) if image(schedule(t)) != image(steps[t]) or image(equal(t)) != image(steps[t])
+    faults = [
+        Fault("a step that is none", f"round {t}: {alpha!r}", "a step is a float above 0, and finite")
+        for t, alpha in steps.items()
+        if not (isinstance(alpha, float) and 0 < alpha < np.inf)
     ]
-    if changed:
-        right = "a step depends on the round and on the settings alone"
-        faults.append(Fault("a schedule that is not pure", f"round {changed[0]}: another step if called again", right))
+    right = "a step depends on the round and on the settings alone"
+    faults += [
+        Fault("a schedule that is not pure", f"round {t}: another step if called again", right)
+        for t in reversed(ROUNDS)
+        if not image(schedule(t)) == image(equal(t)) == image(steps[t])
+    ]
     report.take("steps", faults, len(ROUNDS))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mpinodes.auditing.checks.failures import Fault
 
@@ -52,12 +50,3 @@ def _names(node: ast.AST) -> list[str]:
         return [f"builtins.{node.func.id}"]
     named = isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "numpy.random")
     return [f"numpy.random.{node.attr}"] if isinstance(node, ast.Attribute) and named else []
-
-
-def frozen(part: Any) -> Iterator[Fault]:
-    """Find a part whose class is not a frozen dataclass."""
-    parameters = getattr(part, "__dataclass_params__", None)
-    if not dataclasses.is_dataclass(part) or parameters is None or not parameters.frozen:
-        yield Fault(
-            "a part that can be changed", f"{part.__name__} is not frozen", "put @dataclass(frozen=True) before it"
-        )

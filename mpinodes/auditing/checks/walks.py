@@ -1,4 +1,4 @@
-"""One agent run by itself on what a run sent, with a record of every call of its algorithm and its mixing."""
+"""One agent run by itself on what a run sent, with a record of every call of its algorithm."""
 
 from __future__ import annotations
 
@@ -6,58 +6,13 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from mpinodes.auditing.checks.failures import Fault, image
-from mpinodes.config.building import build
+from mpinodes.auditing.checks.failures import image
 from mpinodes.core import Loss, Setup, Vector
-from mpinodes.core.events import Events
-from mpinodes.core.messages import HEADER
-from mpinodes.rounds.lockstep import simulate
 from mpinodes.rounds.step import Arrivals, Step
-
-
-class TriedRun(NamedTuple):
-    """A finished run that is to be tested.
-
-    Attributes:
-        what: its label.
-        setup: its setup.
-        decisions: (rounds, n, d).
-        frames: (rounds, n, words) everything sent.
-        events: (rounds, n).
-    """
-
-    what: str
-    setup: Setup
-    decisions: Vector
-    frames: Vector
-    events: Events
-
-    @property
-    def agents(self) -> range:
-        """Return the numbers of all agents."""
-        return range(self.setup.topology.agents)
-
-    def fresh(self) -> Setup:
-        """Return a new setup equal to that of the run, from files that are imported anew."""
-        return build(self.setup.experiment)
-
-
-def made(label: str, setup: Setup) -> TriedRun:
-    """Run an experiment in lockstep."""
-    rows = np.concatenate([chunk.copy() for chunk in simulate(setup)], axis=1).transpose(1, 0, 2)
-    decisions, events, frames = setup.layout.open(rows)
-    return TriedRun(label, setup, decisions, frames, events)
-
-
-def finite(run: TriedRun) -> list[Fault]:
-    """Return a fault if a decision is not finite."""
-    bad = np.argwhere(~np.isfinite(run.decisions).all(axis=2))
-    where = [f"{run.what}: agent {i}, round {t + 1}" for t, i in bad[:1].tolist()]
-    return [Fault("a decision that is not finite", place, "decisions are finite numbers") for place in where]
 
 
 class Noting:
@@ -96,7 +51,7 @@ class Noting:
 
 
 def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss] | None = None) -> Iterator[Any]:
-    """Run an agent on what was sent, and yield the record of each round: the calls (`Noting`), `frame` and `estimate`.
+    """Run an agent on what was sent, and yield the record of the calls of each round (`Noting.call`).
 
     Args:
         setup: of the agent.
@@ -108,14 +63,8 @@ def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss]
     setup = replace(setup, algorithm=noting, losses=(lambda _: losses) if losses else setup.losses)
     step, frame, row = Step(setup, agent), np.zeros(setup.frame_width), np.zeros(setup.layout.width)
     state = step.start()
-    for t in range(1, len(frames) + 1):
+    for _ in frames:
         state = step(state, None, frame, row)
         arrivals = Arrivals.of_round(setup, state.here, lambda j, s: np.array(frames[s - 1, j]))
-        state = step.receive(state, arrivals, step.losses(t))
-        noting.call.frame, noting.call.estimate = frame.copy(), row[: setup.dimension].copy()
+        state = step.receive(state, arrivals, step.losses(state.here.t))
         yield noting.call
-
-
-def scalars_at(run: TriedRun) -> int:
-    """Return where in a frame the mixing's scalars begin."""
-    return HEADER + len(run.setup.algorithm.vectors) * run.setup.dimension
