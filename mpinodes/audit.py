@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
     from mpinodes.auditing.games import Canary, Ready
-    from mpinodes.auditing.probes import Probe
+    from mpinodes.auditing.small_experiments import Probe
     from mpinodes.auditing.verdicts import Verdict
     from mpinodes.core import Vector
 
@@ -55,10 +55,8 @@ def main(argv: list[str]) -> int:
             return audit.run(words)
         except BadInput:
             raise
-        except Diverged as error:
-            refuse(error)
         except Exception as error:  # a crash is no verdict
-            say(f"error: {type(error).__name__}: {error}\n{traceback.format_exc()}")
+            say(f"error: {error if isinstance(error, Diverged) else traceback.format_exc()}")
         return FAILED
 
 
@@ -83,12 +81,16 @@ class Audit:
         import tomli_w
         from threadpoolctl import threadpool_limits
 
+        from mpinodes.auditing.small_experiments import RECORDED
+        from mpinodes.core.asked import merge
+
         asked: dict[str, Any] = {}
         file, directory, error = self._folder / "own.toml", self._folder / "own", ""
         if self._rank == self._logger:
             try:
                 asked = own_run(words, self._ranks if self._world else None)
-                file.write_text(tomli_w.dumps(recorded(asked, directory)), "utf-8")
+                once = merge(asked, RECORDED, {"output": {"dir": str(directory)}})
+                file.write_text(tomli_w.dumps(once), "utf-8")
             except BadInput as problem:
                 error = str(problem)
                 refuse(error)
@@ -105,11 +107,18 @@ class Audit:
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
         """Test the run, play the games, and print the table; return the exit code, which only the logger knows."""
         from mpinodes.auditing import verdicts
-        from mpinodes.auditing.settings import tried
+        from mpinodes.auditing.games import canary, prepare
+        from mpinodes.auditing.small_experiments import of_view, probes
         from mpinodes.auditing.transcripts import Recorded
+        from mpinodes.config.compose import compose
         from mpinodes.summary.summary import Summary
 
-        seed, games = int(asked.get("seed", 0)), games_of(asked, self._folder)
+        seed = int(asked.get("seed", 0))
+        if asked.get("audit", {}).get("view", "links") != "links":
+            games = [of_view(compose(asked, None).experiment)]
+        else:
+            adjacency, feedback = asked.get("privacy", {}).get("adjacency", "one-sample"), asked.get("feedback")
+            games = probes(asked.get("algorithm", {}), seed, self._folder, adjacency, feedback)
         if self._rank != self._logger:
             self._play(games, [], seed)
             return 0
@@ -117,21 +126,29 @@ class Audit:
         e, loss = run.setup.experiment, Summary.read(directory).privacy.network
         own = verdicts.of_run(run, seed)
         if e.private:
-            own += verdicts.of_settings(tried(run.setup, self._folder, seed))
-        ready, targets, left_out = prepared(games, self._folder, seed)
+            own += verdicts.of_settings(run.setup, self._folder, seed)
+        ready: dict[int, Ready] = {}
+        targets: list[Canary | None] = [None for _ in games]
+        rows = [verdicts.of_summary(loss), *own]
+        for k, probe in enumerate(games):
+            try:
+                made = prepare(probe, self._folder / f"probe-{k}")
+                targets[k] = None if probe.secret else canary(made, seed)
+                ready[k] = made
+            except BadInput:
+                raise
+            except Exception as error:  # raised by the user's part, which need not work for a probe's size
+                why = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
+                rows.append(verdicts.Verdict(probe.what, why, "not tested", False))
         ratios = self._play(games, targets, seed)
         alpha = verdicts.FALSE_ALARM * (1 - verdicts.OF_NOISE) / max(1, len(ready))
-        rows = [
-            row
-            for k, probe in ready.items()
-            for row in verdicts.of_probe(probe, targets[k], ratios.get(k), alpha, seed)
-        ]
-        rows += verdicts.of_probes(list(ready.values()))
+        played: list[Verdict] = []
+        for k, probe_run in ready.items():
+            played += verdicts.of_probe(probe_run, targets[k], ratios.get(k), alpha, seed)
         name = e.algorithm.get("name") or e.algorithm["path"]
         title = f"audit of {name}, seed {seed}{'' if e.reproducible else ', with noise that no seed reproduces'}"
-        own_rows = [verdicts.of_summary(loss), *own, *left_out]
-        print(verdicts.table(title, own_rows, rows, alpha, e.audit.view), flush=True)
-        return REFUTED if any(row.refuted for row in [*own, *rows]) else 0
+        print(verdicts.table(title, rows, played, alpha, e.audit.view), flush=True)
+        return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 
     def _play(self, games: list[Probe], targets: list[Canary | None], seed: int) -> dict[int, Vector]:
         """Play this rank's share of all pairs of all games; return the ratios by game, on the logger.
@@ -146,32 +163,26 @@ class Audit:
         from mpinodes.auditing.games import pairs
         from mpinodes.config.compose import compose
 
+        share = np.array_split(np.arange(PAIRS), self._ranks)[self._rank].tolist()
         mine = {
-            k: pairs(compose(games[k].asked, None), target, range(self._rank, PAIRS, self._ranks), seed)
+            k: pairs(compose(games[k].asked, None), target, share, seed)
             for k, target in enumerate(self._shared(targets))
             if target
         }
         if not self._world:
             return mine
-        self._assemble()
+        self._shared(None)  # wait without spinning
         shares = self._world.gather(mine, root=self._logger) or []
-        ratios = {k: np.empty((PAIRS, 2)) for k in mine} if shares else {}
-        for rank, share in enumerate(shares):
-            for k, of_rank in share.items():
-                ratios[k][rank :: self._ranks] = of_rank
-        return ratios
-
-    def _assemble(self) -> None:
-        """Wait for all ranks without spinning."""
-        from mpinodes.rounds.waiting import assemble
-
-        if self._world:
-            assemble(self._world)
+        return {k: np.concatenate([of_rank[k] for of_rank in shares]) for k in mine if shares}
 
     def _shared(self, value: Any) -> Any:
-        """Return the value of the logger on every rank."""
-        self._assemble()
-        return self._world.bcast(value, root=self._logger) if self._world else value
+        """Return the value of the logger on every rank; all ranks wait for it without spinning."""
+        if not self._world:
+            return value
+        from mpinodes.rounds.waiting import assemble
+
+        assemble(self._world)
+        return self._world.bcast(value, root=self._logger)
 
 
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
@@ -185,61 +196,12 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
 
     asked = asked_for(words)
     setup = compose(asked, ranks)
-    whole = setup.experiment
-    has_file = bool(words) and "=" not in words[0]
-    if not has_file and "rounds" not in asked:
-        asked = merge(asked, {"rounds": max(setup.algorithm.fewest_rounds + 1, min(whole.rounds, SHORT))})
-    if whole.audit.viewers:  # the viewers are agents of this graph, so the games need all of the run's settings
-        asked = merge(tomllib.loads(whole.toml()), asked)
+    e = setup.experiment
+    if all("=" in word for word in words[:1]) and "rounds" not in asked:
+        asked = merge(asked, {"rounds": max(setup.algorithm.fewest_rounds + 1, min(e.rounds, SHORT))})
+    if e.audit.viewers:  # the viewers are agents of this graph, so the games need all of the run's settings
+        asked = merge(tomllib.loads(e.toml()), asked)
     return asked
-
-
-def recorded(asked: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """Return the same experiment, run once and recorded in full in a directory."""
-    from mpinodes.core.asked import merge
-
-    changes: dict[str, Any] = {"repeats": 1, "report": False, "record": {"transcript": True}}
-    return merge(asked, changes, {"output": {"dir": str(directory)}})
-
-
-def games_of(asked: dict[str, Any], folder: Path) -> list[Probe]:
-    """Return the experiments of the games: small probes, or the run itself if the adversary is among its agents."""
-    from mpinodes.auditing.probes import of_view, probes
-    from mpinodes.config.compose import compose
-
-    if asked.get("audit", {}).get("view", "links") != "links":
-        return [of_view(compose(asked, None).experiment)]
-    adjacency = asked.get("privacy", {}).get("adjacency", "one-sample")
-    return probes(asked.get("algorithm", {}), int(asked.get("seed", 0)), folder, adjacency, asked.get("feedback"))
-
-
-def prepared(
-    games: list[Probe], folder: Path, seed: int
-) -> tuple[dict[int, Ready], list[Canary | None], list[Verdict]]:
-    """Run every probe once, and choose its adjacent data set if its game has one.
-
-    A probe on which the user's part fails becomes a row of its own, because the part need not work for a probe's size.
-
-    Returns:
-        The probes that could be run, by their numbers. The adjacent data sets of all games. The rows of failed probes.
-    """
-    from mpinodes.auditing.games import canary, prepare
-    from mpinodes.auditing.verdicts import Verdict
-
-    ready: dict[int, Ready] = {}
-    left_out: list[Verdict] = []
-    targets: list[Canary | None] = [None for _ in games]
-    for k, probe in enumerate(games):
-        try:
-            made = prepare(probe, folder / f"probe-{k}")
-            targets[k] = None if probe.secret else canary(made, seed)
-            ready[k] = made
-        except BadInput:
-            raise
-        except Exception as error:
-            why = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
-            left_out.append(Verdict(probe.what, why, "not tested", False))
-    return ready, targets, left_out
 
 
 if __name__ == "__main__":

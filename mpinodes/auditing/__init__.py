@@ -6,8 +6,8 @@ one run: every sample's label is a secret of its own, guessed from what was sent
 decides which of two adjacent data sets a run had. Both games use the exact likelihood ratio, so no other adversary does
 better on these data. False alarms are bounded by exact probability laws alone.
 
-`transcripts` runs one agent again on what was sent, which replay (`adjacent_replay`, `changes`), the noise tests
-(`draws`, `noise`), the comparison of frames (`recorded_frames`) and the games (`games`, `node_views`, `statistics`)
-use. `probes` and `small_experiments` make the experiments, `settings` replays other settings of the run, and `verdicts`
-makes the table. `user_file` and `checks` test the statements of one part for `mpinodes check`.
+`transcripts` runs one agent again on what was sent, which replay (`adjacent_replay`, `changes`), the tests of the noise
+(`noise`), the comparison of frames (`recorded_frames`) and the games (`games`, `node_views`, `statistics`) use.
+`small_experiments` makes the experiments, and `verdicts` makes the table. `user_file` and `checks` test the statements
+of one part for `mpinodes check`; they use the same transcripts, replays, tests of noise and comparison of frames.
 """

@@ -58,14 +58,6 @@ def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
     return round == change.round if change.sample is None else change.sample in setup.stream.samples(agent)(round)
 
 
-def differs(setup: Setup, agent: int, round: int, row: int) -> int | None:
-    """Return the `Change.sample` that changes a row of a round under the run's adjacency."""
-    adjacency = setup.experiment.privacy.adjacency
-    if adjacency == "one-sample":
-        return setup.stream.samples(agent)(round)[row]
-    return None if adjacency == "one-round" else ALL
-
-
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """Return a loss with the changed sample in some rows."""
     if isinstance(loss, Around):
@@ -83,9 +75,9 @@ def adjacent(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
     """Yield adjacent data sets that change a sample of a round: those of `usual`, then some with extreme doubles."""
-    first, *others = usual(setup, losses, agent, round, rng)
-    yield from (first, *others)
-    every = ends(setup, losses(round), first)
+    changes = list(usual(setup, losses, agent, round, rng))
+    every = ends(setup, losses(round), changes[0])
+    yield from changes
     yield from (every[STRIDE * (FEW * round + agent + k) % len(every)] for k in range(FEW))
 
 
@@ -107,18 +99,21 @@ def usual(
     """Yield a random sample of the round with its label flipped, and with features at the edge of their domain."""
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
-    sample = differs(setup, agent, round, row)
+    adjacency = setup.experiment.privacy.adjacency
+    sample = ALL if adjacency == "one-agent" else None
+    if adjacency == "one-sample":
+        sample = setup.stream.samples(agent)(round)[row]
     feature, target = dense(loss.features[[row]])[0], float(loss.targets[row])
     bound = setup.stream.feature_bound
     edge = min(bound if np.isfinite(bound) else 1.0, setup.stream.feature_norm / np.sqrt(len(feature)))
     edge = edge * rng.choice([-1.0, 1.0], feature.shape)
-    labels = loss.needs_labels
-    if setup.stream.classes:
-        for turned in (feature, edge, np.abs(edge)):
-            for other in (target, (target + 1) % setup.stream.classes):
-                yield Change(round, sample, turned, np.nan if sample == ALL and turned is feature else other)
-        return
-    yield Change(round, sample, feature, np.nan if sample == ALL else -target)
+    classes = setup.stream.classes
+    if classes:
+        targets = target, (target + 1) % classes
+    else:
+        targets = (-target, target) if loss.needs_labels else (-100 * np.sign(target) - 1, 100 * np.sign(target) + 1)
+        yield Change(round, sample, feature, np.nan if sample == ALL else -target)
     for turned in (feature, edge, np.abs(edge)):
-        yield Change(round, sample, turned, -target if labels else -100 * np.sign(target) - 1)
-        yield Change(round, sample, turned, target if labels else 100 * np.sign(target) + 1)
+        for other in targets:
+            keeps = classes and sample == ALL and turned is feature
+            yield Change(round, sample, turned, np.nan if keeps else other)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpinodes.auditing.changes import Change, changed, usual
 from mpinodes.auditing.node_views import LEARNT, Sight, best_test, learn
-from mpinodes.auditing.probes import Probe
+from mpinodes.auditing.small_experiments import Probe
 from mpinodes.auditing.transcripts import Recorded, Replayed, Transcript, fresh_seed, reseeded, simulate
-from mpinodes.config.building import seen_losses
+from mpinodes.config.building import Losses, seen_losses
 from mpinodes.core import Kind, Loss, Setup, Vector
 from mpinodes.core.asked import merge
 from mpinodes.running import job
 from mpinodes.summary.summary import Summary
 
 PILOTS = 4  # runs that choose the adjacent data set
-World: TypeAlias = list[list[Loss]]  # by agent, by round
 CLEAR = 0.99  # guess if the evidence is at least this share of its possible maximum
 
 
@@ -78,8 +78,8 @@ def canary(ready: Ready, seed: int) -> Canary:
     rng = np.random.default_rng([seed, 2])
     setup, run = ready.run.setup, ready.run
     everyone, viewers = tuple(run.agents), setup.experiment.audit.viewers
-    whole = setup.experiment.privacy.adjacency == "one-agent"  # a change in round 1 changes all rounds
-    rounds = range(1, 2 if whole else min(setup.experiment.rounds, 4))
+    # Under one-agent adjacency a change in round 1 changes all rounds.
+    rounds = range(1, 2 if setup.experiment.privacy.adjacency == "one-agent" else min(setup.experiment.rounds, 4))
     candidates = [
         (everyone if ready.shared else (agent,), change)
         for agent in (everyone[:1] if ready.shared else [i for i in everyone if i not in viewers])
@@ -113,7 +113,7 @@ def canary(ready: Ready, seed: int) -> Canary:
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
     """Return the viewers' statistic for each canary: the most powerful test if all have it, else learnt ones."""
 
-    def of(world: World) -> Callable[[int], Transcript]:
+    def of(world: Losses) -> Callable[[int], Transcript]:
         return lambda seed: simulate(_in_world(setup, world, seed))
 
     worlds = [_worlds(setup, target) for target in targets]
@@ -136,23 +136,22 @@ def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
     return float(np.sqrt(total)) if ready.gaussian else total
 
 
-def _in_world(setup: Setup, world: World, seed: int) -> Setup:
+def _in_world(setup: Setup, world: Losses, seed: int) -> Setup:
     """Return a setup of the same run with other losses and fresh noise."""
     fresh = reseeded(setup, seed)
-    losses = seen_losses(fresh.experiment, lambda agent: lambda t: world[agent][t - 1], fresh.run)
-    return replace(fresh, losses=losses)
+    return replace(fresh, losses=seen_losses(fresh.experiment, world, fresh.run))
 
 
-def _worlds(setup: Setup, target: Canary) -> tuple[World, World]:
-    """Return all losses of a run, on its own data and on adjacent data."""
-    own_world, other_world = [], []
-    for agent in range(setup.topology.agents):
-        own = setup.stream.of(agent)
+def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
+    """Return the losses of a run, on its own data and on adjacent data; each loss is made once."""
+    own = cache(lambda agent: cache(setup.stream.of(agent)))
+
+    @cache
+    def other(agent: int) -> Callable[[int], Loss]:
         is_changed = agent in target.agents
-        other = changed(own, setup.stream.samples(agent), target.change) if is_changed else own
-        own_world.append([own(t) for t in range(1, setup.experiment.rounds + 1)])
-        other_world.append([other(t) for t in range(1, setup.experiment.rounds + 1)])
-    return own_world, other_world
+        return cache(changed(own(agent), setup.stream.samples(agent), target.change)) if is_changed else own(agent)
+
+    return own, other
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
@@ -183,16 +182,12 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
     return ratios
 
 
-class Guesses(NamedTuple):
-    """The outcome of guessing the signs of samples from one run."""
+def guess(ready: Ready) -> tuple[int, int, int]:
+    """Guess the sign of every sample's target from the message that first carries it, given all earlier messages.
 
-    right: int
-    made: int
-    secrets: int
-
-
-def guess(ready: Ready) -> Guesses:
-    """Guess the sign of every sample's target from the message that first carries it, given all earlier messages."""
+    Returns:
+        The number of right guesses, of guesses and of secrets.
+    """
     run, setup = ready.run, ready.run.setup
     everyone = run.replayed()
     right = made = secrets = 0
@@ -206,4 +201,4 @@ def guess(ready: Ready) -> Guesses:
             secrets += 1
             if shift > 0 and abs(ratio) >= CLEAR * shift:
                 made, right = made + 1, right + (ratio > 0)
-    return Guesses(right, made, secrets)
+    return right, made, secrets

@@ -1,4 +1,10 @@
-"""Tests of a run's noise: against the law that its events name, and for independence.
+"""A run's noise, extracted from its messages, and tests of it against the law that its events name.
+
+Noise is first transformed to one law: fair signs, and sizes that are exponential with mean 1. A coordinate of Laplace
+noise divided by its scale already has this law. For Gaussian noise the size is −ln P(|N| ≥ |z|). For noise that has a
+norm and a direction, the norm, Gamma(d), is first mapped to the norm of d independent normal numbers. All these maps
+are exact, so tests of signs and sizes are exact for every law. Messages are known to rounding only: `slack` bounds how
+far rounding may have moved a size.
 
 Every test is exact or errs toward no alarm, and corrects for its number of comparisons by a union bound. There are
 tests of scale (of all draws and of each round, agent, vector and coordinate), of the law of all draws, of signs (which
@@ -9,6 +15,8 @@ round and the next.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, log
 from typing import Any, NamedTuple
 
@@ -16,11 +24,16 @@ import numpy as np
 from scipy import special, stats
 from scipy.optimize import brentq
 
-from mpinodes.auditing.draws import NoiseDraws
-from mpinodes.auditing.statistics import signs_agree
-from mpinodes.core import Vector
+from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, fresh_seed, reseeded
+from mpinodes.core import Kind, Queries, Query, Solve, Vector
+from mpinodes.rounds.step import Releaser
 
-EXPONENTIAL = stats.expon()
+RELEASES, DRAWS = 30_000, 150_000  # drawn again, at most
+ROUNDS = 256  # noise is drawn again for at least so many rounds
+LEAST_SHARE = 0.2  # more rounds make up for a share of messages with noise down to this
+EPSILON = 2.0**-52
+COARSE = 2.0**-48  # relative error of sizes: a few bits more than generators and logarithms lose
+RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # laws of noise that draw a norm and a direction
 AXES = {1: "round", 2: "agent", 3: "vector", 4: "coordinate"}  # axes of arrays of `NoiseDraws`, after the runs
 
 
@@ -36,32 +49,152 @@ class Check(NamedTuple):
     p: float
 
 
-class NoiseTests(NamedTuple):
-    """All tests of the noise.
+@dataclass(frozen=True)
+class NoiseDraws:
+    """The noise of one or several runs: R runs of T rounds, n agents, k vectors of d coordinates.
 
     Attributes:
-        draws: the number of draws.
-        ratio: the measured scale divided by the stated scale.
-        checks: the tests; none if there is no noise.
+        signs: (R, T, n, k, d) −1 or 1; 0 if there is no noise or its sign is lost to rounding.
+        sizes: (R, T, n, k, d) exponential with mean 1; nan if there is no noise.
+        slack: (R, T, n, k, d) how far rounding may have moved a size.
+        totals: (R, T, n, k) by vector, a sum whose law depends on the scale; nan if there is no noise.
+        freedom: (R, T, n, k) the degrees of freedom of the sum's chi-squared law.
+        linear: whether totals grow in proportion to the scale, not to its square.
+        clean: (1 or R, T, n, k, d) the signs of the values to which the noise was added.
+        broken: how many numbers sent are not finite.
     """
 
-    draws: int
-    ratio: float
-    checks: list[Check]
+    signs: Vector
+    sizes: Vector
+    slack: Vector
+    totals: Vector
+    freedom: Vector
+    linear: bool
+    clean: Vector
+    broken: int
+
+    @property
+    def number(self) -> int:
+        """Return the number of draws."""
+        return int(np.isfinite(self.sizes).sum())
+
+    @property
+    def ratio(self) -> float:
+        """Return the noise's measured scale divided by its stated scale."""
+        ratio = float(np.nansum(self.totals) / self.freedom[np.isfinite(self.totals)].sum())
+        return ratio if self.linear else float(np.sqrt(ratio))
+
+    @cached_property
+    def checks(self) -> list[Check]:
+        """Run all tests of the noise; there are none if there is no noise."""
+        if self.broken:
+            return [Check("numbers that are not finite", 0.0)]
+        return [*_scale(self), *_law(self), *_signs_and_neighbors(self), *_repeats(self)] if self.number else []
 
     def fails(self, alpha: float) -> list[Check]:
         """Return the failed tests; correct noise fails any of them with probability at most alpha."""
         return [check for check in self.checks if check.p * len(self.checks) < alpha]
 
 
-def examine(drawn: NoiseDraws) -> NoiseTests:
-    """Run all tests of the noise."""
-    if drawn.broken:
-        return NoiseTests(drawn.number, np.nan, [Check("numbers that are not finite", 0.0)])
-    if not drawn.number:
-        return NoiseTests(0, 1.0, [])
-    checks = [*_scale(drawn), *_law(drawn), *_signs_and_neighbors(drawn), *_repeats(drawn)]
-    return NoiseTests(drawn.number, drawn.ratio, checks)
+def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
+    """Extract the noise of a run."""
+    rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
+    noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
+    places = [agent.agent for agent in agents]
+    scale, kind = run.events.scale[None, :, places].copy(), run.events.kind[None, :, places].copy()
+    lattice = run.events.event("rounding_l1") / d
+    for i, agent in enumerate(agents):
+        for t, message in enumerate(agent.messages, 1):
+            releases = np.split(agent.said(t), k)
+            for part, (drawn, release) in enumerate(zip(agent.drawn(t), releases, strict=True)):
+                place = 0, t - 1, i, part
+                if drawn is None:
+                    kind[place] = Kind.CLEAN
+                    continue
+                noise[place], value[place] = drawn, release - drawn
+                rounding[place] = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(release) + np.abs(value[place]))
+                if isinstance(message, Solve):  # a minimizer depends on its center's noise: the center is noised
+                    value[place] = message.center
+                    rounding[place] += message.step * message.tolerance
+    return standardized(noise, rounding, value, scale, kind)
+
+
+def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
+    """Draw the noise of the run's messages many times more, with other keys, by the run's own mechanism and settings.
+
+    At least `ROUNDS` rounds are drawn. If the run was shorter, its messages are released again in later rounds.
+    """
+    recorded, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
+    noised = np.asarray((run.events.scale > 0).any(axis=2))
+    most = max(2 * n, int(min(RELEASES, DRAWS // (k * d)) / max(LEAST_SHARE, noised.mean())))
+    last = max(recorded, ROUNDS)
+    chosen = np.unique(np.linspace(1, last, min(last, max(2, most // n))).round().astype(np.int64))
+    runs = max(1, most // (n * len(chosen)))
+    shape = (runs, len(chosen), n, k, d)
+    noise, rounding, scale, kind = np.full(shape, np.nan), np.zeros(shape), np.zeros(shape[:4]), np.zeros(shape[:4])
+    value = np.zeros((1, *shape[1:]))
+    out = np.empty(k * d)
+    for r in range(runs):
+        setup = reseeded(run.setup, fresh_seed(seed, r, 3))
+        for i, agent in enumerate(agents):
+            releaser = Releaser(setup, agent.agent, run.setup.losses(agent.agent))
+            for place, t in enumerate(chosen.tolist()):
+                source = (t - 1) % recorded
+                message = agent.messages[source]
+                if isinstance(message, Solve):  # the mechanism noises the center
+                    l1, leaks = np.sqrt(d) * message.l2, message.leaks
+                    message = Query(message.center, l1, message.l2, message.uses, leaks, message.calibration)
+                if not noised[source, agent.agent] or not isinstance(message, (Query, Queries)):
+                    continue
+                events, _ = releaser.release(message, t, None, out)
+                noise[r, place, i], value[0, place, i] = out.reshape(k, d), clean_vectors(message)
+                for part, event in enumerate(events):
+                    scale[r, place, i, part], kind[r, place, i, part] = event.scale, event.kind
+                    rounding[r, place, i, part] = event.rounding_l1 / d
+    rounding += EPSILON * (np.abs(noise) + np.abs(value))
+    noise -= value
+    return standardized(noise, rounding, value, scale, kind)
+
+
+def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, kind: Vector) -> NoiseDraws:
+    """Transform extracted noise to signs and sizes.
+
+    Args:
+        noise: (R, T, n, k, d) as extracted.
+        rounding: (R, T, n, k, d) its rounding error.
+        value: (1 or R, T, n, k, d) the values noised.
+        scale: (R, T, n, k) as stated.
+        kind: (R, T, n, k) its law; `CLEAN` if there is no noise or it cannot be extracted.
+    """
+    there = (scale > 0) & (kind != Kind.CLEAN)
+    d = noise.shape[-1]
+    with np.errstate(all="ignore"):
+        scales = np.where(there, scale, np.nan)[..., None]
+        scaled, lost = noise / scales, rounding / scales
+        broken = there[..., None] & ~np.isfinite(scaled)
+        scaled[broken.any(axis=-1)] = np.nan
+        totals, freedom = np.full(scale.shape, np.nan), np.full(scale.shape, float(d))
+        normal = scaled.copy()
+        for law in np.unique(kind[there]):
+            mine = there & (kind == law)
+            if law == Kind.GAUSSIAN:
+                totals[mine] = np.vecdot(scaled[mine], scaled[mine])
+                continue
+            norms = np.abs(scaled[mine]).sum(axis=-1) if law == Kind.LAPLACE else np.linalg.norm(scaled[mine], axis=-1)
+            totals[mine], freedom[mine] = 2 * norms, 2 * d
+            if law in RADIAL:  # map norms of law Gamma(d) to norms of d normal numbers, by equal probabilities
+                low, high = special.gammainc(d, norms), special.gammaincc(d, norms)
+                squares = np.where(low < 0.5, special.gammaincinv(d / 2, low), special.gammainccinv(d / 2, high))
+                normal[mine] *= np.where(norms > 0, np.sqrt(2 * squares) / norms, 0.0)[:, None]
+        laplace = (kind == Kind.LAPLACE)[..., None]
+        sizes = np.where(laplace, np.abs(scaled), -np.log(2) - special.log_ndtr(-np.abs(normal)))
+        # The derivative of a size in |z| is the hazard rate, at most |z| + 1.
+        slack = (1 + np.abs(normal)) * np.where(np.isin(kind, RADIAL)[..., None], 4 * np.sqrt(d), 1.0) * lost
+        slack = np.where(np.isfinite(sizes), slack + COARSE * (1 + sizes), 0.0)
+        signs = np.where(sizes > slack, np.sign(scaled), 0.0)
+    linear = not (kind[there] == Kind.GAUSSIAN).any()
+    clean = np.nan_to_num(np.sign(value))
+    return NoiseDraws(signs, np.maximum(sizes, 0.0), slack, totals, freedom, linear, clean, int(broken.sum()))
 
 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
@@ -93,8 +226,8 @@ def _law(drawn: NoiseDraws) -> Iterator[Check]:
     held = np.isfinite(drawn.sizes)
     low, high = (np.sort((drawn.sizes + sign * drawn.slack)[held]) for sign in (1, -1))  # bounds, given rounding
     n, high = len(low), np.maximum(high, 0.0)
-    too_small = stats.ks_1samp(low, EXPONENTIAL.cdf, alternative="greater").pvalue
-    too_large = stats.ks_1samp(high, EXPONENTIAL.cdf, alternative="less").pvalue
+    too_small = stats.kstest(low, "expon", alternative="greater").pvalue
+    too_large = stats.kstest(high, "expon", alternative="less").pvalue
     yield Check("law", float(2 * min(0.5, too_small, too_large)))
     yield Check("the smallest number", 2 * min(0.5, -np.expm1(-n * low[0]), np.exp(-n * high[0])))
     above, below = (special.xlog1py(n, -np.exp(-size)) for size in (high[-1], low[-1]))
@@ -122,7 +255,8 @@ def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
                 coins.append(next(_sums(f"{label} of each {name} and the next", products, np.abs(products))))
     for label, total, tosses in coins:
         trials = tosses[tosses > 0]
-        yield Check(label, _union(signs_agree((total[tosses > 0] + trials) / 2, trials)))
+        most = (np.abs(total[tosses > 0]) + trials) / 2  # heads, or tails
+        yield Check(label, _union(np.minimum(1.0, 2 * stats.binom.sf(most - 1, trials, 0.5))))
 
 
 def _repeats(drawn: NoiseDraws) -> Iterator[Check]:

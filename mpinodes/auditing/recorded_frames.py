@@ -51,28 +51,20 @@ class Slip(NamedTuple):
         return f"{self.what} of agent {self.agent}, round {self.round}: {sent} and not {due}"
 
 
-class RemadeFrames(NamedTuple):
-    """The outcome of the comparison.
+def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
+    """Compare all frames of a run with rebuilt ones, given the replays of all agents.
 
-    Attributes:
-        words: how many words were compared.
-        slips: the parts that differ.
+    Returns:
+        How many words were compared, and the parts that differ.
     """
-
-    words: int
-    slips: list[Slip]
-
-
-def compare(run: Transcript, agents: list[Replayed]) -> RemadeFrames:
-    """Compare all frames of a run with rebuilt ones, given the replays of all agents."""
-    count, slips = 0, []
+    count, slips = 0, list[Slip]()
     for name, agent, t, place, words in (*_headers(run, agents), *_payloads(run, agents)):
         count += len(words)
         sent = np.ascontiguousarray(run.frames[t - 1, agent, place : place + len(words)])
         off = np.flatnonzero(sent.view(np.uint64) != np.ascontiguousarray(words).view(np.uint64))
         if len(off):
             slips.append(Slip(name, agent, t, float(sent[off[0]]), float(words[off[0]])))
-    return RemadeFrames(count, slips)
+    return count, slips
 
 
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:

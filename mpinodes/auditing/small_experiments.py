@@ -15,16 +15,21 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
 
 from mpinodes.config import registry
+from mpinodes.config.defaults import FIRST
 from mpinodes.core import Setup, Vector
 from mpinodes.core.asked import Tree, merge
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Experiment
 
 FAR = 100.0  # a target whose gradient is clipped
+RECORDED: Tree = {"repeats": 1, "report": False, "record": {"transcript": True}}
+COMPLETE: Tree = {"topology": {"name": "complete"}}
+ONE_AGENT: Tree = {"privacy": {"adjacency": "one-agent"}}  # adjacent data sets differ in all samples of one agent
 GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round")
 OF_MIXINGS = (*GRAPHS, "eulerian")
 AGENTS, MANY = 3, 6
@@ -33,11 +38,20 @@ BRIEF = 5  # value of a hyper-parameter that counts rounds
 FEW, SECRETS = 6, 160  # rounds of the game on two data sets, and of the game on one run
 JOINT, PAIR = 10, 2  # agents of each game if they share one loss
 SHORT, LARGEST, BATCH = 8, 2_000_000, 3  # `own_sizes`: rounds, most features, and the other batch
-# Recipes that need more agents than the others.
-CROWDS: dict[str, Tree] = {
-    "batches": {"topology": {"agents": MANY}},
-    "loud noise, many neighbors": {"topology": {"name": "complete", "agents": MANY}},
-}
+
+
+class Probe(NamedTuple):
+    """One experiment of the games, which becomes one row of the table.
+
+    Attributes:
+        what: the row's label.
+        asked: the experiment.
+        secret: whether every sample's sign is a secret of its own, to be guessed from one run.
+    """
+
+    what: str
+    asked: Tree
+    secret: bool = False
 
 
 def write(folder: Path, name: str, features: Any, targets: Any) -> str:
@@ -49,33 +63,30 @@ def write(folder: Path, name: str, features: Any, targets: Any) -> str:
 
 def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield experiments for an algorithm of a file, each with a label; not all of them will fit the algorithm."""
-    always: Tree = {
-        "report": False, "record": {"transcript": True}, "seed": seed, "repeats": 1, "name": "check",
-        "algorithm": {"path": path}, "privacy": {"mechanism": algorithm.mechanism, "delta": 1e-3},
-        "noise": {"key": "check"},  # else noise would depend on the temporary folder
+    always: Tree = RECORDED | {
+        "seed": seed, "name": "check", "noise": {"key": "check"},  # else noise would depend on the temporary folder
+        "algorithm": {"path": path, **brief(algorithm)},
+        "privacy": {"mechanism": algorithm.mechanism, "delta": 1e-3},
     }  # fmt: skip
-    always = merge(always, {"algorithm": brief(algorithm)})
-    if algorithm.solves:
-        bases = list(solved(folder, seed))
-    elif algorithm.whole_data:
-        bases = list(whole_data(algorithm, folder, seed))
-    else:
-        bases = list(streamed(algorithm, folder, seed))
+    make = solved if algorithm.solves else whole_data if algorithm.whole_data else streamed
+    bases = list(make(algorithm, folder, seed))
     for label, tree in bases:
         yield label, merge(always, tree)
-    first = merge(always, bases[0][1])
-    again = merge(always, bases[min(3, len(bases) - 1)][1])
+    (_, first), (again_label, again) = bases[0], bases[min(3, len(bases) - 1)]
+    changes: list[tuple[str, Tree, Tree]] = []
     for key, value in variants(algorithm):
-        yield f"{key}={value}", merge(first, {"algorithm": {key: value}})
+        changes.append((f"{key}={value}", first, {"algorithm": {key: value}}))
         if isinstance(value, (str, bool)):
-            yield f"{key}={value}, {bases[min(3, len(bases) - 1)][0]}", merge(again, {"algorithm": {key: value}})
+            changes.append((f"{key}={value}, {again_label}", again, {"algorithm": {key: value}}))
     for mixing in algorithm.mixings[1:]:
         name = mixing if isinstance(mixing, str) else mixing.__name__
-        yield f"mixing={name}", merge(first, {"algorithm": {"mixing": name}})
+        changes.append((f"mixing={name}", first, {"algorithm": {"mixing": name}}))
     if algorithm.bears_loss:
-        yield "messages lost", merge(first, {"faults": {"loss": 0.3, "churn": 0.2, "absence": 2}})
+        changes.append(("messages lost", first, {"faults": {"loss": 0.3, "churn": 0.2, "absence": 2}}))
     if algorithm.bears_delay:
-        yield "messages late", merge(first, {"faults": {"delay": 2, "stragglers": 0.3, "lag": 2}})
+        changes.append(("messages late", first, {"faults": {"delay": 2, "stragglers": 0.3, "lag": 2}}))
+    for label, tree, change in changes:
+        yield label, merge(always, tree, change)
 
 
 def brief(algorithm: Any) -> Tree:
@@ -91,15 +102,15 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
     for key, (kind, _) in registry.keys(registry.ALGORITHMS, algorithm).items():
         while get_origin(kind) is Annotated:
             kind = get_args(kind)[0]
-        default = defaults[key]
-        choices: list[Any] = []
+        default, choices = defaults[key], list[Any]()
         if get_origin(kind) is Literal:
             choices = [choice for choice in get_args(kind) if choice != default]
-        elif kind is bool:
+        elif isinstance(default, bool):
             choices = [not default]
-        elif isinstance(default, (int, float)) and not isinstance(default, bool):
-            choices = [default + 1, default // 2] if isinstance(default, int) else [default * 2, default / 2]
-            choices = choices if default else [1, 3] if isinstance(default, int) else [0.1, 1.0]
+        elif isinstance(default, int):
+            choices = [default + 1, default // 2] if default else [1, 3]
+        elif isinstance(default, float):
+            choices = [default * 2, default / 2] if default else [0.1, 1.0]
         yield from ((key, choice) for choice in choices)
 
 
@@ -121,118 +132,104 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
     """Yield experiments for algorithms of gradient steps on a stream."""
     rng = np.random.default_rng([seed, 7])
     n = algorithm.only_agents or AGENTS
-    d = 1 if algorithm.decomposable else max(n, 2)
+    d, wide = (1, 4) if algorithm.decomposable else (max(n, 2), 2 * max(n, 3))
     rows = LONG * (n + 1) * 2
     edge = rng.choice([-1.0, 1.0], (rows, d))
     mixed = np.where(rng.random(rows) < 0.4, FAR * rng.choice([-1.0, 1.0], rows), rng.normal(size=rows))
     distant = FAR * rng.choice([-1.0, 1.0], rows)
     quiet = np.where(rng.random(rows) < 0.05, FAR, 0.0)
-    wide = 4 if algorithm.decomposable else 2 * max(n, 3)
     corners = rng.choice([-1.0, 1.0], (rows, wide))
     inner = np.where(rng.random((rows, 1)) < 0.5, corners, rng.uniform(-1, 1, (rows, wide)))
-    labels = rng.choice([-1.0, 1.0], rows)
+    few, labels = 8 * (n + 1), rng.choice([-1.0, 1.0], rows)
     samples = {"far": (edge, mixed), "distant": (edge, distant), "quiet": (edge, quiet), "labels": (inner, labels)}
-    samples["wide"] = inner, distant
-    fixed = {"name": "file", "bound": 1.0, "shuffle": False, "batch": 1}
-    data = {
-        name: {"data": fixed | {"file": write(folder, name, *of), "targets": "labels" if name == "labels" else "real"}}
-        for name, of in samples.items()
+    samples |= {"wide": (inner, distant), "few": (edge[:few], mixed[:few])}
+    files = {name: write(folder, name, *arrays) for name, arrays in samples.items()}
+    box, ball = {"set": "box", "radius": 1000.0}, {"problem": {"set": "ball", "radius": 1.5}}
+    if algorithm.unconstrained:
+        box, ball = {"set": "none"}, {}
+
+    fixed: Tree = {
+        "data": {"name": "file", "targets": "real", "bound": 1.0, "shuffle": False, "batch": 1},
+        "problem": {"loss": "least-squares", "regularizer": 0.0, "gradient_noise": 0.0, **box},
+        "privacy": {"clip": 1.0, "scale": "calibrated"},
     }
-    small = edge[: 8 * (n + 1)], mixed[: 8 * (n + 1)]
-    data["few"] = merge(data["far"], {"data": {"file": write(folder, "few", *small), "epochs": 4}})
-    loose = {"set": "none"} if algorithm.unconstrained else {"set": "box", "radius": 1000.0}
-    tight = {"set": "none"} if algorithm.unconstrained else {"set": "ball", "radius": 1.5}
-    real = {"problem": {"loss": "least-squares", "regularizer": 0.0, "gradient_noise": 0.0, **loose}}
 
-    def step(kind: str, value: float) -> Tree:
-        key = "value" if kind == "constant" else "initial"
-        return {"step": {"kind": kind, key: value}} if algorithm.takes_steps else {}
+    def recipe(
+        label: str, rounds: int, data: str, kind: str, step: float, epsilon: float, *more: Tree
+    ) -> tuple[str, Tree]:
+        steps = {"step": {"kind": kind, "value" if kind == "constant" else "initial": step}}
+        own = {"rounds": rounds, "data": {"file": files[data]}, "privacy": {"epsilon": epsilon}}
+        return label, merge(fixed, own, steps if algorithm.takes_steps else {}, *more)
 
-    def noise(epsilon: float, clip: float = 1.0, **other: Any) -> Tree:
-        return {"privacy": {"epsilon": epsilon, "clip": clip, "scale": "calibrated", **other}}
-
-    log = {"problem": {"loss": "logistic", "regularizer": 0.2, "gradient_noise": 0.0, **tight}}
-    steep = {"problem": {"regularizer": 0.5}}
-    recipes: list[tuple[str, list[Any]]] = [
-        ("far targets", [data["far"], real, step("inverse-sqrt", 0.5), noise(1.0), {"rounds": ROUNDS}]),
-        ("hidden point", [data["quiet"], real, step("constant", 0.45), noise(500.0), {"rounds": 40}]),
-        ("labels, regularizer", [data["labels"], log, step("inverse-sqrt", 1.0), noise(0.2, 0.5), {"rounds": ROUNDS}]),
-        ("regularizer at a hidden point",
-         [data["quiet"], merge(real, steep), step("constant", 0.3), noise(500.0), {"rounds": 40}]),
-        ("large steps", [data["wide"], merge(real, {"problem": tight}), step("inverse-sqrt", 30.0), noise(20.0, 5.0),
-                         {"rounds": 12, "data": {"batch": 2}, "problem": {"weight": 3.0}}]),
-        ("batches", [data["wide"], real, step("inverse", 1.0), noise(5.0, 2.0), {"rounds": 16}, {"data": {"batch": 3},
-                     "problem": {"average": True, "weight": 2.0, "gradient_noise": 0.01}}]),
-        ("loud noise, many neighbors", [data["labels"], log, step("inverse-sqrt", 1.0), noise(0.005), {"rounds": 12}]),
-        ("samples used again", [data["few"], real, step("inverse-sqrt", 0.3), noise(10.0), {"rounds": ROUNDS}]),
-        ("whole rounds", [data["far"], real, step("inverse-sqrt", 0.5), noise(1.0, 1.0, adjacency="one-round"),
-                          {"rounds": 12, "data": {"batch": 2}}]),
-        ("long", [data["distant"], merge(real, {"problem": {"regularizer": 0.1}}), step("inverse-sqrt", 0.3),
-                  noise(50.0), {"rounds": LONG}]),
-        ("long, hidden point", [data["quiet"], real, step("constant", 0.2), noise(1000.0), {"rounds": LONG}]),
-    ]  # fmt: skip
+    logistic = merge(ball, {"data": {"targets": "labels"}, "problem": {"loss": "logistic", "regularizer": 0.2}})
+    pairs: Tree = {"data": {"batch": 2}}
+    crowd: Tree = {"topology": {"agents": algorithm.only_agents or MANY}}
+    steep: Tree = {"problem": {"weight": 3.0}, "privacy": {"clip": 5.0}}
+    averages: Tree = {"problem": {"average": True, "weight": 2.0, "gradient_noise": 0.01}, "privacy": {"clip": 2.0}}
+    recipes = [
+        recipe("far targets", ROUNDS, "far", "inverse-sqrt", 0.5, 1.0),
+        recipe("hidden point", 40, "quiet", "constant", 0.45, 500.0),
+        recipe("labels, regularizer", ROUNDS, "labels", "inverse-sqrt", 1.0, 0.2, logistic, {"privacy": {"clip": 0.5}}),
+        recipe("regularizer at a hidden point", 40, "quiet", "constant", 0.3, 500.0, {"problem": {"regularizer": 0.5}}),
+        recipe("large steps", 12, "wide", "inverse-sqrt", 30.0, 20.0, ball, pairs, steep),
+        recipe("batches", 16, "wide", "inverse", 1.0, 5.0, averages, {"data": {"batch": 3}}, crowd),
+        recipe("loud noise", 12, "labels", "inverse-sqrt", 1.0, 0.005, logistic, merge(crowd, COMPLETE)),
+        recipe("samples used again", ROUNDS, "few", "inverse-sqrt", 0.3, 10.0, {"data": {"epochs": 4}}),
+        recipe("whole rounds", 12, "far", "inverse-sqrt", 0.5, 1.0, pairs, {"privacy": {"adjacency": "one-round"}}),
+        recipe("long", LONG, "distant", "inverse-sqrt", 0.3, 50.0, {"problem": {"regularizer": 0.1}}),
+        recipe("long, hidden point", LONG, "quiet", "constant", 0.2, 1000.0),
+    ]
     if algorithm.decomposable:
-        recipes.append(
-            ("all samples of an agent", [data["quiet"], real, step("inverse-sqrt", 0.5),
-             noise(1.0, 1.0), one_agent(), {"rounds": 12, "data": {"batch": 2}}]),
-        )  # fmt: skip
-    for (label, trees), graph in zip(recipes, graphs(algorithm), strict=False):
-        crowd = CROWDS.get(label, {}) if not algorithm.only_agents else {}
-        yield label, merge({}, *trees, graph, crowd)
-
-
-def one_agent(**privacy: Any) -> Tree:
-    """Return settings by which adjacent data sets differ in all samples of one agent."""
-    return {"privacy": {"adjacency": "one-agent", **privacy}}
+        recipes.append(recipe("all samples of an agent", 12, "quiet", "inverse-sqrt", 0.5, 1.0, pairs, ONE_AGENT))
+    for (label, tree), graph in zip(recipes, graphs(algorithm), strict=False):
+        yield label, merge(graph, tree)
 
 
 def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield experiments for algorithms that use all samples in every round."""
     rng = np.random.default_rng([seed, 8])
-    n = algorithm.only_agents or AGENTS
-    points = write(folder, "points", rng.choice([-1.0, 1.0], (4 * n + 4, 1)), np.zeros(4 * n + 4))
-    labels = write(folder, "whole-labels", rng.uniform(-1, 1, (4 * n + 4, 3)), rng.choice([-1.0, 1.0], 4 * n + 4))
-    few = {"data": {"name": "file", "file": points, "targets": "real", "batch": "all", "bound": 1.0}}
-    own = {"data": {"name": "file", "file": labels, "targets": "labels", "batch": "all", "bound": 1.0}}
+    rows = 4 * (algorithm.only_agents or AGENTS) + 4
+    points = write(folder, "points", rng.choice([-1.0, 1.0], (rows, 1)), np.zeros(rows))
+    labels = write(folder, "whole-labels", rng.uniform(-1, 1, (rows, 3)), rng.choice([-1.0, 1.0], rows))
     box = {"set": "none"} if algorithm.unconstrained else {"set": "box", "radius": 1.0}
-    distance = {"problem": {"loss": "squared-distance", **box}}
-    logistic = {"problem": {"loss": "logistic", "regularizer": 0.3, "average": True, **box}}
-    recipes: list[tuple[str, list[Any]]] = [
-        ("points", [few, distance, {"rounds": 12}]),
-        ("labels", [own, logistic, {"rounds": 12, "privacy": {"clip": 1.0}}]),
-        ("weighted", [few, distance, {"rounds": 30, "problem": {"weight": 0.5}, "privacy": {"epsilon": 0.3}}]),
-        ("long", [few, distance, {"rounds": 60, "privacy": {"epsilon": 3.0}}]),
-        ("points, no set", [few, {"problem": {"loss": "squared-distance", "set": "none"}}, {"rounds": 12}]),
-        ("changing", [own, logistic, {"rounds": 16, "privacy": {"epsilon": 5.0, "clip": 0.5}}]),
+    always: Tree = {"data": {"name": "file", "batch": "all", "bound": 1.0}, "problem": box}
+    few = merge(always, {"data": {"file": points, "targets": "real"}, "problem": {"loss": "squared-distance"}})
+    logistic = {"loss": "logistic", "regularizer": 0.3, "average": True}
+    own = merge(always, {"data": {"file": labels, "targets": "labels"}, "problem": logistic})
+    recipes: list[tuple[str, Tree, Tree]] = [
+        ("points", few, {"rounds": 12}),
+        ("labels", own, {"rounds": 12, "privacy": {"clip": 1.0}}),
+        ("weighted", few, {"rounds": 30, "problem": {"weight": 0.5}, "privacy": {"epsilon": 0.3}}),
+        ("long", few, {"rounds": 60, "privacy": {"epsilon": 3.0}}),
+        ("points, no set", few, {"rounds": 12, "problem": {"set": "none"}}),
+        ("changing", own, {"rounds": 16, "privacy": {"epsilon": 5.0, "clip": 0.5}}),
     ]
     if algorithm.decomposable:
-        recipes.append(("all samples of an agent", [own, logistic, {"rounds": 12}, one_agent(clip=1.0)]))
-    for (label, trees), graph in zip(recipes, graphs(algorithm), strict=False):
-        yield label, merge({}, *trees, graph)
-        yield f"{label}, complete graph", merge({}, *trees, next(graphs(algorithm)))
+        recipes.append(("all samples of an agent", own, merge({"rounds": 12, "privacy": {"clip": 1.0}}, ONE_AGENT)))
+    for (label, tree, changes), graph in zip(recipes, graphs(algorithm), strict=False):
+        yield label, merge(graph, tree, changes)
+        yield f"{label}, complete graph", merge(next(graphs(algorithm)), tree, changes)
 
 
-def solved(folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
+def solved(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield experiments for algorithms of local minimizations."""
     rng = np.random.default_rng([seed, 9])
     single = write(folder, "one", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
     many = write(folder, "many", rng.uniform(-1, 1, (20, 3)), rng.choice([-1.0, 1.0], 20))
-
-    def of(file: str, rounds: int, graph: str, **problem: Any) -> Tree:
-        return {
-            "rounds": rounds,
-            "data": {"name": "file", "file": file, "targets": "labels", "batch": "all", "bound": 1.0},
-            "problem": {"loss": "logistic", "average": True, "set": "none", "weight": 2.0, "regularizer": 0.15}
-            | problem,
-            "topology": {"name": graph, "agents": 4 if graph == "ring" else AGENTS},
-            "privacy": {"clip": "inf"},
-        }
-
-    yield "one coordinate", of(single, 6, "complete")
-    yield "three coordinates", of(many, 8, "ring", regularizer=0.5)
-    yield "a sum of losses", of(many, 6, "complete", average=False, weight=0.3)
-    yield "long", of(single, 25, "complete", regularizer=0.3)
-    yield "all samples of an agent", merge(of(many, 6, "complete"), one_agent())
+    always: Tree = {
+        "data": {"name": "file", "targets": "labels", "batch": "all", "bound": 1.0}, "privacy": {"clip": "inf"},
+        "problem": {"loss": "logistic", "average": True, "set": "none", "weight": 2.0, "regularizer": 0.15},
+        "topology": {"name": "complete", "agents": AGENTS},
+    }  # fmt: skip
+    recipes: list[tuple[str, str, int, Tree]] = [
+        ("one coordinate", single, FEW, {}),
+        ("three coordinates", many, 8, {"topology": {"name": "ring", "agents": 4}, "problem": {"regularizer": 0.5}}),
+        ("a sum of losses", many, 6, {"problem": {"average": False, "weight": 0.3}}),
+        ("long", single, 25, {"problem": {"regularizer": 0.3}}),
+        ("all samples of an agent", many, 6, ONE_AGENT),
+    ]
+    for label, file, rounds, changes in recipes:
+        yield label, merge(always, {"data": {"file": file}, "rounds": rounds}, changes)
 
 
 def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
@@ -244,38 +241,28 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
         folder: where the data are written.
         of_agents: whether adjacent data sets differ in all samples of agent 0, instead of one sample.
     """
-    always: Tree = {
-        "report": False, "record": {"transcript": True}, "rounds": FEW, "seed": seed, "repeats": 1, "name": "probe",
+    always: Tree = RECORDED | {
+        "rounds": FEW, "seed": seed, "name": "probe",
         "noise": {"key": "probe"},  # else noise would depend on the temporary folder
         "data": {"name": "file", "shuffle": False, "epochs": 1, "bound": 1.0},
         "topology": {"name": "complete", "agents": AGENTS},
     }  # fmt: skip
-    if of_agents:
-        always["privacy"] = {"adjacency": "one-agent"}
-    box = "none" if algorithm.unconstrained else "box"
+    always = merge(always, ONE_AGENT if of_agents else {})
     if algorithm.solves:
-        file = write(folder, "labels", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
-        data: Tree = {"file": file, "labels": [-1, 1], "columns": 1, "batch": "all"}
-        problem = {"loss": "logistic", "average": True, "weight": 2.0, "regularizer": 0.15, "set": "none"}
-        return merge(always, {"data": data, "problem": problem})
+        stated = {"data": {"labels": [-1, 1], "columns": 1}}  # else these are read from the data, and no ε is proven
+        return merge(always, next(solved(algorithm, folder, seed))[1], stated)
+    box = {"set": "none" if algorithm.unconstrained else "box"}
     if algorithm.whole_data:
         file = write(folder, "points", np.ones((2 * AGENTS, 1)), np.zeros(2 * AGENTS))
         data = {"file": file, "targets": "real", "columns": 1, "batch": "all"}
-        return merge(always, {"data": data, "problem": {"loss": "squared-distance", "set": box, "radius": 1.0}})
+        return merge(always, {"data": data, "problem": {"loss": "squared-distance", "radius": 1.0, **box}})
     targets = np.zeros((_agents(algorithm, JOINT), 2 * FEW))
     targets[0, : 2 * FEW if of_agents else 1] = FAR
-    problem = {"loss": "least-squares", "set": box, "radius": 1000.0, "regularizer": 0.0, "gradient_noise": 0.0}
+    problem = {"loss": "least-squares", "radius": 1000.0, "regularizer": 0.0, "gradient_noise": 0.0, **box}
     return merge(always, _of_targets(algorithm, targets, folder / "first"), {
         "data": {"targets": "real", "batch": 1}, "problem": problem, "step": {"kind": "inverse-sqrt", "initial": 0.5},
         "privacy": {"clip": 1.0, "scale": "calibrated", "epsilon": 1.0},
     })  # fmt: skip
-
-
-def secrets(algorithm: Any, seed: int, folder: Path) -> Tree:
-    """Return changes to the experiment of `of_kind` that make every sample's sign an independent secret."""
-    rng = np.random.default_rng([seed, 1])
-    targets = FAR * rng.choice([-1.0, 1.0], (_agents(algorithm, PAIR), SECRETS))
-    return merge({"rounds": SECRETS}, _of_targets(algorithm, targets, folder / "secret"))
 
 
 def _agents(algorithm: Any, joint: int) -> int:
@@ -311,11 +298,17 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
     rounds = min(e.rounds, max(SHORT, own.algorithm.fewest_rounds + 2))
     tree: Tree = tomllib.loads(e.toml())
     tree["privacy"].pop("budget", None)
-    partition, batch = tree.pop("data")["partition"], e.data.get("batch", 1)
-    changes: Tree = {"report": False, "repeats": 1, "record": {"transcript": True, "metrics": []}, "rounds": rounds}
-    tree = merge(tree, changes, {} if e.secret else {"noise": {"key": "probe"}})
-
-    def data(batch: Any) -> Tree:
+    partition, own_batch = tree.pop("data")["partition"], e.data.get("batch", 1)
+    key = {} if e.secret else {"noise": {"key": "probe"}}
+    tree = merge(tree, RECORDED, {"record": {"metrics": []}, "rounds": rounds}, key)
+    cases = [("its own sizes", own_batch, e.problem.average)]
+    other = BATCH if own_batch != BATCH else BATCH + 1
+    if own_batch == "all" and not own.algorithm.solves:  # sums of solves' losses would be badly conditioned
+        cases += [("its own sizes, sums or averages", own_batch, not e.problem.average)]
+    elif not own.algorithm.solves:
+        cases += [(f"its own sizes, sums of {other} samples", other, False)]
+        cases += [(f"its own sizes, averages of {other} samples", other, True)]
+    for label, batch, average in cases:
         rng = np.random.default_rng([seed, 11])
         d = own.dimension // (classes or 1)
         rows = (1 if partition == "shared" else n) * (max(own.samples) if batch == "all" else rounds * batch)
@@ -325,26 +318,58 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
             )
         features = rng.choice([-1.0, 1.0], (rows, d))
         features[rng.random(rows) < 0.5] = 1.0
-        targets = rng.permutation(np.resize([-1.0, 1.0], rows))
+        targets, kind = rng.permutation(np.resize([-1.0, 1.0], rows)), "labels"
         if not own.loss.needs_labels:
+            kind = "classes" if classes else "real"
             targets = rng.integers(classes, size=rows) if classes else FAR * targets
-        return {"data": {
+        data = {
             "name": "file", "file": write(folder, f"own-{batch}", features, targets), "bound": 1.0, "shuffle": False,
-            "targets": "labels" if own.loss.needs_labels else "classes" if classes else "real",
-            "labels": list(range(classes)), "batch": batch, "partition": partition,
-        }}  # fmt: skip
+            "targets": kind, "labels": list(range(classes)), "batch": batch, "partition": partition,
+        }  # fmt: skip
+        yield label, merge(tree, {"data": data, "problem": {"average": average}})
 
-    yield "its own sizes", merge(tree, data(batch))
-    if own.algorithm.solves:  # sums of so many losses would be badly conditioned
-        return
-    if batch == "all":
-        flipped = {"problem": {"average": not e.problem.average}}
-        yield "its own sizes, sums or averages", merge(tree, flipped, data(batch))
-        return
-    other = BATCH if batch != BATCH else BATCH + 1
-    for average in (False, True):
-        words = f"its own sizes, {'averages' if average else 'sums'} of {other} samples"
-        yield words, merge(tree, {"problem": {"average": average}}, data(other))
+
+def probes(
+    section: Tree, seed: int, folder: Path, adjacency: str = "one-sample", feedback: Tree | None = None
+) -> list[Probe]:
+    """Make the probes of the algorithm that an `algorithm` section names.
+
+    Args:
+        section: keys whose values are words hold for the probes too.
+        seed: of the audit.
+        folder: where the probes' data are written.
+        adjacency: "one-agent" changes all samples of an agent; otherwise one sample changes.
+        feedback: the section `feedback` of the run.
+
+    Raises:
+        BadInput: there is no such algorithm.
+    """
+    section = section if {"name", "path"} & section.keys() else FIRST["algorithm"] | section
+    algorithm = registry.chosen(registry.ALGORITHMS, section)
+    words = {key: value for key, value in section.items() if isinstance(value, str)}
+    fits = of_kind(algorithm, seed, folder, adjacency == "one-agent")
+    stated: dict[str, Tree] = dict(algorithm.probes)
+    if words.keys() - {"name", "path"}:  # the user says which words hold
+        first = next(iter(stated.values()))
+        numbers = {key: value for key, value in first.get("algorithm", {}).items() if not isinstance(value, str)}
+        stated = {"as asked": {**first, "algorithm": numbers}}
+    always: Tree = {"algorithm": words, "feedback": feedback or {}}
+    made = []
+    for label, keys in stated.items():
+        base = {key: value for key, value in fits.items() if key != "step" or key not in keys}
+        made.append(Probe(label, merge(base, keys, always)))
+    if not algorithm.whole_data:
+        signs = np.random.default_rng([seed, 1]).choice([-1.0, 1.0], (_agents(algorithm, PAIR), SECRETS))
+        sections = merge({"rounds": SECRETS}, _of_targets(algorithm, FAR * signs, folder / "secret"))
+        made.append(Probe("every sample, one run", merge(made[0].asked, sections), secret=True))
+    return made
+
+
+def of_view(whole: Experiment) -> Probe:
+    """Return the run itself as a probe, in one process, for an adversary who is among its agents."""
+    viewers = whole.audit.viewers
+    who = f"agent {viewers[0]} receives" if len(viewers) == 1 else f"agents {', '.join(map(str, viewers))} receive"
+    return Probe(f"what {who}", merge(tomllib.loads(whole.toml()), RECORDED))
 
 
 def of_streams(path: str, stream: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:

@@ -48,37 +48,32 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
     δ follows from the trade-off between the two errors (Nasr et al. 2023).
     """
     half = len(own) // 2
-    if gaussian:
-        hits, alarms = int((own[half:] >= 0).sum()), int((other[half:] >= 0).sum())
-        pure = _bound(hits, alarms, len(own) - half, 0.0, alpha)
-        low, high = _shares(hits, alarms, len(own) - half, alpha)
-        mu = float(stats.norm.ppf(low) - stats.norm.ppf(high))
-        return Shown(pure, gdp_epsilon(mu, delta) if mu > 0 else 0.0)
-    usual, swapped = (own, other), (-other, -own)  # a large ratio, or a small one, suggests the own data
-    chosen = np.linspace(0, half - 1, 50).astype(int)
-    choices = [(tau, side) for side in (usual, swapped) for tau in np.unique(np.sort(side[0][:half])[chosen]).tolist()]
-    tau, side = max(choices, key=lambda c: _bound(*_counts(c, 0, half), half, 0.0, alpha))
-    counts, rest = _counts((tau, side), half, len(own)), len(own) - half
-    return Shown(_bound(*counts, rest, 0.0, alpha), _bound(*counts, rest, delta, alpha))
 
+    def shares(tau: float, side: tuple[Vector, Vector], runs: slice) -> tuple[float, float]:
+        """Return bounds on the probabilities that a ratio of each data set reaches tau: from below and from above."""
+        hits, alarms = (int((ratios[runs] >= tau).sum()) for ratios in side)
+        return least_share(hits, len(own[runs]), alpha / 2), largest_share(alarms, len(own[runs]), alpha / 2)
 
-def _counts(choice: tuple[float, tuple[Vector, Vector]], start: int, end: int) -> tuple[int, int]:
-    # Equal shifts give ratios that differ by rounding only.
-    """Count the hits and the false alarms of a threshold."""
-    tau, (own, other) = choice
-    if np.isfinite(tau):
-        tau -= 1e-9 * (1 + abs(tau))
-    return int((own[start:end] >= tau).sum()), int((other[start:end] >= tau).sum())
+    def bound(low: float, high: float, delta: float = 0.0) -> float:
+        """Return the lower bound on ε that follows from the bounds on both probabilities."""
+        return max(0.0, log((low - delta) / high)) if low > delta else 0.0
 
-
-def _shares(hits: int, alarms: int, tries: int, alpha: float) -> tuple[float, float]:
-    return least_share(hits, tries, alpha / 2), largest_share(alarms, tries, alpha / 2)
-
-
-def _bound(hits: int, alarms: int, tries: int, delta: float, alpha: float) -> float:
-    """Return the lower bound on ε from hits and false alarms."""
-    low, high = _shares(hits, alarms, tries, alpha)
-    return max(0.0, log((low - delta) / high)) if low > delta else 0.0
+    tau, side = 0.0, (own, other)
+    if not gaussian:
+        chosen = np.linspace(0, half - 1, 50).astype(int)
+        sides = (own, other), (-other, -own)  # a large ratio, or a small one, suggests the own data
+        # Equal shifts give ratios that differ by rounding only.
+        choices = [
+            (tau - 1e-9 * (1 + abs(tau)) if np.isfinite(tau) else tau, side)
+            for side in sides
+            for tau in np.unique(np.sort(side[0][:half])[chosen]).tolist()
+        ]
+        tau, side = max(choices, key=lambda choice: bound(*shares(choice[0], choice[1], slice(half))))
+    low, high = shares(tau, side, slice(half, None))
+    if not gaussian:
+        return Shown(bound(low, high), bound(low, high, delta))
+    mu = float(stats.norm.ppf(low) - stats.norm.ppf(high))
+    return Shown(bound(low, high), gdp_epsilon(mu, delta) if mu > 0 else 0.0)
 
 
 def guessed(right: int, guesses: int, alpha: float) -> float:
@@ -89,9 +84,3 @@ def guessed(right: int, guesses: int, alpha: float) -> float:
     """
     low = least_share(right, guesses, alpha) if guesses else 0.0
     return max(0.0, log(low / (1 - low))) if low > 0 else 0.0
-
-
-def signs_agree(agreements: Vector, trials: Vector) -> Vector:
-    """Compute two-sided p-values of numbers of agreements between independent fair signs, elementwise."""
-    extreme = np.maximum(agreements, trials - agreements)
-    return np.asarray(np.minimum(1.0, 2 * stats.binom.sf(extreme - 1, trials, 0.5)))

@@ -10,6 +10,7 @@ not data are the same on both sides.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -104,12 +105,10 @@ class Recorded(Transcript):
             raise BadInput(
                 f"{directory}: experiment.toml does not fit the record: shape {wanted} against {self.frames.shape}"
             )
-        links = setup.links
         for t, receiver in enumerate(data.receiver.values, 1):
-            if not np.array_equal(receiver, setup.reached.sends(t)):
-                raise BadInput(f"{directory}: the topology does not fit the record: round {t} differs")
-            if links and not np.array_equal(data.lateness.values[t - 1], links.lateness(t)):
-                raise BadInput(f"{directory}: the faults do not fit the record: round {t} differs")
+            fits = setup.links is None or np.array_equal(data.lateness.values[t - 1], setup.links.lateness(t))
+            if not fits or not np.array_equal(receiver, setup.reached.sends(t)):
+                raise BadInput(f"{directory}: the topology or faults do not fit the record: round {t} differs")
 
 
 class Replayed:
@@ -146,11 +145,6 @@ class Replayed:
         """Return the inbox of the agent in round t, or None if its run ended there."""
         return self._states[t].heard
 
-    @property
-    def start(self) -> Vector:
-        """Return the value that the algorithm's `init` was given and a `Start` sends: (d,)."""
-        return self._step.releaser.start
-
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
         """Release the message of round t again, and return the releases, (vectors x d,), and their events."""
         out = np.empty(self._end - HEADER)
@@ -171,19 +165,14 @@ class Replayed:
             NotThatRun: they differ.
         """
         reproducible = self._setup.experiment.reproducible
+        names = Event._fields if reproducible else PRICED
         for t in range(1, len(self.messages) + 1):
-            out, events = self.released(t)
-            recorded_release = self.said(t)
-            rounding = max(event.rounding_l1 for event in events) / self._setup.dimension
-            near = np.allclose(
-                out, recorded_release, rtol=1e-9, atol=1e-9 * (1 + np.abs(recorded_release).max()) + rounding
-            )
-            if not reproducible and any(event.scale > 0 for event in events):
-                near = True  # the noise differs, so releases cannot be compared
-            recorded_events = recorded.events[t - 1, self.agent]
-            names = PRICED if not reproducible else Event._fields
-            now = [[event._asdict()[name] for event in events] for name in names]
-            if not (near and np.allclose(now, [recorded_events.event(name) for name in names], 1e-9, equal_nan=True)):
+            (out, events), sent, stated = self.released(t), self.said(t), recorded.events[t - 1, self.agent]
+            slack = 1e-9 * (1 + np.abs(sent).max()) + max(e.rounding_l1 for e in events) / self._setup.dimension
+            is_noised = any(event.scale > 0 for event in events)
+            is_same = (is_noised and not reproducible) or np.allclose(out, sent, rtol=1e-9, atol=slack)
+            now = [[getattr(event, name) for event in events] for name in names]
+            if not is_same or not np.allclose(now, [stated.event(name) for name in names], 1e-9, equal_nan=True):
                 raise NotThatRun(
                     f"this is not the run that was recorded: message {t} of agent {self.agent} differs from what "
                     "experiment, data and code give now"
@@ -228,11 +217,8 @@ class Replayed:
     def _public(self, message: Message) -> tuple[Any, ...]:
         """Return everything that a message states of itself, which must not depend on data."""
         if isinstance(message, Solve):
-            return (
-                message.center.tobytes(), message.step, message.near.tobytes(), message.uses, message.l2,
-                message.log_volume, message.calibration, message.tolerance, message.stretch,
-                message.leaks, message.grid,
-            )  # fmt: skip
+            values = [getattr(message, field.name) for field in fields(message)]
+            return tuple(value.tobytes() if isinstance(value, np.ndarray) else value for value in values)
         if not isinstance(message, (Query, Queries)):
             return (type(message),)
         named = {"": message} if isinstance(message, Query) else message.vectors

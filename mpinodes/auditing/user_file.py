@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,19 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from mpinodes.auditing.checks import algorithms, data, graphs, mechanisms, sets_and_steps
-from mpinodes.auditing.checks import source_text as source
 from mpinodes.auditing.checks.failures import Fault, Report
 from mpinodes.config import registry
 
-Test = Callable[[Any, str, Path, int, Report], None]
+CHANCE = {"random", "secrets", "uuid"}
+OUTSIDE = {
+    "asyncio", "ctypes", "datetime", "gc", "inspect", "io", "logging", "mmap", "mpi4py", "multiprocessing", "os",
+    "pathlib", "pickle", "queue", "shelve", "shutil", "signal", "socket", "sqlite3", "subprocess", "sys", "tempfile",
+    "threading", "time",
+}  # fmt: skip
+BUILTINS = {f"builtins.{name}" for name in ("open", "exec", "eval", "compile", "__import__", "input", "globals")}
+OPENING = ("streams", "topology")  # these kinds may read files and draw from a seed
 
-TESTS: dict[str, Test] = {
+TESTS: dict[str, Callable[[Any, str, Path, int, Report], None]] = {
     "algorithms": algorithms.check_algorithm,
     "streams": data.check_stream,
     "losses": data.check_loss,
@@ -45,7 +52,7 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
     path = inspect.getsourcefile(part) or ""
     report = Report(f"{kind.section}: {part.__name__} of {Path(path).name}")
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1), np.errstate(all="ignore"):
-        report.take("imports", source.read(Path(path), kind.package))
+        report.take("imports", forbidden_names(Path(path), kind.package))
         parameters = getattr(part, "__dataclass_params__", None)
         if kind is not registry.METRICS and not (parameters and parameters.frozen):
             where, right = f"{part.__name__} is not frozen", "put @dataclass(frozen=True) before it"
@@ -53,3 +60,32 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
         with report.exceptions(path):
             TESTS[kind.package](part, path, Path(folder), seed, report)
     return report
+
+
+def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
+    """Find names in a part's own file that a part must not use: randomness, clocks and files.
+
+    Files that it imports are not read. Their effects are found where two calls, processes or agents differ.
+    """
+    for node in ast.walk(ast.parse(path.read_bytes())) if package not in OPENING else ():
+        for word in _names(node):
+            where, first = f"{path.name}, line {getattr(node, 'lineno', 0)}: {word}", word.split(".")[0]
+            is_drawn = word.startswith("numpy.random") and word.rpartition(".")[2].islower()  # a type is capitalized
+            if first in CHANCE or is_drawn or word == "builtins.id":
+                right = "only the mechanism may be random: leave noise to it, and state a sensitivity"
+                yield Fault("own random draw", where, right)
+            elif first in OUTSIDE or word in BUILTINS:
+                right = "an agent must not use files, clocks, the environment, threads or the interpreter's state"
+                yield Fault("the world outside is touched", where, right)
+
+
+def _names(node: ast.AST) -> list[str]:
+    """Return the dotted names that a node imports, calls as a built-in function or takes from numpy.random."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return [f"builtins.{node.func.id}"]
+    named = isinstance(node, ast.Attribute) and ast.unparse(node.value) in ("np.random", "numpy.random")
+    return [f"numpy.random.{node.attr}"] if isinstance(node, ast.Attribute) and named else []

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.auditing import recorded_frames as frames
-from mpinodes.auditing.adjacent_replay import SLACK, Finding, replays
-from mpinodes.auditing.draws import NoiseDraws, drawn_again, drawn_in
+from mpinodes.auditing.adjacent_replay import SLACK, Finding, replay, replays
 from mpinodes.auditing.games import Canary, Ready, guess
 from mpinodes.auditing.node_views import proven_toward
-from mpinodes.auditing.noise import draws_needed, examine, least_found
-from mpinodes.auditing.settings import Tried
+from mpinodes.auditing.noise import NoiseDraws, drawn_again, drawn_in, draws_needed, least_found
+from mpinodes.auditing.recorded_frames import compare
+from mpinodes.auditing.small_experiments import own_sizes
 from mpinodes.auditing.statistics import CERTAIN, Shown, guessed, told_apart
-from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript
-from mpinodes.core import Vector
+from mpinodes.auditing.transcripts import NotThatRun, Replayed, Transcript, simulate
+from mpinodes.config.compose import compose
+from mpinodes.core import Diverged, Setup, Vector
+from mpinodes.core.errors import BadInput
 from mpinodes.presentation.privacy_words import number
 from mpinodes.summary.summary import LossSummary
 
 FALSE_ALARM = 0.001  # probability that an audit of a correct run refutes anything, at most
 OF_NOISE = 0.5  # the noise tests' share of it
-SETS = 3  # sets of noise tests: of the run, of noise drawn again, of the probes' runs
+SETS = 2  # sets of noise tests: of the run, and of noise drawn again
 FOUND, OFF = 0.999, 0.05  # the wanted probability of detecting a scale with this relative error
+AGENTS, FOLLOWED = 4, 4  # under other settings: agents replayed, and changed rounds followed to the last message
+ROUNDING = 1e-7  # relative rounding error of the bounds on hidden state, accumulated over rounds
 MANY = "adjacent data, many runs"  # the label of a probe without a name
 REFUTED = "REFUTES THE PROVEN VALUE"
 
@@ -71,21 +74,20 @@ def of_replay(findings: list[Finding]) -> Verdict:
 
 def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
     """Test whether the noise is as the events state, and say how small a shortfall would be detected."""
-    noise = examine(drawn)
-    if not noise.checks:
+    if not drawn.checks:
         return Verdict(label, "no noise to test", "no noise, no privacy", False)
     if drawn.broken:
         return Verdict(label, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: they carry no noise", True)
-    worst = min(noise.checks, key=lambda check: check.p)
-    failed = ", ".join(check.name for check in noise.fails(alpha))
-    least = alpha / len(noise.checks)
+    worst = min(drawn.checks, key=lambda check: check.p)
+    failed = ", ".join(check.name for check in drawn.fails(alpha))
+    least = alpha / len(drawn.checks)
     shortfall = least_found(drawn.number, drawn.linear, least, FOUND)
     power = f"a scale {shortfall:.1%} too small is detected with probability {FOUND}"
     if shortfall > OFF:
         power += f"; {OFF:.0%} would need {draws_needed(OFF, drawn.linear, least, FOUND):,} draws"
     shown = (
-        f"{noise.draws:,} draws, {noise.ratio:.4f} times the stated scale; p ≥ {worst.p:.2g} in "
-        f"{len(noise.checks)} tests ({worst.name})\n{'':23}{power}"
+        f"{drawn.number:,} draws, {drawn.ratio:.4f} times the stated scale; p ≥ {worst.p:.2g} in "
+        f"{len(drawn.checks)} tests ({worst.name})\n{'':23}{power}"
     )
     verdict = f"{REFUTED}: the noise is not what was accounted for ({failed})" if failed else "holds"
     return Verdict(label, shown, verdict, bool(failed))
@@ -93,34 +95,34 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
     """Test whether all parts of frames without noise follow from public facts and releases."""
-    remade = frames.compare(run, agents)
-    shown = f"{remade.words:,} words follow, to the bit, from public facts and releases"
-    if not remade.slips:
-        return Verdict("frames", shown, "holds", False)
-    shown = f"{len(remade.slips)} of {remade.words:,} words do not follow from public facts and releases"
-    return Verdict("frames", f"{shown}: {remade.slips[0].line}", f"{REFUTED}: something travels without noise", True)
+    words, slips = compare(run, agents)
+    if not slips:
+        return Verdict("frames", f"{words:,} words follow, to the bit, from public facts and releases", "holds", False)
+    shown = f"{len(slips)} of {words:,} words do not follow from public facts and releases: {slips[0].line}"
+    return Verdict("frames", shown, f"{REFUTED}: something travels without noise", True)
 
 
-def of_settings(experiments: Iterable[Tried]) -> list[Verdict]:
-    """Judge replays on other data and under other settings: one row if all hold, else a row for each that does not."""
-    label, rows, names, left, findings = "other settings", [], [], "", list[Finding]()
-    for experiment in experiments:
-        if experiment.why:
-            left += f"; left out, {experiment.what}: {experiment.why}"
-            continue
-        row = of_replay(experiment.findings)
-        if row.refuted:
-            rows.append(row._replace(what=label, shown=f"{experiment.what}: {row.shown}"))
-        names.append(experiment.what)
-        findings += experiment.findings
-    if rows:
-        return rows
+def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
+    """Replay the run on other data and with other batches: one row if all hold, else a row for each that does not."""
+    label, left, rows, findings, names = "other settings", "", list[Verdict](), list[Finding](), list[str]()
+    try:
+        for name, asked in own_sizes(own, folder, seed):
+            run = simulate(compose(asked, ranks=None))
+            agents = np.unique(np.linspace(0, len(run.agents) - 1, AGENTS).round().astype(int))
+            replayed = [replay(run, int(agent), FOLLOWED, seed) for agent in agents]
+            replayed = [finding._replace(hidden=finding.hidden / (1 + ROUNDING)) for finding in replayed]
+            row = of_replay(replayed)
+            rows += [row._replace(what=label, shown=f"{name}: {row.shown}")] * row.refuted
+            names.append(name)
+            findings += replayed
+    except (BadInput, Diverged) as error:
+        left = f"; left out, its own sizes: {error}"
     if not findings:
         return [Verdict(label, f"none could be tried{left}", "not tested", False)]
     over = max(max(finding.direct, finding.hidden) for finding in findings)
-    count = sum(finding.changes for finding in findings)
     moved = f"moved by {over:.4f} of the accounted change ({', '.join(names)}{left})"
-    return [Verdict(label, f"{count} adjacent data sets: {moved}", "holds", False)]
+    holds = Verdict(label, f"{sum(f.changes for f in findings)} adjacent data sets: {moved}", "holds", False)
+    return rows or [holds]
 
 
 def of_run(run: Transcript, seed: int) -> list[Verdict]:
@@ -146,17 +148,6 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
     return rows
 
 
-def of_probes(ready: list[Ready]) -> list[Verdict]:
-    """Test the noise and the frames of the probes' own runs; return the rows that refute."""
-    rows = []
-    for probe in ready:
-        agents, label = probe.run.replayed(), probe.probe.what or MANY
-        alpha = FALSE_ALARM * OF_NOISE / SETS / len(ready)
-        rows.append(of_noise(drawn_in(probe.run, agents), alpha, f"{label}: noise"))
-        rows.append(of_frames(probe.run, agents)._replace(what=f"{label}: frames"))
-    return [row for row in rows if row.refuted]
-
-
 def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: float | None) -> tuple[str, bool]:
     """Return the verdict on a lower bound, and whether it refutes a proven value."""
     limits = [inf if epsilon is None else epsilon * SLACK for epsilon in (claimed, pure, at_delta)]  # given rounding
@@ -178,9 +169,9 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: 
     label, loss, setup = ready.probe.what or MANY, ready.summary.privacy.network, ready.run.setup
     values = loss.claimed, loss.proven_pure, loss.proven
     if target is None or ratios is None:
-        guesses = guess(ready)
-        shown = Shown(guessed(guesses.right, guesses.made, alpha), 0.0)
-        words = f"{number(shown.pure)}   ({guesses.right} of {guesses.made} guesses right, {guesses.secrets} secrets)"
+        right, made, secrets = guess(ready)
+        shown = Shown(guessed(right, made, alpha), 0.0)
+        words = f"{number(shown.pure)}   ({right} of {made} guesses right, {secrets} secrets)"
         return [Verdict(label, words, *judge(shown, *values), *values)]
     if target.sight and (toward := proven_toward(setup, ready.run, target.agents[0])) is not None:
         values = loss.claimed, None, toward
@@ -205,7 +196,6 @@ def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, v
     lines = [title, "", "this run"]
     lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]
     confidence = f"{1 - alpha:.2%}".rstrip("0%").rstrip(".")
-    head = f"  {'':46}{'ε ≥':>8}{'claimed':>10}{'proven pure':>13}{'at δ':>10}"
     if view == "links":
         lines += [
             "", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence",
@@ -213,10 +203,10 @@ def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, v
         ]  # fmt: skip
     else:
         lines += ["", f"this run against audit.view={view}: a lower bound on ε, with {confidence} % confidence"]
-    lines.append(head)
+    lines.append(f"  {'':46}{'ε ≥':>8}{'claimed':>10}{'proven pure':>13}{'at δ':>10}")
     for row in probes:
         least, _, rest = row.shown.partition("   ")
-        if row.what.endswith((": replay", ": noise", ": frames")):
+        if row.what.endswith(": replay"):
             lines.append(f"  {row.what}: {row.shown}\n{'':48}{row.verdict}")
             continue
         values = f"{number(row.claimed, 'none'):>10}{number(row.pure):>13}{number(row.at_delta):>10}"

@@ -20,7 +20,7 @@ from matplotlib.axes import Axes
 
 from mpinodes.auditing.adjacent_replay import replays
 from mpinodes.auditing.games import canary, pairs, prepare
-from mpinodes.auditing.probes import probes
+from mpinodes.auditing.small_experiments import probes
 from mpinodes.auditing.transcripts import simulate
 from mpinodes.auditing.verdicts import Verdict as Row
 from mpinodes.auditing.verdicts import of_probe

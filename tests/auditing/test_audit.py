@@ -10,10 +10,9 @@ from scipy import stats
 
 from mpinodes import audit
 from mpinodes.auditing.adjacent_replay import replay
-from mpinodes.auditing.draws import Raw, drawn_in, standardized
 from mpinodes.auditing.games import canary, guess, pairs, prepare, simulate
-from mpinodes.auditing.noise import NoiseTests, examine
-from mpinodes.auditing.probes import probes
+from mpinodes.auditing.noise import NoiseDraws, drawn_in, standardized
+from mpinodes.auditing.small_experiments import probes
 from mpinodes.auditing.statistics import Shown, guessed, largest_share, least_share, told_apart
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.verdicts import FALSE_ALARM, OF_NOISE, REFUTED, judge, of_probe, of_run
@@ -89,11 +88,11 @@ def test_noise_inside_a_minimization_and_outside_is_of_one_law():
     noise = noise[None, :, None, None]
     kinds = np.where(np.arange(40) % 2, Kind.PURE, Kind.GAMMA_NORM)[None, :, None, None]
 
-    def found(scale: float) -> NoiseTests:
-        raw = Raw(noise, np.zeros_like(noise), np.zeros_like(noise), np.full(kinds.shape, scale), kinds)
-        return examine(standardized(raw))
+    def found(scale: float) -> NoiseDraws:
+        zeros = np.zeros_like(noise)
+        return standardized(noise, zeros, zeros, np.full(kinds.shape, scale), kinds)
 
-    assert found(2.0).draws == 200
+    assert found(2.0).number == 200
     assert not found(2.0).fails(FALSE_ALARM * OF_NOISE)
     assert found(1.0).fails(FALSE_ALARM * OF_NOISE)
 
@@ -112,6 +111,8 @@ def test_no_lower_bound_exceeds_what_is_proven(tmp_path, name):
     assert not row.refuted
     if name in ("admm", "m-admm"):  # nothing is claimed, and nothing hidden
         assert (row.shown, row.verdict) == ("inf", "unproven, as reported")
+    if name in ("dola", "pp-admm", "pvp-admm"):
+        assert row.at_delta is not None
 
 
 def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
@@ -120,7 +121,7 @@ def test_sound_noise_raises_no_alarm_in_a_hundred_audits():
     for seed in range(100):
         experiment = resolved(small("dola") | {"seed": seed, "data": SMALL["dola"]["data"] | {"seed": 0}})
         run = simulate(replace(setup, experiment=experiment))
-        noise = examine(drawn_in(run, [Replayed(run, i) for i in range(3)]))
+        noise = drawn_in(run, run.replayed())
         assert len(noise.checks) > 15
         alarms += noise.fails(FALSE_ALARM * OF_NOISE)
     assert not alarms
@@ -407,4 +408,4 @@ def test_a_log_ratio_is_that_of_the_densities(tmp_path):
     other = m - moved if m > 0 else m + moved  # the gradient's sign is turned
     expected = (abs(y - other) - abs(y - m)) / b
     assert replayed.log_ratio(target.change, 6) == pytest.approx(expected)
-    assert guess(prepare(probes({"name": "dola"}, 0, tmp_path)[-1], tmp_path / "secret")).made > 100
+    assert guess(prepare(probes({"name": "dola"}, 0, tmp_path)[-1], tmp_path / "secret"))[1] > 100

@@ -62,7 +62,7 @@ class Own(Algorithm[State]):
 """
 GRADIENT, QUERY, ALPHA = "g = loss.grad(b)", "return Query(s.x", "b - alpha * g)"
 PUBLIC = "what a message says of itself depends on data"
-OUTSIDE = "data of another agent reach this one outside of messages"
+OUTSIDE = "an agent sends something else alone than among others"
 ELSEWHERE = "an agent says something else in another process"
 
 PLANTED = {
@@ -239,7 +239,8 @@ def test_what_messages_are_said_to_carry_on_is_replayed(tmp_path, factor, change
     asked = f"algorithm.path={tmp_path}/own.py algorithm.gradient_rounds=4 data.name=mean data.points=3 "
     asked += f"data.dimension=2 topology.name=ring topology.agents=4 rounds=7 record.transcript=true {words}"
     run = simulate(setup_of(asked))
-    faults = [fault.name for agent in run.agents for fault in statements.carried_on(run, agent, np.random.default_rng(0))]
+    rng = np.random.default_rng(0)
+    faults = [fault.name for agent in run.agents for fault in statements.carried_on(run, agent, rng)]
     assert faults == ([] if is_so else ["carried_on() is not so"] * 4)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from mpinodes.auditing.draws import Raw, standardized
-from mpinodes.auditing.noise import draws_needed, examine, least_found, power
+from mpinodes.auditing.noise import draws_needed, least_found, power, standardized
 from mpinodes.core import Kind
 
 SHAPE = (2, 30, 3, 2, 4)  # runs, rounds, agents, vectors, coordinates
@@ -23,7 +22,7 @@ def drawn(rng, law, fault=None, shape=SHAPE, slack=0.0):
     if fault:
         noise = fault(noise, rng)
     scale, kind = np.full(shape[:4], 3.0), np.full(shape[:4], float(law))
-    return standardized(Raw(3 * noise, np.full(shape, slack), value, scale, kind))
+    return standardized(3 * noise, np.full(shape, slack), value, scale, kind)
 
 
 def _with_norms(rng, shape):
@@ -45,7 +44,7 @@ def test_no_check_of_sound_noise_is_passed_less_often_than_it_says(law):
     rng, times = np.random.default_rng(1), 60
     p = {}
     for _ in range(times):
-        for check in examine(drawn(rng, law)).checks:
+        for check in drawn(rng, law).checks:
             p.setdefault(check.name, []).append(check.p)
     assert {len(each) for each in p.values()} == {times}
     for name, each in p.items():
@@ -57,10 +56,10 @@ def test_noise_known_to_coarse_bits_alone_raises_no_alarm():
     """As on a lattice, where numbers come again by chance."""
     rng = np.random.default_rng(2)
     rounded = drawn(rng, Kind.LAPLACE, lambda e, _: np.rint(e * 2**12) / 2**12, (4, 100, 3, 1, 4), slack=3 * 2.0**-12)
-    assert not examine(rounded).fails(1e-3)
+    assert not rounded.fails(1e-3)
     again = drawn(rng, Kind.LAPLACE, _again, (4, 100, 3, 1, 4), slack=3 * 2.0**-20)
-    assert "numbers that come again" not in [check.name for check in examine(again).fails(1e-6)]
-    assert "vectors that come again" in [check.name for check in examine(again).fails(1e-6)]
+    assert "numbers that come again" not in [check.name for check in again.fails(1e-6)]
+    assert "vectors that come again" in [check.name for check in again.fails(1e-6)]
 
 
 def _again(e, rng):
@@ -118,7 +117,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_by_the_check_for_it(fault, law):
     change, name = FAULTS[fault]
-    found = examine(drawn(np.random.default_rng(3), law, change, (4, 60, 4, 2, 4)))
+    found = drawn(np.random.default_rng(3), law, change, (4, 60, 4, 2, 4))
     assert name in [check.name for check in found.fails(1e-4)]
 
 
@@ -128,7 +127,7 @@ def test_another_law_of_the_right_size_is_found(law, other):
         drawn = getattr(rng, other)(size=e.shape)
         return drawn * (np.sqrt(np.pi / 2) if other == "normal" else np.sqrt(0.5))
 
-    found = examine(drawn(np.random.default_rng(4), law, fault, (20, 60, 4, 1, 4)))
+    found = drawn(np.random.default_rng(4), law, fault, (20, 60, 4, 1, 4))
     assert "law" in [check.name for check in found.fails(1e-4)]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpinodes import audit
-from mpinodes.auditing import settings
+from mpinodes.auditing import verdicts
 from mpinodes.rounds import step
 from tests.helpers.planted import BATCH, FILES, MECHANISM, NOISE, SCALAR, own_class
 
@@ -26,7 +26,7 @@ def verdict(monkeypatch, capsys):
 
     def run(*words: str, tried: bool = False) -> tuple[int, str]:
         if not tried:  # other settings, which tell nothing of noise or frames, and take half the time
-            monkeypatch.setattr(settings, "tried", lambda *_: [])
+            monkeypatch.setattr(verdicts, "of_settings", lambda *_: [])
         code = audit.main(list(words))
         printed = capsys.readouterr()
         assert code in (0, 1), printed.err

@@ -188,7 +188,7 @@ def test_a_run_without_a_transcript_is_refused(tmp_path, capsys):
         ("seed = 0", "seed = 9", "message 1 of agent 0 differs"),
         ("rounds = 28", "rounds = 10", "experiment.toml does not fit the record"),
         ("clip = 1.0", "clip = 0.01", "message 1 of agent 0 differs"),
-        ("undirected = false", "undirected = true", "the topology does not fit the record"),
+        ("undirected = false", "undirected = true", "the topology or faults do not fit the record"),
         ("seed = 0", "sead = 0", "unknown key sead; did you mean seed?"),
         ("seed = 0", "seed = ", "not TOML"),
     ],

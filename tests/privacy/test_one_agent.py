@@ -13,7 +13,7 @@ from mpinodes.algorithms.dola import DOLA
 from mpinodes.auditing.adjacent_replay import SLACK, claimed, replay
 from mpinodes.auditing.changes import ALL, Change, changed
 from mpinodes.auditing.games import canary, pairs, prepare, simulate
-from mpinodes.auditing.probes import probes
+from mpinodes.auditing.small_experiments import probes
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.auditing.verdicts import of_probe
 from mpinodes.config import registry

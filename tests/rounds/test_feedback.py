@@ -11,7 +11,7 @@ import pytest
 import mpinodes
 from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.games import canary, pairs, prepare, simulate
-from mpinodes.auditing.probes import probes
+from mpinodes.auditing.small_experiments import probes
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.auditing.verdicts import of_probe, of_run
 from mpinodes.bounds import bounds

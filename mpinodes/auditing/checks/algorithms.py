@@ -22,8 +22,8 @@ from mpinodes.core import Diverged
 from mpinodes.core.asked import Tree
 from mpinodes.core.errors import BadInput
 
-ENOUGH, LENGTHY = 5, 60  # after so many runs, a fault ends the tests; so many rounds make a run long
-APART = 3  # runs whose agents also run in another process
+ENOUGH = 5  # after so many runs, a fault ends the tests
+APART = 3  # runs, besides the longest, whose agents also run in another process
 
 
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
@@ -43,17 +43,16 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
         report.take("", [Fault("no experiment fits it", reasons, "an algorithm must run on data of a file")])
         return
     for k, run in enumerate(runs):
-        if report.faults and (k > ENOUGH or len(run.frames) > LENGTHY):
-            report.notes.append(f"{run.label}: not tried, because faults were found before")
-            continue
+        if report.faults and k > ENOUGH:
+            report.notes.append(f"{len(runs) - k} more experiments: not tried, because faults were found")
+            break
         report.take("calls made again", purity(run, seed), _messages(run), run.label)
         if k < APART:
             report.take("messages without noise", without_noise(run), _messages(run), run.label)
         with report.exceptions(run.label):
             statements(run, seed, report)
-    lengthy = [run for run in runs if len(run.frames) > LENGTHY]
-    first = [*[run for run in runs if len(run.frames) <= LENGTHY][:APART], *lengthy[:1]]
-    report.take("messages in another process", alone(first, folder), sum(map(_messages, first)))
+    apart = [*runs[:APART], max(runs, key=lambda run: len(run.frames))]
+    report.take("messages in another process", alone(apart, folder), sum(map(_messages, apart)))
     if not report.faults:
         report.take("runs over MPI", over_mpi(runs[0], folder, report))
 

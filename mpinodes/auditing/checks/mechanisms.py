@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from mpinodes.auditing.checks.failures import Fault, Report, image
-from mpinodes.auditing.draws import EPSILON, RADIAL, Raw, standardized
-from mpinodes.auditing.noise import examine
+from mpinodes.auditing.noise import EPSILON, RADIAL, standardized
 from mpinodes.auditing.small_experiments import of_metrics
 from mpinodes.core import RELEASED, Event, Kind, Query
 from mpinodes.core.asked import merge
@@ -108,11 +107,11 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
     rounding = EPSILON * (np.abs(values) + np.abs(values + noises)) + event.rounding_l1 / D
     kinds = np.array([float(e.kind) for e in events])
     one_run = (np.expand_dims(array, (0, 2, 3)) for array in (noises, rounding, values, scales, kinds))
-    tests = examine(standardized(Raw(*one_run)))
-    if failed := tests.fails(LEAST):
+    drawn = standardized(*one_run)
+    if failed := drawn.fails(LEAST):
         yield Fault(
             "noise of another law than its event names",
-            f"{where}: {Kind(int(event.kind)).name}, {tests.ratio:.3g} times the scale {scales[0]:.4g}; "
+            f"{where}: {Kind(int(event.kind)).name}, {drawn.ratio:.3g} times the scale {scales[0]:.4g}; "
             f"p = {min(check.p for check in failed):.1g} ({', '.join(check.name for check in failed)})",
             "kind and scale of the event must be those of the noise, and every number must be drawn anew",
         )
@@ -129,14 +128,13 @@ def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report
             with Reader(place) as record:
                 records.append({key: record.read(key).values for key in record.names})
         first, second, without = records
-        faults = []
+        report.take("runs", [], 3)
         for key, values in first.items():
             if key in second and not np.array_equal(values, second[key], equal_nan=True):
                 where = f"{name}: {key} differs between two runs"
-                faults.append(Fault("two values for equal inputs", where, "no own randomness"))
+                report.take("", [Fault("two values for equal inputs", where, "no own randomness")])
             if key in without and not np.array_equal(values, without[key], equal_nan=True):
                 where = f"{name}: {key} differs with it"
-                faults.append(Fault("a metric that changes the run", where, "change no argument"))
+                report.take("", [Fault("a metric that changes the run", where, "change no argument")])
         if metric.name in first and not np.isfinite(first[metric.name]).all():
-            faults.append(Fault("a metric that is not finite", f"{name}: {metric.name}", "finite numbers"))
-        report.take("runs", faults, 3)
+            report.take("", [Fault("a metric that is not finite", f"{name}: {metric.name}", "finite numbers")])

@@ -1,108 +1,129 @@
-"""Tests of purity: call an algorithm's methods again on equal arguments, and keep agents apart from each other."""
+"""Tests of purity: run each agent alone, in files imported anew, and call its methods again on equal arguments."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from mpinodes.auditing.checks.failures import Fault, image
-from mpinodes.auditing.checks.walks import walk
 from mpinodes.auditing.recorded_frames import SCALARS, compare
-from mpinodes.auditing.transcripts import Transcript
-from mpinodes.core import Loss, Setup
-from mpinodes.losses.linear import Around, dense
+from mpinodes.auditing.transcripts import Replayed, Transcript
+from mpinodes.core import Loss, Setup, Vector
+from mpinodes.rounds.step import Arrivals, Step
 
 PURE = "message, update and decision must be functions of their arguments alone, and return new values"
-KEPT = "no global, class attribute, closure, cache, file or clock may carry anything between calls"
+KEPT = (
+    "all that an agent knows must be in its state and its inbox: no global, class attribute, closure, cache, file or "
+    "clock may carry anything between calls or agents"
+)
 PUBLIC = "scalars are sent without noise, so a mixing must not use the algorithm's values or data"
 
 
-def purity(run: Transcript, seed: int) -> Iterator[Fault]:
-    """Find an agent, or a mixing, that sends something else alone, and calls that are no functions of their arguments.
+class Noting:
+    """An algorithm that records copies of its methods' arguments and images of their results.
 
-    Each agent runs alone on what the run sent. The calls of all agents are then repeated in random order.
+    Attributes:
+        call: of the current round: `here`, `state`, `message`, `said`, `decision`, `inbox`, `loss` and `following`.
     """
-    alone = run.fresh()
-    for slip in compare(alone, alone.replayed()).slips:
+
+    def __init__(self, algorithm: Any) -> None:
+        self._algorithm, self.call = algorithm, SimpleNamespace(decision=None)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the wrapped algorithm."""
+        return getattr(self._algorithm, name)
+
+    def message(self, s: Any, here: Any) -> Any:
+        """Return the algorithm's message, and start the record of a round."""
+        state = copy.deepcopy(s)
+        message = self._algorithm.message(s, here)
+        self.call = SimpleNamespace(here=here, state=state, message=message, said=image(message), decision=None)
+        return message
+
+    def decision(self, s: Any) -> Any:
+        """Return the algorithm's decision, and record it."""
+        decision = self._algorithm.decision(s)
+        self.call.decision = image(decision)
+        return decision
+
+    def update(self, s: Any, here: Any, inbox: Any, loss: Any) -> Any:
+        """Return the algorithm's next state, and record the call."""
+        self.call.inbox, self.call.loss = copy.deepcopy(inbox), copy.deepcopy(loss)
+        following = self._algorithm.update(s, here, inbox, loss)
+        self.call.following = image(following)
+        return following
+
+
+def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss] | None = None) -> Iterator[Any]:
+    """Run an agent on what was sent, and yield the record of the calls of each round (`Noting.call`).
+
+    Args:
+        setup: of the agent.
+        frames: (rounds, n, words) what was sent.
+        agent: the number of the agent.
+        losses: its losses by round; None for its own.
+    """
+    noting: Any = Noting(setup.algorithm)
+    setup = replace(setup, algorithm=noting, losses=(lambda _: losses) if losses else setup.losses)
+    step, frame, row = Step(setup, agent), np.zeros(setup.frame_width), np.zeros(setup.layout.width)
+    state = step.start()
+    for _ in frames:
+        state = step(state, None, frame, row)
+        arrivals = Arrivals.of_round(setup, state.here, lambda j, s: np.array(frames[s - 1, j]))
+        state = step.receive(state, arrivals, step.losses(state.here.t))
+        yield noting.call
+
+
+def purity(run: Transcript, seed: int) -> Iterator[Fault]:
+    """Find agents and mixings that send something else alone than among others, and calls that are not pure.
+
+    Each agent runs on what the run sent, from files imported anew, so that no other agent can leave anything in memory.
+    The calls of all agents are then repeated in random order.
+    """
+    _, slips = compare(run, [Replayed(run.fresh(), agent) for agent in run.agents])
+    for slip in slips:
         if slip.what == SCALARS:
             yield Fault("data in a public scalar", f"{run.label}: {slip.line}", PUBLIC)
         else:
-            yield Fault("lockstep differs from an agent alone", f"{run.label}: {slip.line} in a fresh import", KEPT)
-    rng, setup = np.random.default_rng(seed), alone.setup
-    calls = {i: list(walk(setup, run.frames, i)) for i in run.agents}
-    pairs = [(i, t) for i in run.agents for t in range(len(calls[i]))]
-    for i, t in (pairs[k] for k in rng.permutation(len(pairs))):
-        if faults := list(call_again(setup, calls[i][t], f"{run.label}: agent {i}, round {t + 1}")):
+            yield Fault("an agent sends something else alone than among others", f"{run.label}: {slip.line}", KEPT)
+    setup = run.fresh().setup
+    calls = [(i, call) for i in run.agents for call in walk(setup, run.frames, i)]
+    for k in np.random.default_rng(seed).permutation(len(calls)):
+        i, call = calls[k]
+        if faults := list(call_again(setup, call, f"{run.label}: agent {i}, round {call.here.t}")):
             yield from faults
-            break
-    for i in run.agents:
-        yield from apart(run, i, calls[i], rng)
+            return
 
 
 def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
     """Repeat a recorded call on copies; find another result than before, and an argument that the call changes."""
-    algorithm, here, state = setup.algorithm, call.here, copy.deepcopy(call.state)
-    before = image(state)
-    for method, recorded in (("message", call.said), ("decision", call.decision)):
-        got = image(algorithm.message(state, here) if method == "message" else algorithm.decision(state))
-        if image(state) != before:
-            yield Fault("state mutated", f"{where}: {method}() changed the state it was given", PURE)
-            return
-        if recorded is not None and got != recorded:
+    calls: dict[str, tuple[tuple[Any, ...], Any]] = {
+        "message": ((call.state, call.here), call.said),
+        "decision": ((call.state,), call.decision),
+        "update": ((call.state, call.here, call.inbox, call.loss), call.following),
+    }
+    for method, (arguments, recorded) in calls.items():
+        given = copy.deepcopy(arguments)
+        images = [image(argument) for argument in given]
+        result = getattr(setup.algorithm, method)(*given)
+        for name, argument, before in zip(("state", "here", "inbox", "loss"), given, images, strict=False):
+            if image(argument) != before:
+                yield Fault(f"{name} mutated", f"{where}: {method}() changed the {name} it was given", PURE)
+                return
+        if recorded is not None and image(result) != recorded:
             yield Fault("two values for equal inputs", f"{where}: {method}() gives another value if called again", PURE)
             return
-    algorithm.update(copy.deepcopy(call.state), here, copy.deepcopy(call.inbox), decoy(call.loss))
-    state, inbox, loss = given = copy.deepcopy((call.state, call.inbox, call.loss))
-    images = [image(value) for value in given]
-    following = algorithm.update(state, here, inbox, loss)
-    for argument, was, now in zip(("state", "inbox", "loss"), images, map(image, given), strict=True):
-        if was != now:
-            yield Fault(f"{argument} mutated", f"{where}: update() changed the {argument} it was given", PURE)
-            return
-    if image(following) != call.following:
-        yield Fault("two values for equal inputs", f"{where}: update() gives another state if called again", PURE)
-        return
+    inbox = given[2]
     for array in (*inbox.releases, inbox.own):
         array.fill(np.nan)
-    if image(following) != call.following:
+    if image(result) != recorded:
         yield Fault(
             "a view of the inbox kept in the state",
             f"{where}: update() kept an array of the inbox, which the sender's next message overwrites",
             "copy arrays that the state keeps",
         )
-
-
-def apart(run: Transcript, agent: int, calls: list[Any], rng: np.random.Generator) -> Iterator[Fault]:
-    """Run an agent while all other agents in this process have other data; find a call whose result changes."""
-    setup = run.fresh().setup
-
-    def decoys(other: int) -> Any:
-        losses = setup.losses(other)
-        return lambda t: decoy(losses(t))
-
-    others = [walk(setup, run.frames, j, decoys(j)) for j in run.agents if j != agent]
-    for call, own in zip(walk(setup, run.frames, agent), calls, strict=True):
-        if (call.said, call.decision) != (own.said, own.decision):
-            yield Fault(
-                "data of another agent reach this one outside of messages",
-                f"{run.label}: agent {agent}, round {call.here.t}: message() or decision() changes when other agents "
-                "in the same process have other data, though all that the agent received is the same",
-                "all that an agent knows must be in its state and its inbox",
-            )
-            return
-        for k in rng.permutation(len(others)):
-            next(others[k])
-
-
-def decoy(loss: Loss) -> Loss:
-    """Return a loss with other samples; the original stays unchanged."""
-    if isinstance(loss, Around):
-        return replace(loss, loss=decoy(loss.loss))
-    sample: Any = loss
-    targets = -sample.targets if sample.needs_labels else -3.0 * sample.targets + 7.0
-    other: Loss = replace(sample, features=-dense(sample.features)[:, ::-1].copy(), targets=targets)
-    return other
