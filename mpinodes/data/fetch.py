@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import tarfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mpinodes.core.errors import BadInput
 
@@ -130,6 +128,9 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
 
 def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
     """Put files that one url gives into a folder; an archive that the user has in the folder `own` is used."""
+    import tarfile  # most agents fetch nothing
+    from tempfile import TemporaryDirectory
+
     first = wanted[0]
     folder.mkdir(parents=True, exist_ok=True)
     if not first.file.endswith(ARCHIVE):
