@@ -235,12 +235,12 @@ def _law(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test that signs are fair coins, independent of the values noised, of each other and of sizes' neighbors.
+    """Test that signs are fair and independent of the values noised, and that neighbors are independent.
 
     The values were fixed before the noise was drawn, so the number of agreements with their signs is binomial too.
     Neighbors are one round and the next, one agent and the next, and so on for each axis. Products of neighboring fair
-    independent signs are fair and independent too, because neighbors in a line form no cycle. Sizes have the sign of
-    their distance to the median.
+    independent signs are fair and independent too, because neighbors in a line form no cycle. For sizes, the sign of
+    the distance to the median is tested.
     """
     off = drawn.sizes - log(2)  # ln 2 is the median
     large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
