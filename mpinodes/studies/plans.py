@@ -100,6 +100,8 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
             ready = kept_in_budget(setup) if is_ready else setup
             noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
             e, name = ready.experiment, f"{words}-{digits[:SHORT]}".lstrip("-")
+            if summary_of(runs / name):  # of a finished run that cannot be recognized: it must not be deleted
+                name = f"{words}-{digits}".lstrip("-")
             try:
                 version = json.loads((runs / name / "summary.json").read_text("utf-8"))["version"]
             except (OSError, ValueError, LookupError, TypeError):

@@ -22,6 +22,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from mpinodes.core.errors import BadInput
 from mpinodes.launch.launching import mpirun
 from mpinodes.studies.plans import PlannedRun, failure
 
@@ -51,8 +52,11 @@ def processes(size: int) -> Iterator[Pool]:
     context.set_forkserver_preload([f"{__package__}.plans"])
     new = partial(ProcessPoolExecutor, 1, context, initializer=_obey)
     idle: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
-    for _ in range(size):
-        idle.put(new())
+    try:
+        for _ in range(size):
+            idle.put(new())
+    except OSError as error:  # locks between processes are files in /dev/shm
+        raise BadInput(f"no worker processes can start: {error.strerror}; make /dev/shm writable") from error
 
     def do_one(do: Callable[[Any], Any], item: Any) -> Any:
         worker = idle.get()
