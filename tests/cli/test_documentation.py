@@ -97,8 +97,9 @@ def shortened(words: list[str], ranks: int | None) -> list[str]:
     if "--dry-run" in words:
         return words
     agents = [f"topology.agents={ranks - 1}"] if ranks not in (None, 8) else []  # seven are the default
-    repeats = ["repeats=2"] if any(word.startswith("repeats=") for word in plain) else []
-    return [*words, *agents, *repeats, "--lockstep"]
+    fewer = {"repeats": 2, "algorithm.gradient_rounds": 2}
+    shown = {word.partition("=")[0] for word in plain}
+    return [*words, *agents, *(f"{key}={count}" for key, count in fewer.items() if key in shown), "--lockstep"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
