@@ -78,26 +78,6 @@ STRETCH = 8192  # rounds that are read at a time, because a record may not fit i
 TELEMETRY = ("residual", "solver_steps")  # fields of an event without a privacy cost
 ADDED = ("offset", "coordinates")  # fields of a leakage that older records lack; they are then 0
 
-_EVENT = np.dtype([(name, np.float64) for name in Event._fields])
-
-
-def _leakage(hidden: int, vectors: int) -> np.dtype[Any]:
-    """Return the type of a leakage: its kind and its numbers, in the order of `Hidden.numbers`."""
-    fields: list[Any] = [("kind", np.float64)]
-    if hidden:
-        fields += [
-            ("transition", np.float64, (hidden, hidden)),
-            ("gradient", np.float64, (hidden,)),
-            ("sensitivity", np.float64),
-            ("point", np.float64, (hidden,)),
-            ("lipschitz", np.float64),
-            ("largest", np.float64),
-            ("reads", np.float64, (vectors, hidden)),
-            ("offset", np.float64),
-            ("coordinates", np.float64),
-        ]
-    return np.dtype(fields)
-
 
 class Layout(msgspec.Struct, frozen=True, dict=True):
     """Define the columns of a row.
@@ -116,8 +96,13 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def record(self) -> np.dtype[Any]:
         """Return the type of a message: the events of its vectors, and its leakage."""
-        k = len(self.vectors)
-        return np.dtype([("event", _EVENT, (k,)), ("leakage", _leakage(len(self.hidden), k))])
+        k, m = len(self.vectors), len(self.hidden)
+        leakage: list[Any] = [("kind", np.float64)]
+        if m:  # in the order of `Hidden.numbers`
+            shapes = {"transition": (m, m), "gradient": (m,), "sensitivity": (), "point": (m,), "lipschitz": ()}
+            shapes |= {"largest": (), "reads": (k, m), "offset": (), "coordinates": ()}
+            leakage += [(name, np.float64, shape) for name, shape in shapes.items()]
+        return np.dtype([("event", [(name, np.float64) for name in Event._fields], (k,)), ("leakage", leakage)])
 
     @cached_property
     def message_end(self) -> int:
@@ -140,18 +125,8 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
 
 
-class _Column:
-    """Read the field of `Event` with the name of this attribute, for all events, as an array (..., vectors)."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, events: Events, owner: type) -> Vector:
-        return events.event(self._name)
-
-
 class Events(msgspec.Struct, frozen=True):
-    """Hold the events and leakages of many messages, with a column for each field.
+    """Hold the events and leakages of many messages, with a column for each field of `Event`, as an attribute.
 
     Args:
         data: (...) records of a `Layout`; usually (rounds, agents), or (rounds,) for one agent. Columns of events have
@@ -163,32 +138,18 @@ class Events(msgspec.Struct, frozen=True):
     data: NDArray[Any]
     dimension: int = 0
 
-    kind = _Column()
-    scale = _Column()
-    draws = _Column()
-    l1 = _Column()
-    l2 = _Column()
-    tv_distance = _Column()
-    rounding_l1 = _Column()
-    rounding_l2 = _Column()
-    residual = _Column()
-    solver_steps = _Column()
-
     def __len__(self) -> int:
         return len(self.data)
+
+    def __getattr__(self, name: str) -> Vector:
+        """Return the column of the field of `Event` with this name, as an array (..., vectors)."""
+        if name not in Event._fields:
+            raise AttributeError(name)
+        return self.event(name)
 
     def __getitem__(self, index: Any) -> Events:
         """Return the events at an index, as of an array."""
         return Events(self.data[index], self.dimension)
-
-    @classmethod
-    def concatenate(cls, chunks: Sequence[Events]) -> Events:
-        """Return the rounds of all chunks, one after the other."""
-        first, ends = chunks[0].data, np.cumsum([len(chunk) for chunk in chunks])
-        data = np.empty((ends[-1], *first.shape[1:]), first.dtype)
-        for end, chunk in zip(ends, chunks, strict=True):
-            data[end - len(chunk) : end] = chunk.data  # faster than np.concatenate, which promotes all fields
-        return cls(data, chunks[0].dimension)
 
     @classmethod
     def of_columns(cls, layout: Layout, shape: tuple[int, int], column: Callable[[str], Vector | None]) -> Events:

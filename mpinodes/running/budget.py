@@ -105,14 +105,11 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
     Raises:
         BadInput: the nominal epsilon does not change the noise, or no value keeps the budget.
     """
-    experiment = runs[0].experiment
-    spent = _spending_together(runs, experiment.privacy.budget_delta)
-    events_of = [_events_by_epsilon(run) for run in runs]
+    experiment, rounds = runs[0].experiment, runs[0].experiment.rounds
+    events_of, keeps, exceeds = [_events_by_epsilon(run) for run in runs], 0.0, np.inf
 
     def lost(nominal: float) -> float:
-        return spent([at(nominal) for at in events_of], experiment.rounds)
-
-    keeps, exceeds = 0.0, np.inf
+        return float(_lost(runs, [at(nominal) for at in events_of], rounds).max())
 
     def over(nominal: float) -> bool:
         nonlocal keeps, exceeds
@@ -123,20 +120,17 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
                 exceeds = nominal
         return nominal > keeps
 
-    for tried in (near, (1 + CLOSE) * near):
-        over(tried)
+    over(near), over((1 + CLOSE) * near)
     low = budget.epsilon
     while over(low):
         low /= 4
-        if low < RANGE[0] and np.isnan(lost(low)):
+        if low < RANGE[0]:
             raise BadInput(
                 f"privacy.budget: nothing is proven of {experiment.name} in this set-up, whatever its noise; a run "
                 "without a budget prints the reason"
-            )
-        if low < RANGE[0]:
-            raise BadInput(
-                f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} loses "
-                "more, however strong its noise is"
+                if np.isnan(lost(low))
+                else f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} "
+                "loses more, however strong its noise is"
             )
     high = 4 * low
     while not over(high):
@@ -147,7 +141,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
     # The spacing of lattice noise changes in steps, which `lost` ignores.
-    while spent([dry_events(run, low) for run in runs], experiment.rounds) > budget.epsilon:
+    while _lost(runs, [dry_events(run, low) for run in runs], rounds).max() > budget.epsilon:
         low /= 1 + CLOSE
     return low
 
@@ -162,8 +156,7 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
     """
     at_one, at_two = dry_events(run, 1.0), dry_events(run, 2.0)
     if not (at_one.scale != at_two.scale).any():
-        spent = _spending(run, run.experiment.privacy.budget_delta)
-        if not spent(at_one, run.experiment.rounds).any():  # a run of one round, whose message depends on no data
+        if not _lost([run], [at_one], run.experiment.rounds).any():  # one round, whose message depends on no data
             return lambda nominal: at_one
         fixed = run.algorithm.scale_key or "a setting of the algorithm"
         raise BadInput(
@@ -194,64 +187,56 @@ def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
     If several runs are published together, all agents stop in the same round, because a sample may belong to different
     agents in different runs.
     """
-    experiment, agents = runs[0].experiment, runs[0].topology.agents
-    made, delta = [dry_events(run) for run in runs], experiment.privacy.budget_delta
-    of_agents, of_all = _spending(runs[0], delta), _spending_together(runs, delta)
+    rounds, agents, made = runs[0].experiment.rounds, runs[0].topology.agents, [dry_events(run) for run in runs]
 
     @cache
     def over(horizon: int) -> NDArray[np.bool_]:
-        losses = of_agents(made[0], horizon) if len(runs) == 1 else np.full(agents, of_all(made, horizon))
-        return ~(losses <= budget.epsilon)  # also over if nothing is proven, where the loss is nan
+        return ~(_lost(runs, made, horizon) <= budget.epsilon)  # also over if nothing is proven, where the loss is nan
 
     # The search starts at round 1, because the first message depends on no data.
-    low, high = np.ones(agents, int), np.full(agents, experiment.rounds + 1)
+    low, high = np.ones(agents, int), np.full(agents, rounds + 1)
     while (high - low > 1).any():
         middle = (low + high) // 2
         is_over = np.array([over(int(t))[agent] for agent, t in enumerate(middle)])
         low, high = np.where(is_over, low, middle), np.where(is_over, middle, high)
-    return [int(t) if t < experiment.rounds else 0 for t in low]
+    return [int(t) if t < rounds else 0 for t in low]
 
 
-def _spending_together(runs: Sequence[Setup], delta: float) -> Callable[[Sequence[Events], int], float]:
-    """Return a function from each run's events and a horizon to the network's privacy loss in all runs together."""
-    if len(runs) == 1:
-        spending = _spending(runs[0], delta)
-        return lambda made, horizon: float(spending(made[0], horizon).max())
-    adjacency = runs[0].experiment.privacy.adjacency
-    shared = runs[0].experiment.data["partition"] == "shared"
+def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector:
+    """Return what each agent's releases lose up to a round, in all runs together (agents,).
 
-    def spent(made: Sequence[Events], horizon: int) -> float:
-        classes: dict[Hashable, list[Cost]] = {}
-        for run, run_events in zip(runs, made, strict=True):
-            try:
-                cost = cost_of(run, Accountant(run_events, groups(run), shared), horizon).network
-            except ValueError as error:
-                raise BadInput(f"privacy.budget: {error}") from error
-            classes.setdefault(same_things(run, job=None), []).append(cost)
-        if len(classes) > 1 and (reason := UNMAPPED[adjacency]):
-            raise BadInput(f"privacy.budget: nothing is proven of all runs together: {reason}; or set repeats=1")
-        loss = whole([composed(costs) for costs in classes.values()]).loss(delta or 0.5)
-        return loss.epsilon if delta else loss.pure
+    If agents share the samples, or several runs are published together, every entry is the loss of the network.
 
-    return spent
+    Args:
+        runs: the set-ups of the runs.
+        made: the events of each run.
+        horizon: the round.
 
-
-def _spending(setup: Setup, delta: float) -> Callable[[Events, int], Vector]:
-    """Return a function from the events and a horizon to the privacy loss of each agent's releases (agents,).
-
-    If all agents share the samples, every entry is the loss of the network.
+    Raises:
+        BadInput: nothing is proven of all runs together.
     """
-    shared = setup.experiment.data["partition"] == "shared"
-
-    def spent(made: Events, horizon: int) -> Vector:
-        losses = Accountant(made, groups(setup), shared).losses(np.array([horizon]), delta or 0.5, None)
-        of_agents = losses.network * setup.topology.agents if shared else losses.agents[0]
+    e, agents = runs[0].experiment, runs[0].topology.agents
+    delta, shared = e.privacy.budget_delta, e.data["partition"] == "shared"
+    accountants = [Accountant(part, groups(run), shared) for run, part in zip(runs, made, strict=True)]
+    if len(runs) == 1:
+        losses = accountants[0].losses(np.array([horizon]), delta or 0.5, None)
+        of_agents = losses.network * agents if shared else losses.agents[0]
         return np.array([loss.epsilon if delta else loss.pure for loss in of_agents])
-
-    return spent
+    classes: dict[Hashable, list[Cost]] = {}
+    for run, accountant in zip(runs, accountants, strict=True):
+        try:
+            cost = cost_of(run, accountant, horizon).network
+        except ValueError as error:
+            raise BadInput(f"privacy.budget: {error}") from error
+        classes.setdefault(same_things(run, job=None), []).append(cost)
+    if len(classes) > 1 and (reason := UNMAPPED[e.privacy.adjacency]):
+        raise BadInput(f"privacy.budget: nothing is proven of all runs together: {reason}; or set repeats=1")
+    loss = whole([composed(costs) for costs in classes.values()]).loss(delta or 0.5)
+    return np.full(agents, loss.epsilon if delta else loss.pure)
 
 
 def events(setup: Setup) -> Events:
     """Return the events of all releases of a run (rounds, agents)."""
     layout = setup.layout
-    return Events.concatenate([layout.open(rows.transpose(1, 0, 2))[1].copy() for rows in simulate(setup)])
+    blocks = [layout.open(rows.transpose(1, 0, 2))[1].copy().data for rows in simulate(setup)]
+    return Events(np.concatenate(blocks), layout.dimension)

@@ -65,7 +65,7 @@ def test_the_columns_of_a_record_give_the_same_events(vectors, hidden):
 def test_slices_and_chunks_are_those_of_arrays():
     at, rows, _ = written(2, 2)
     events = at.open(rows)[1]
-    again = Events.concatenate([events[:1], events[1:]])
+    again = Events(np.concatenate([events[:1].data, events[1:].data]))
     assert again.data.tobytes() == events.data.tobytes()
     np.testing.assert_array_equal(events[1:3, 2].l2, events.l2[1:3, 2])
     copy = events.copy()
