@@ -44,9 +44,8 @@ def main(argv: list[str]) -> int:
     if any(report.faults for report in reports):
         return 1
     if file:
-        tested = {key: count for report in reports for key, count in report.tested.items()}
         try:
-            sources.stamp(file, digest, tested)
+            sources.stamp(file, digest)
             print(f"its runs will now say: {sources.TESTED.format(digest[: sources.SHORT])}")
         except OSError as error:
             say(f"cannot store the outcome: {error}")

@@ -96,11 +96,12 @@ def origin(key: str, asked: Tree, ranks: int | None) -> str:
         problems.settle()
     values = dict(flat(msgspec.to_builtins(msgspec.convert({"rounds": UNKNOWN_LENGTH} | known.tree, Experiment))))
     values |= {f"problem.{name}": value for name, value in (known.tree["problem"]["settings"] or {}).items()}
-    value, layer = values.get(key), known.origin(key)
-    if value is None:
+    if (value := values.get(key)) is None:
         return ""
     if key == "rounds" and value == UNKNOWN_LENGTH:
         return "\nrounds: as many as the data give"
+    layers = [name for name, layer in known.layers.items() if key in dict(flat(layer))]
+    layer = layers[-1] if layers else "the default of the key"
     if layer == "you":
         layer = getattr(asked, "places", {}).get(key) or "the command line"
     return f"\n{key} = {value if isinstance(value, str) else json.dumps(value)}   from {layer}"

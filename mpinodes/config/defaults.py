@@ -47,11 +47,6 @@ class Resolved(NamedTuple):
     tree: Tree
     layers: dict[str, Tree]
 
-    def origin(self, key: str) -> str:
-        """Return the name of the layer that sets a key."""
-        names = [name for name, layer in self.layers.items() if key in dict(flat(layer))]
-        return names[-1] if names else "the default of the key"
-
 
 def resolve(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
     """Return all keys but `rounds`, whose default depends on the data.
@@ -76,7 +71,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
     algorithm = _chosen(registry.ALGORITHMS, named, problems)
     if algorithm is None:
         _decode_fixed(asked, problems)
-        raise problems.error()
+        problems.settle()
     name = named.get("name") or Path(named["path"]).stem
     preset = presets.fitted(preset, algorithm)
     data = merge(preset, asked).get("data", {})

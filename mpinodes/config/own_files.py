@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import os
 import shutil
 from contextlib import suppress
@@ -70,14 +69,12 @@ def stamps(setup: Setup) -> list[Stamp]:
     """
     secret = _secret()
     name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
-    stamps = []
-    for path in data_files(setup):
-        tag = ""
-        if key:
-            with path.open("rb") as file:
-                tag = hashlib.file_digest(file, partial(hmac.new, key, digestmod="sha256")).hexdigest()
-        stamps.append((path.stat().st_size, path.stat().st_mtime_ns, name, tag))
-    return stamps
+
+    def tag(path: Path) -> str:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, partial(hmac.new, key, digestmod="sha256")).hexdigest() if key else ""
+
+    return [(path.stat().st_size, path.stat().st_mtime_ns, name, tag(path)) for path in data_files(setup)]
 
 
 def is_same(before: Stamp, now: Stamp) -> bool:
@@ -146,24 +143,22 @@ def stamp_of(path: Path, digest: str) -> Path:
     """
     facts = [digest, *map(digest_of, files_behind(path)), __version__, _contract()]
     key = hmac.new(_secret(), " ".join(facts).encode(), "sha256").hexdigest()
-    return _cache() / "checked" / f"{key}.json"
+    return _cache() / "checked" / key
 
 
-def stamp(path: Path, digest: str, tested: dict[str, Any]) -> None:
+def stamp(path: Path, digest: str) -> None:
     """Record that a file has passed the check.
 
     Args:
         path: the file.
         digest: the hash of the file when the check began.
-        tested: the tests that the file has passed.
 
     Raises:
         OSError: the cache cannot be written.
     """
     place = stamp_of(path, digest)
     place.parent.mkdir(parents=True, exist_ok=True)
-    record = {"path": str(path), "sha256": digest, "version": __version__, "contract": _contract(), "tested": tested}
-    place.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
+    place.write_text(f"{path}\n", "utf-8")
 
 
 @lru_cache

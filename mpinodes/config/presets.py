@@ -42,7 +42,16 @@ def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
     where = KEY if isinstance(value, dict) else f"{KEY} = {value!r}"
     with problems.caught():
         preset = _read(value, where)
-        problems += [f"{where}: {message}" for message in _mistakes(preset)]
+        mistakes = [] if preset else ["it has no key of data, problem or step"]
+        for key in [key for key in preset if key not in (*SECTIONS, "privacy") or not isinstance(preset[key], dict)]:
+            mistakes.append(f"{key} is not a section of a preset, which has [data], [problem], [step] and [privacy]")
+            del preset[key]
+        for key in preset.get("privacy", {}).keys() - OF_PRIVACY:
+            mistakes.append(f"{key} of [privacy] is not a key of a preset, which has {', '.join(OF_PRIVACY)}")
+            del preset["privacy"][key]
+        if preset.get("problem", {}).pop("preset", None):
+            mistakes.append("a preset cannot have a preset")
+        problems += [f"{where}: {message}" for message in mistakes]
     return asked | {"problem": {k: v for k, v in problem.items() if k != "preset"}}, preset, f"the preset {value}"
 
 
@@ -56,21 +65,6 @@ def _read(value: Any, where: str) -> Tree:
     return parse(value if value.endswith(".toml") else str(FOLDER / f"{value}.toml"), [])
 
 
-def _mistakes(tree: Tree) -> list[str]:
-    """Remove keys that do not belong to a preset, and return a message for each."""
-    mistakes = [] if tree else ["it has no key of data, problem or step"]
-    for key in [key for key in tree if key not in (*SECTIONS, "privacy") or not isinstance(tree[key], dict)]:
-        mistakes.append(f"{key} is not a section of a preset, which has [data], [problem], [step] and [privacy]")
-        del tree[key]
-    for key in tree.get("privacy", {}).keys() - OF_PRIVACY:
-        mistakes.append(f"{key} of [privacy] is not a key of a preset, which has {', '.join(OF_PRIVACY)}")
-        del tree["privacy"][key]
-    if "preset" in tree.get("problem", {}):
-        mistakes.append("a preset cannot have a preset")
-        del tree["problem"]["preset"]
-    return mistakes
-
-
 def left_of(defaults: Mapping[str, Any]) -> Tree:
     """Return an algorithm's defaults without the keys that a preset sets."""
     rest = {key: value for key, value in defaults.items() if key not in SECTIONS}
@@ -80,11 +74,8 @@ def left_of(defaults: Mapping[str, Any]) -> Tree:
 
 
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
-    """Return a preset without keys that an algorithm cannot use: batches, steps, or clipping."""
-    if not preset:
-        return preset
-    fit = {key: value for key, value in preset.items() if key != "step" or algorithm.takes_steps}
-    if algorithm.whole_data:
-        data = {key: value for key, value in fit.get("data", {}).items() if key not in ("epochs", "shuffle")}
-        fit["data"] = data | {"batch": "all"}
-    return merge(fit, {"privacy": {"clip": "inf"}}) if algorithm.solves else fit
+    """Return a preset without keys that an algorithm cannot use: batches, or clipping."""
+    if preset and algorithm.whole_data:
+        data = {key: value for key, value in preset.get("data", {}).items() if key not in ("epochs", "shuffle")}
+        preset = preset | {"data": data | {"batch": "all"}}
+    return merge(preset, {"privacy": {"clip": "inf"}}) if preset and algorithm.solves else preset

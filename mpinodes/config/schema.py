@@ -39,10 +39,6 @@ class Problems(list[str]):
         except BadInput as error:
             self.extend(str(error).split("\n"))
 
-    def error(self) -> BadInput:
-        """Return one error with all mistakes."""
-        return BadInput("\n".join(dict.fromkeys(self)))
-
     def settle(self) -> None:
         """Raise one error if there are mistakes.
 
@@ -50,7 +46,7 @@ class Problems(list[str]):
             BadInput: the message has all mistakes.
         """
         if self:
-            raise self.error()
+            raise BadInput("\n".join(dict.fromkeys(self)))
 
 
 @cache

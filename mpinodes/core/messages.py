@@ -241,14 +241,10 @@ def offset_by(message: Message, share: float) -> Message:
     return replace(message, leaks=leaks._replace(offset=offset))
 
 
-def leakage_width(hidden: int, vectors: int) -> int:
-    """Return how many floats the numbers of a leakage take, without its kind."""
-    return hidden * hidden + 2 * hidden + 5 + vectors * hidden if hidden else 0
-
-
 @lru_cache(maxsize=64)
 def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
-    return (kind,) + (0.0,) * leakage_width(hidden, vectors)
+    """Return the row of a leakage without numbers, which has zeros in the place of those of `Hidden`."""
+    return (kind,) + (0.0,) * (hidden * hidden + 2 * hidden + 5 + vectors * hidden if hidden else 0)
 
 
 @dataclass(slots=True, eq=False)  # not frozen, because frozen ones take three times as long to make in every round

@@ -44,16 +44,6 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     return buffers, buffers + events + samples
 
 
-def seconds(setup: Setup) -> tuple[float, float]:
-    """Return the seconds from the start to the first round under mpirun, and from the last round to the end.
-
-    The estimate is for cores as fast as those on which the constants were measured.
-    """
-    e, n = setup.experiment, setup.topology.agents
-    cores = max(1, min(len(os.sched_getaffinity(0)), n + 1))
-    return STARTED * (1 + (n + 1) / cores), e.repeats * (CLOSED + ACCOUNTED * n * e.rounds)
-
-
 def require_room(setup: Setup) -> None:
     """Refuse a run, before its first round, whose log and record.h5 do not both fit on the disk.
 
@@ -77,12 +67,17 @@ def require_room(setup: Setup) -> None:
 
 
 def as_comments(setup: Setup) -> str:
-    """Return the estimate as TOML comments, to print below an experiment."""
-    rounds, end = logger_bytes(setup)
-    start, finish = seconds(setup)
+    """Return the estimate as TOML comments, to print below an experiment.
+
+    The seconds are those of cores as fast as the ones on which the constants were measured.
+    """
+    e, n = setup.experiment, setup.topology.agents
+    during, end = logger_bytes(setup)
+    cores = max(1, min(len(os.sched_getaffinity(0)), n + 1))
+    start, finish = STARTED * (1 + (n + 1) / cores), e.repeats * (CLOSED + ACCOUNTED * n * e.rounds)
     return (
         f"# estimate: rounds.log takes {in_words(record_bytes(setup))} during the run, record.h5 less after it;\n"
-        f"# the logger takes {in_words(rounds)} of memory during the rounds, {in_words(end)} at the end, plus data;\n"
+        f"# the logger takes {in_words(during)} of memory during the rounds, {in_words(end)} at the end, plus data;\n"
         f"# {start:.2g} s to start under mpirun on this host, and {finish:.2g} s to finish after the last round\n"
     )
 

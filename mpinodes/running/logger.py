@@ -57,16 +57,12 @@ class Logger:
         self._sharing = sharing(setup, directory)
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._done, self._fitness, self._seconds = 0, 0.0, 0.0
-        self._experiment = e.toml()
         graph = setup.topology
         drawn = range(1, min(graph.period or e.rounds, DRAWN_ROUNDS) + 1)
         drawing = {"title": graph.title, "agents": graph.agents, "period": graph.period}
         drawing["rounds"] = [sorted(graph.edges(t)) for t in drawn]
-        texts = {"versions": json.dumps(self._versions), "topology": json.dumps(drawing)}
-        facts = {
-            "attributes": {"experiment": self._experiment, **texts},
-            "sizes": {"agent": graph.agents, "coordinate": setup.dimension},
-        }
+        texts = {"experiment": e.toml(), "versions": json.dumps(self._versions), "topology": json.dumps(drawing)}
+        facts = {"attributes": texts, "sizes": {"agent": graph.agents, "coordinate": setup.dimension}}
         asked_for = directory / "experiment.toml"
         if checkpoint is None:
             write_text(asked_for, headed(setup))
@@ -111,9 +107,8 @@ class Logger:
             self._log.sync()
         self._keeper.forget_before(order.forget)
         state = {"evaluator": self._evaluator.state(), "fitness": self._fitness, "seconds": self._seconds}
-        state |= {"experiment": self._experiment, "stops": order.stops, "files": self._files}
-        state |= {"log": self._log.place}
-        self._keeper.save(self._done, state, order.stops)
+        state |= {"experiment": self._setup.experiment.toml(), "files": self._files, "log": self._log.place}
+        self._keeper.save(self._done, {**state, "stops": order.stops}, order.stops)
 
     @cached_property
     def _files(self) -> list[sources.Stamp]:

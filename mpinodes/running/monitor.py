@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from math import inf, nan
 from pathlib import Path
 from typing import TextIO
@@ -33,8 +34,7 @@ class WatchedRun:
     def __init__(self, directory: Path) -> None:
         self._directory = self._place = directory
         self._log: LogReader | None = None
-        self._first, self._rounds = (0.0, 0), -1
-        self._changed, self._sums_up = time.monotonic(), False
+        self._first, self._rounds, self._changed, self._sums_up = (0.0, 0), -1, time.monotonic(), False
         self.ended = self.failed = False
 
     def look(self) -> str:
@@ -43,19 +43,17 @@ class WatchedRun:
         return "".join(sign if sign.isprintable() else "?" for sign in line)
 
     def _state(self) -> str:
-        try:
+        with suppress(BadInput):  # the summary is not written yet
             summary = Summary.read(self._directory)
-        except BadInput:  # the summary is not written yet
-            summary = None
-        if summary and summary.timing:
-            self.ended, self.failed = True, summary.partial
-            return result(summary, self._directory)
+            if summary.timing:
+                self.ended, self.failed = True, summary.partial
+                return result(summary, self._directory)
         if (failed := self._directory / "failed.txt").exists():
             self.ended = self.failed = True
             return f"ended without a result: {failed.read_text('utf-8', 'replace').strip()[:300]}"
         progress = self._progress()
         silent = time.monotonic() - self._changed
-        if not is_run(self._directory):
+        if not (self._directory / "experiment.toml").exists():
             limit, why = UNBEGUN, "no run has begun there"
         elif is_held(self._directory):
             limit, why = inf if self._sums_up else SILENCE, "no new round"
@@ -113,11 +111,6 @@ def result(summary: Summary, directory: Path) -> str:
     return ", ".join(parts)
 
 
-def is_run(directory: Path) -> bool:
-    """Return whether a run has begun in a directory."""
-    return (directory / "experiment.toml").exists()
-
-
 def watch(directories: Sequence[Path], out: TextIO) -> int:
     """Print the progress of runs until all have ended: in place on a terminal, elsewhere as a line now and then.
 
@@ -128,20 +121,20 @@ def watch(directories: Sequence[Path], out: TextIO) -> int:
         BadInput: a path exists, but is not the directory of a run.
     """
     for path in directories:
-        if path.exists() and not (path.is_dir() and (is_run(path) or not any(path.iterdir()))):
+        if path.exists() and not (path.is_dir() and ((path / "experiment.toml").exists() or not any(path.iterdir()))):
             raise BadInput(f"{path}: not the directory of a run: it has no experiment.toml")
-    runs, shown, due = [WatchedRun(directory) for directory in directories], [""] * len(directories), 0.0
+    runs, shown, due = [*map(WatchedRun, directories)], [""] * len(directories), 0.0
     while True:
         lines = [line if run.ended else run.look() for run, line in zip(runs, shown, strict=True)]
+        over = all(run.ended for run in runs)
         if out.isatty():
             back = f"\x1b[{len(runs)}A" if any(shown) else ""
             out.write(back + "".join(f"\r{line}\x1b[K\n" for line in lines))
             shown = lines
-        elif time.monotonic() >= due or all(run.ended for run in runs):
-            new = [line for line, before in zip(lines, shown, strict=True) if line != before]
-            out.write("".join(f"{line}\n" for line in new))
+        elif over or time.monotonic() >= due:
+            out.writelines(f"{line}\n" for line, before in zip(lines, shown, strict=True) if line != before)
             shown, due = lines, time.monotonic() + SECONDS_BETWEEN_LINES
         out.flush()
-        if all(run.ended for run in runs):
+        if over:
             return int(any(run.failed for run in runs))
         time.sleep(SECONDS)

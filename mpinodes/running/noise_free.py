@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
-from mpinodes.core import Setup
+from mpinodes.core import Metric, Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import single_run, stored
 from mpinodes.core.messages import Diverged
@@ -41,12 +41,10 @@ def make_if_short(setup: Setup, directory: Path) -> None:
     """
     e = setup.experiment
     steps, batch = e.repeats * e.rounds * setup.topology.agents, e.data.get("batch", "all")
-    if not e.private or e.sources or e.record.metrics or batch == "all":
-        return
-    if steps > SHORT or steps * batch * setup.dimension > LIGHT:
-        return
-    with suppress(BadInput, Diverged, OSError):
-        make(directory)
+    is_plain = e.private and not e.sources and not e.record.metrics and batch != "all"
+    if is_plain and steps <= SHORT and steps * batch * setup.dimension <= LIGHT:
+        with suppress(BadInput, Diverged, OSError):
+            make(directory)
 
 
 def make(directory: Path) -> None:
@@ -64,9 +62,8 @@ def make(directory: Path) -> None:
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)
         e = setup.experiment
-        done = []
-        for r, place in enumerate(places(directory, e.repeats)):
-            done.append(_evaluated(setup if e.repeats == 1 else build(single_run(e, r)), setup, place))
+        runs = [setup if e.repeats == 1 else build(single_run(e, r)) for r in range(e.repeats)]
+        done = [_evaluated(*pair, setup.metrics) for pair in zip(runs, places(directory, e.repeats), strict=True)]
     horizons = done[0][0]
     if any(other != horizons for other, *_ in done):
         raise BadInput(f"{directory}: without noise the repeats end in different rounds, so they have no mean curve")
@@ -75,15 +72,17 @@ def make(directory: Path) -> None:
     write_text(directory / NOISE_FREE, NoiseFree(horizon=horizons, summary=summary, **curves).json().decode())
 
 
-def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
+def _evaluated(
+    setup: Setup, place: Path, metrics: tuple[type[Metric], ...]
+) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
     """Return the horizons, curves and summary of a run without noise.
 
     Args:
         setup: the set-up of the run without noise.
-        first: the set-up of the first repeat, which has the metrics.
         place: the directory of the run with noise, which has the comparators.
+        metrics: the metrics of the run.
     """
-    evaluator = Evaluator(dataclasses.replace(setup, metrics=first.metrics))
+    evaluator = Evaluator(dataclasses.replace(setup, metrics=metrics))
     for rows in simulate(setup):
         evaluator.take(setup.layout.open(rows.transpose(1, 0, 2))[0])
     # The best decision in hindsight does not depend on the noise, so the comparators are those of the run with noise.
@@ -91,8 +90,8 @@ def _evaluated(setup: Setup, first: Setup, place: Path) -> tuple[list[int], dict
     names = ("horizon", "comparator_point", "comparator_value", "comparator_gap")
     with suppress(OSError), Reader(place) as record:  # the report will say that the record cannot be read
         if all(name in record for name in names):
-            for t, x, value, gap in zip(*(record.read(name).values.tolist() for name in names), strict=True):
-                comparators[t] = Comparator(np.array(x), value, gap)
+            horizons, *columns = (record.read(name).values.tolist() for name in names)
+            comparators = {t: Comparator(np.array(x), *rest) for t, x, *rest in zip(horizons, *columns, strict=True)}
     evaluator.close(lambda done, of: None, comparators)
     variables = evaluator.variables
     curves = {name: variables[name].values.tolist() for name in CURVES if name in variables}

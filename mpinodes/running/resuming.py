@@ -11,7 +11,7 @@ from mpinodes.config import own_files as sources
 from mpinodes.config.noise_key import fingerprint
 from mpinodes.core.asked import Tree, flat, merge, parse
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SOURCES, Experiment, current, is_file, single_run, stored
+from mpinodes.core.experiment import SOURCES, Experiment, current, is_file, single_run
 from mpinodes.core.parts import Setup, files_of
 from mpinodes.finished.runs import summary_of
 from mpinodes.launch.launching import say
@@ -61,7 +61,12 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
             )
     if not (run / "experiment.toml").is_file():
         raise BadInput(f"--resume {run}: not the directory of a run: it has no experiment.toml")
-    asked = stored(run / "experiment.toml")
+    asked, retired = current(parse(str(run / "experiment.toml"), []))
+    if asked["repeats"] > 1 and retired.get("privacy.budget.covers") == "each":
+        raise BadInput(
+            f"--resume {run}: its repeats have a privacy budget each (privacy.budget.covers), which this version of "
+            "mpinodes does not know: start a new run"
+        )
     wanted = merge(asked, parse(None, words))
     for key, path in flat(wanted):
         if key in MOVABLE and isinstance(path, str) and path and not files_of(Path(path)):
@@ -86,9 +91,8 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     for place in all_places:
         if is_done(place) and not e.checkpoint.every:  # the run may have been killed before it cleaned up
             discard(place)
-    may_go_on = (all_places[-1] / NAME).exists()
     if is_done(run) and e.rounds == asked["rounds"]:
-        more = f" add rounds=N with N > {e.rounds} to go on;" if may_go_on else ""
+        more = f" add rounds=N with N > {e.rounds} to go on;" if (all_places[-1] / NAME).exists() else ""
         raise BadInput(
             f"--resume {run}: all {e.rounds} rounds are done;{more} to draw its page and figures: mpinodes report {run}"
         )
@@ -147,20 +151,16 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         return [None if is_file(word) else word for word in value] if isinstance(value, list) else None
 
     old, new = dict(flat(before)), dict(flat(tomllib.loads(now.toml())))
-    longer = new["rounds"] > old.get("rounds", 0)
-    free = FREE + LONGER if longer else FREE
-    differ = [
-        key
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
-        and not any(key == name or key.startswith(f"{name}.") for name in free)
-        and not (key in MOVABLE and key in old and key in new and without_paths(old[key]) == without_paths(new[key]))
-    ]
+    free = FREE + LONGER if new["rounds"] > old.get("rounds", 0) else FREE
+    differ = []
+    for key in sorted(old.keys() | new.keys()):
+        moved = key in MOVABLE and key in old and key in new and without_paths(old[key]) == without_paths(new[key])
+        if old.get(key) != new.get(key) and not moved and not any(f"{key}.".startswith(f"{name}.") for name in free):
+            differ.append(key)
     if differ:
-        values = [(key, old.get(key, "not set"), new.get(key, "not set")) for key in differ[:3]]
-        changes = ", ".join(f"{key} was {was} and is {is_now}" for key, was, is_now in values)
+        shown = (f"{key} was {old.get(key, 'not set')} and is {new.get(key, 'not set')}" for key in differ[:3])
         more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
-        raise BadInput(f"--resume {where}: this is another experiment: {changes}{more}")
+        raise BadInput(f"--resume {where}: this is another experiment: {', '.join(shown)}{more}")
 
 
 def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:

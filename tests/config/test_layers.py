@@ -112,3 +112,16 @@ def test_runs_that_older_versions_wrote_are_read(tmp_path):
     (run / "summary.json").unlink()
     assert reopen(run, [], None).setup.experiment.rounds == 8
     assert Recorded(run).setup.experiment.rounds == 8
+
+
+def test_a_run_of_an_older_version_whose_repeats_have_a_budget_each_is_read_but_not_resumed(tmp_path):
+    run = tmp_path / "run"
+    words = [*WORDS, "repeats=2", "data.seed=0", "privacy.budget.epsilon=5", f"output.dir={run}", "checkpoint.every=4"]
+    mpinodes.run_lockstep(asked_for(words))
+    old = merge(tomllib.loads((run / "experiment.toml").read_text()), {"privacy": {"budget": {"covers": "each"}}})
+    (run / "experiment.toml").write_text(tomli_w.dumps(old))
+    assert Experiment.read(run / "experiment.toml").repeats == 2
+    assert len(mpinodes.runs(tmp_path)) == 1
+    with pytest.raises(BadInput, match=rf"^--resume {run}: .*privacy\.budget\.covers.* start a new run$") as caught:
+        reopen(run, ["rounds=16"], None)
+    assert "\n" not in str(caught.value)

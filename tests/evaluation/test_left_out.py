@@ -349,7 +349,7 @@ def test_bad_settings_of_a_loss_are_refused(word, said, tmp_path):
 def test_a_check_of_a_loss_is_one_of_its_default_settings(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     file = loss_file(tmp_path, LINEAR.format(fields="convex = True\n    delta: float = 1.0", point=HUBER))
-    sources.stamp(file, sources.digest_of(file), {})
+    sources.stamp(file, sources.digest_of(file))
     words = f"{SMALL} data.total=200 problem.path={file}"
     tested = [sources.checked(setup_of(f"{words} {more}").experiment)[0]["tested"] for more in ("", "problem.delta=2")]
     assert tested == [True, False]
@@ -360,7 +360,7 @@ def test_a_check_holds_for_the_files_that_the_code_reads_as_they_were(tmp_path, 
     file = loss_file(tmp_path, LINEAR.format(fields="convex = True\n    delta: float = 1.0", point=HUBER))
     file.write_text(file.read_text() + f"\nK = np.load({str(tmp_path / 'k.npy')!r})\n")
     np.save(tmp_path / "k.npy", 1.0)
-    sources.stamp(file, sources.digest_of(file), {})
+    sources.stamp(file, sources.digest_of(file))
     experiment = setup_of(f"{SMALL} data.total=200 problem.path={file}").experiment
     tested = sources.checked(experiment)[0]["tested"]
     np.save(tmp_path / "k.npy", 50.0)
