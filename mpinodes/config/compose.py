@@ -8,24 +8,22 @@ end of each: in the keys, before anything is read; in the parts and the graph; w
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from threading import Lock
 
 import msgspec
 
 from mpinodes.config import requirements
 from mpinodes.config.building import assembled, stream_of, topology_of
-from mpinodes.config.defaults import Resolved, resolve
+from mpinodes.config.defaults import resolve
 from mpinodes.config.metrics import metrics_of
 from mpinodes.config.registry import Classes
 from mpinodes.config.schema import Problems
 from mpinodes.core.asked import Request, Tree, flat
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import RETIRED, Experiment, current
+from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Setup, Stream
 from mpinodes.topology import facts
 
@@ -45,7 +43,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
     """
     with _COMPOSING, _located(asked):
         problems = Problems()
-        tree = resolved(asked, ranks, problems).tree
+        tree, _ = resolve(asked, ranks, problems)
         problems.settle()
         experiment = msgspec.convert({"rounds": UNKNOWN_LENGTH} | tree, Experiment)
         classes = Classes.of(experiment)
@@ -70,20 +68,6 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
         return replace(setup, connected_over=connected_over, metrics=metrics)
 
 
-def resolved(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
-    """Return all keys but `rounds`, and add a line to `problems` for each mistake in them."""
-    asked, retired = current(asked)
-    for key, value in retired.items():
-        default, remedy = RETIRED[key]
-        if value == default:
-            _warn_ignored(key)
-        else:
-            problems.append(f"{key} = {value!r}: this key no longer exists; {remedy}")
-    if "study" in asked:
-        raise BadInput("study: this file is a study of many runs: run it with mpinodes sweep")
-    return resolve(asked, ranks, problems)
-
-
 def origin(key: str, asked: Tree, ranks: int | None) -> str:
     """Return a line with the value of a key in an experiment, and the layer that sets it; empty if there is no value.
 
@@ -92,16 +76,16 @@ def origin(key: str, asked: Tree, ranks: int | None) -> str:
     """
     problems = Problems()
     with _located(asked):
-        known = resolved(asked, ranks, problems)
+        tree, layers = resolve(asked, ranks, problems)
         problems.settle()
-    values = dict(flat(msgspec.to_builtins(msgspec.convert({"rounds": UNKNOWN_LENGTH} | known.tree, Experiment))))
-    values |= {f"problem.{name}": value for name, value in (known.tree["problem"]["settings"] or {}).items()}
+    values = dict(flat(msgspec.to_builtins(msgspec.convert({"rounds": UNKNOWN_LENGTH} | tree, Experiment))))
+    values |= {f"problem.{name}": value for name, value in (tree["problem"]["settings"] or {}).items()}
     if (value := values.get(key)) is None:
         return ""
     if key == "rounds" and value == UNKNOWN_LENGTH:
         return "\nrounds: as many as the data give"
-    layers = [name for name, layer in known.layers.items() if key in dict(flat(layer))]
-    layer = layers[-1] if layers else "the default of the key"
+    setting = [name for name, keys in layers.items() if key in dict(flat(keys))]
+    layer = setting[-1] if setting else "the default of the key"
     if layer == "you":
         layer = getattr(asked, "places", {}).get(key) or "the command line"
     return f"\n{key} = {value if isinstance(value, str) else json.dumps(value)}   from {layer}"
@@ -120,12 +104,6 @@ def _located(asked: Tree) -> Iterator[None]:
         if not isinstance(asked, Request):
             raise
         raise BadInput("\n".join(map(asked.located, str(error).split("\n")))) from error
-
-
-@cache
-def _warn_ignored(key: str) -> None:
-    """Print once that a retired key with its old default is ignored."""
-    print(f"mpinodes: {key}: this key no longer exists; its old default is ignored", file=sys.stderr)
 
 
 def _rounds(tree: Tree, stream: Stream) -> int:

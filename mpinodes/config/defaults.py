@@ -8,16 +8,18 @@ the types of their sections, and all mistakes are collected.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from mpinodes.config import presets, registry
 from mpinodes.config.requirements import shows_all
 from mpinodes.config.schema import Key, Problems, checked, decode, is_section, keys_of
 from mpinodes.core.asked import Request, Tree, flat, merge, nested
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import SECTIONS, SOURCES, DataKeys, Experiment, Finite, GraphFile, Problem, is_file
+from mpinodes.core.experiment import RETIRED, SECTIONS, DataKeys, Experiment, GraphFile, Problem, current, is_file
 from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
 
@@ -27,38 +29,37 @@ BASE = nested({"seed": 0, "repeats": 1, "data.name": "digits", "step.kind": STEP
 # The run without a named algorithm: 142 rounds of seven agents, in which every sample is used once. At the same ε,
 # batches of 25 learn more than single samples, because the noise falls with the batch and there are fewer rounds (test
 # accuracy of the running mean over the seeds 0 to 4, at a proven ε of 1: 93.0 to 96.3 %; with single samples 76 %).
-FIRST: Tree = {
-    "algorithm": {"name": "dola"},
-    "data": {"name": "unit-ball", "total": 25_000, "batch": 25},
-    "problem": {"average": True},
-    "privacy": {"delta": 1e-6},
-}
+FIRST = nested(
+    {"algorithm.name": "dola", "data.name": "unit-ball", "data.total": 25_000, "data.batch": 25}
+    | {"problem.average": True, "privacy.delta": 1e-6}
+)
 CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step": ("kind", "path")}  # keys of a part
 
 
-class Resolved(NamedTuple):
-    """Hold an experiment with every choice that can be made without its data.
-
-    Attributes:
-        tree: its keys; `rounds` may be missing.
-        layers: the layers by name, the lowest first.
-    """
-
-    tree: Tree
-    layers: dict[str, Tree]
-
-
-def resolve(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
-    """Return all keys but `rounds`, whose default depends on the data.
+def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, dict[str, Tree]]:
+    """Make every choice of an experiment that can be made without its data.
 
     Args:
         asked: the keys that the user asks for.
         ranks: the number of MPI processes, including the logger; None in lockstep.
         problems: receives a line for each mistake.
 
+    Returns:
+        All keys, but `rounds` only if it is set, because its default depends on the data; and the layers by name, the
+        lowest first.
+
     Raises:
-        BadInput: there is no such algorithm, so that other parts cannot be checked.
+        BadInput: there is no such algorithm, so that other parts cannot be checked; or the keys are those of a study.
     """
+    asked, retired = current(asked)
+    for key, value in retired.items():
+        default, remedy = RETIRED[key]
+        if value == default:
+            _warn_ignored(key)
+        else:
+            problems.append(f"{key} = {value!r}: this key no longer exists; {remedy}")
+    if "study" in asked:
+        raise BadInput("study: this file is a study of many runs: run it with mpinodes sweep")
     asked, preset, preset_name = presets.taken_out(asked, problems)
     in_preset = {key: place for key, place in getattr(preset, "places", {}).items() if key not in dict(flat(asked))}
     sections = ("algorithm", *CHOICES, *SECTIONS)
@@ -97,7 +98,13 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> Resolved:
     by_name = dict(zip((*titles, "you"), [layers[0], of_data, *layers[1:]], strict=True))
     decoded = _decoded(merge(*by_name.values()), name, algorithm, stream, ranks, problems)
     problems[:] = map(Request({}, in_preset).located, problems)
-    return Resolved(decoded, by_name)
+    return decoded, by_name
+
+
+@cache
+def _warn_ignored(key: str) -> None:
+    """Print once that a retired key with its old default is ignored."""
+    print(f"mpinodes: {key}: this key no longer exists; its old default is ignored", file=sys.stderr)
 
 
 def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: Sequence[str] = ()) -> Any:
@@ -109,7 +116,7 @@ def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: 
 
 def _absolute(asked: Tree) -> Tree:
     """Return keys with absolute paths, so that the experiment can run from any directory."""
-    keys = (*SOURCES, "data.file", "data.dir", "topology.file")
+    keys = (*(kind.path_key for kind in registry.KINDS), "data.file", "data.dir", "topology.file")
     named = {key: value for key, value in flat(asked) if key in keys and isinstance(value, str) and value}
     changed = nested({key: _path(word) for key, word in named.items()})
     if isinstance(metrics := asked.get("record", {}).get("metrics"), list):
@@ -230,7 +237,7 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
     if (schedule := _chosen(registry.SCHEDULES, section, problems)) is None:
         return {}
     if (key := schedule.from_losses) and key not in section:
-        section = {key: 1.0} | section
+        section, size = {key: 1.0} | section, keys_of(Problem)["regularizer"].type
         with problems.caught():
             if not modulus:
                 chooser = "path" if "path" in section else "kind"
@@ -238,7 +245,7 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
                     f"step.{chooser} = {section[chooser]!r} needs strongly convex losses or a step.{key}: set "
                     f"problem.regularizer or step.{key} above 0, or step.kind={STEPS}"
                 )
-            section[key] = algorithm.modulus_share * checked(modulus, Finite, "problem.regularizer")
+            section[key] = algorithm.modulus_share * checked(modulus, size, "problem.regularizer")
     return _part(registry.SCHEDULES, schedule, section, problems)
 
 

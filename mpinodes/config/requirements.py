@@ -7,6 +7,7 @@ another part asks all parts of that kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from math import isinf
 from typing import Any
@@ -22,8 +23,6 @@ from mpinodes.topology import facts
 
 FURTHEST = 52  # hops over which a stop spreads, because a frame has one bit for each hop in a double
 LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB for a matrix
-
-AlgorithmClass = type[Algorithm[Any]]
 
 
 def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
@@ -44,7 +43,7 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
         yield f"{_set(e)}: the agents of {e.name} do not own blocks of coordinates; choose another set"
 
 
-def _data(e: Experiment, algorithm: AlgorithmClass, stream: type[Stream]) -> Iterator[str]:
+def _data(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Stream]) -> Iterator[str]:
     """Yield why the agents of this algorithm cannot have such data."""
     partition, batch = e.data["partition"], e.data.get("batch", 1)
     decomposable = _choose(registry.ALGORITHMS, lambda a: a.decomposable)
@@ -70,14 +69,12 @@ def _data(e: Experiment, algorithm: AlgorithmClass, stream: type[Stream]) -> Ite
 
 def shows_all(stream: type[Stream]) -> bool:
     """Return whether a stream can show an agent all its samples in every round."""
-    try:
-        msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type)
-    except (msgspec.ValidationError, KeyError):
-        return False
-    return True
+    with suppress(msgspec.ValidationError, KeyError):
+        return bool(msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type))
+    return False
 
 
-def _faults(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
+def _faults(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
     """Yield the faults for which an algorithm or its weights are not defined."""
     weights = e.algorithm["mixing"]
     for key in ("loss", "churn", "delay", "stragglers"):
@@ -91,7 +88,7 @@ def _faults(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
             )
 
 
-def _feedback(e: Experiment, algorithm: AlgorithmClass) -> Iterator[str]:
+def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
     """Yield why feedback other than immediate gradients is impossible."""
     points, delay = e.feedback.points, e.feedback.delay
     if not (points or delay):
@@ -155,7 +152,7 @@ def _solvable(e: Experiment, loss: type[SampleLoss]) -> Iterator[str]:
         yield f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} samples no gradients; leave it out"
 
 
-def of_agents(e: Experiment, graph: Topology, algorithm: AlgorithmClass, ranks: int | None) -> Iterator[str]:
+def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], ranks: int | None) -> Iterator[str]:
     """Yield why the number of agents does not fit; `ranks` is the number of MPI processes, None in lockstep."""
     n, only = graph.agents, algorithm.only_agents
     if only is not None and n != only:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from msgspec.structs import replace
@@ -151,18 +151,14 @@ def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> N
         add_dimension(merged, "horizon", np.array([*shared, max(of_repeat[-1] for of_repeat in horizons)]))
         add_dimension(merged, "agent", first.read("agent").values)
         add_dimension(merged, "round", np.arange(1, rounds + 1))
+        ends = [[*map(of_repeat.index, shared), -1] for of_repeat in horizons]
         for name in first.names:
-            if any(name not in source for source in sources):
-                continue
             variable = first.read(name, slice(0))
             dims, by_horizon = variable.dims, variable.dims[0] == "horizon"
             is_merged = by_horizon or (dims[0] == "round" and name in metrics)
-            if dims == (name,) or "coordinate" in dims or not is_merged:
+            if not is_merged or dims == (name,) or "coordinate" in dims or any(name not in s for s in sources):
                 continue
-            if by_horizon:
-                indices = [[*map(of_repeat.index, shared), -1] for of_repeat in horizons]
-                values = [source.read(name).values[at] for source, at in zip(sources, indices, strict=True)]
-            else:
-                values = [source.read(name, slice(rounds)).values for source in sources]
+            parts: Sequence[Any] = ends if by_horizon else [slice(rounds)] * len(sources)
+            values = [source.read(name).values[part] for source, part in zip(sources, parts, strict=True)]
             add_variable(merged, name, variable._replace(dims=("repeat", *dims), values=np.stack(values)))
         add_variable(merged, "seed", Variable(("repeat",), np.array(list(places))))
