@@ -1,8 +1,8 @@
 """Watch runs while they go on, from another shell: python -m mpinodes.watch RUN...
 
-Print the number of rounds done, the metrics of the last logged round, rounds per second and seconds left. The command
-reads the log of a run, as `mpinodes.load` does, and does not slow the run down. It ends when all runs have ended, with
-exit code 0, or 1 if a run failed or ended early.
+Print the number of rounds done, the mean loss so far, rounds per second and the time left; after the rounds, the step
+that is being computed. The command reads progress.jsonl and does not slow the run down. It ends when all runs have
+ended, with exit code 0, or 1 if a run failed or ended early.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any
 
 LAUNCHERS = {"mpirun", "mpiexec", "mpiexec.hydra", "mpirun.hydra", "orterun", "prterun", "prun", "srun"}
 SECONDS_BETWEEN_LINES = 5.0
+FILE = "progress.jsonl"
 
 
 def on_terminal() -> bool:
@@ -98,11 +99,18 @@ def in_minutes(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def progress_of(directory: Path) -> dict[str, Any]:
+    """Return the last entry of a run's progress.jsonl; empty if there is none."""
+    with suppress(OSError, ValueError, LookupError):
+        return dict(json.loads((directory / FILE).read_text("utf-8").splitlines()[-1]))
+    return {}
+
+
 class Progress:
     """Show the rounds of a run to people and to programs; of a run that goes on, from a round on."""
 
     def __init__(self, directory: Path, title: str, rounds: int, begin: int = 0) -> None:
-        self._file = directory / "progress.jsonl"
+        self._file = directory / FILE
         before = []  # the lines of these rounds that an earlier attempt has written
         with suppress(OSError, ValueError, LookupError, TypeError):  # a torn line is the last
             for line in self._file.read_text("utf-8").splitlines(keepends=True):

@@ -1,19 +1,18 @@
-"""Watch runs that are under way. All facts come from their directories: the end of each log, and the summary."""
+"""Watch runs that are under way. All facts come from their directories: progress.jsonl and the summary."""
 
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf, nan
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from mpinodes.core.errors import BadInput
 from mpinodes.presentation.privacy_words import number
 from mpinodes.runlog.directories import is_held
-from mpinodes.runlog.log import NAME, LogReader
+from mpinodes.runlog.progress import in_minutes, progress_of
 from mpinodes.summary.summary import Summary
 
 SECONDS = 0.5  # between two looks at a directory
@@ -32,9 +31,7 @@ class WatchedRun:
     """
 
     def __init__(self, directory: Path) -> None:
-        self._directory = self._place = directory
-        self._log: LogReader | None = None
-        self._first, self._rounds, self._changed, self._sums_up = (0.0, 0), -1, time.monotonic(), False
+        self._directory, self._last, self._changed = directory, dict[str, Any](), time.monotonic()
         self.ended = self.failed = False
 
     def look(self) -> str:
@@ -56,7 +53,8 @@ class WatchedRun:
         if not (self._directory / "experiment.toml").exists():
             limit, why = UNBEGUN, "no run has begun there"
         elif is_held(self._directory):
-            limit, why = inf if self._sums_up else SILENCE, "no new round"
+            sums_up = bool(self._last) and self._last["round"] == self._last["rounds"]
+            limit, why = inf if sums_up else SILENCE, "no new round"
         else:
             limit, why = LEFT, "no process works on this run, and there is no result"
         if silent > limit:
@@ -65,35 +63,20 @@ class WatchedRun:
         return progress
 
     def _progress(self) -> str:
-        """Return the number of rounds done, of the latest repeat, with the metrics logged of the last round."""
+        """Return the number of rounds done, of the latest repeat, with the mean loss and the time left."""
         place = max(self._directory.glob("repeat-*"), default=self._directory)
-        try:
-            if self._log is None or place != self._place:
-                self._log, self._place = LogReader(place / NAME), place
-                self._first = time.monotonic(), self._log.rounds
-            self._log.read_on()
-        except (OSError, BadInput):  # the log does not exist yet, or was cut when the run was resumed
-            self._log = None
+        if (last := progress_of(place)) != self._last:
+            self._last, self._changed = last, time.monotonic()
+        if not last:
             return "no round is logged"
-        log, now = self._log, time.monotonic()
-        if log.rounds != self._rounds:
-            self._rounds, self._changed = log.rounds, now
-        if not log.rounds:
-            return "no round is logged"
-        total = tomllib.loads(log.attrs["experiment"])["rounds"]
+        done, rounds, loss = last["round"], last["rounds"], last["average_fitness"]
         prefix = f"{place.name.replace('-', ' ')}: " if place != self._directory else ""
-        self._sums_up = log.rounds == total
-        if self._sums_up:
-            return f"{prefix}all {total} rounds done; the summary is being computed"
-        parts = [f"{prefix}round {log.rounds} of {total}"]
-        for name, column in log.columns.items():
-            if column.dims == ("round",):
-                value = log.read(name, log.rounds - 1, log.rounds).values[0]
-                parts.append(f"{name.replace('_', ' ')} {value:.4g}")
-        if (done := log.rounds - self._first[1]) > 0:
-            rate = done / (now - self._first[0])
-            parts += [f"{rate:.3g} rounds/s", f"{(total - log.rounds) / rate:.0f} s left"]
-        return ", ".join(parts)
+        if done == rounds:
+            step = f"{last['finishing']}, {last['done']} of {last['of']} horizons" if "finishing" in last else ""
+            return f"{prefix}all {rounds} rounds done; {step or 'the summary is being computed'}"
+        rate = last["rounds_per_second"]
+        parts = [f"{prefix}round {done} of {rounds}", f"mean loss {nan if loss is None else loss:.4g}"]
+        return ", ".join([*parts, f"{rate:.3g} rounds/s", f"{in_minutes((rounds - done) / rate)} left"])
 
 
 def result(summary: Summary, directory: Path) -> str:

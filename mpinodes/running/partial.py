@@ -17,6 +17,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
 from mpinodes.finished.siblings import sharing
+from mpinodes.runlog.progress import progress_of
 from mpinodes.runlog.reader import Reader
 from mpinodes.running import closing
 from mpinodes.summary.summary import Summary
@@ -50,11 +51,8 @@ def sum_up(setup: Setup, run: Path) -> Summary:
                     evaluator.take(record.read("decision", some).values)
                 else:
                     evaluator.recall({name: record.read(name, some).values for name in record.by_round})
-        try:
-            last = (run / "progress.jsonl").read_text("utf-8").splitlines()[-1]
-            seconds = rounds / float(json.loads(last)["rounds_per_second"])
-        except (OSError, ValueError, LookupError, TypeError, ZeroDivisionError):
-            seconds = nan  # no progress was logged
+        rate = progress_of(run).get("rounds_per_second")
+        seconds = rounds / rate if rate else nan
         facts: dict[str, Any] = {"seconds": seconds, "versions": versions, "shares": sharing(setup, run)}
         return closing.finish(setup, run, evaluator, Accounting(setup), watch=watch, is_partial=True, **facts)
     except OSError as error:

@@ -8,12 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from mpinodes import report
 from mpinodes.core.errors import BadInput
-from mpinodes.runlog.log import NAME, Log, Variable
+from mpinodes.runlog.progress import Progress
 from mpinodes.running import monitor as watching
 from tests.helpers.parts import run_of
 from tests.helpers.running import mpirun, run_alone
@@ -32,7 +31,7 @@ def test_a_running_job_is_told_of_until_it_ends(tmp_path):
     assert done.code == 0, done.err
     told = [line for line in done.out.splitlines() if ": round " in line]
     assert told, done.out
-    assert any(" of 70, loss " in line and " s left" in line for line in told)
+    assert any(" of 70, mean loss " in line and " s left" in line for line in told)
     assert sum("run: done, 70 rounds in " in line for line in done.out.splitlines()) == 2
 
 
@@ -52,26 +51,23 @@ def watched(tmp_path, monkeypatch):
     return told
 
 
-def logged(place: Path, rounds: int, of: int) -> Log:
-    place.mkdir(parents=True)
-    log = Log(place / NAME, {"attributes": {"experiment": f"rounds = {of}\n"}, "sizes": {"agent": 2}})
-    loss, apart = np.arange(float(rounds)) / 2, np.ones((rounds, 2))
-    log.append({"mean_loss": Variable(("round",), loss), "apart": Variable(("round", "agent"), apart)})
-    return log
+def logged(place: Path, rounds: int, of: int) -> Progress:
+    place.mkdir(parents=True, exist_ok=True)
+    progress = Progress(place, "run", of)
+    progress.show(rounds, 1.0)
+    return progress
 
 
-def test_rounds_metrics_rate_and_failures_are_told(tmp_path, watched):
-    log = logged(tmp_path / "run", 3, 9)
+def test_rounds_loss_rate_and_failures_are_told(tmp_path, watched):
+    progress = logged(tmp_path / "run", 3, 9)
     run = watching.WatchedRun(tmp_path / "run")
-    assert run.look() == "run: round 3 of 9, mean loss 1"
-    log.append(
-        {"mean_loss": Variable(("round",), np.full(3, 7.0)), "apart": Variable(("round", "agent"), np.ones((3, 2)))}
-    )
-    assert re.fullmatch(r"run: round 6 of 9, mean loss 7, [0-9.e+]+ rounds/s, \d+ s left", run.look())
-    cut = Log(tmp_path / "run" / NAME, {"attributes": {"experiment": "rounds = 4\n"}})  # by a run that begins anew
-    cut.append({"mean_loss": Variable(("round",), np.full(4, 2.0))})
-    run.look()
-    assert "all 4 rounds done" in watching.WatchedRun(tmp_path / "run").look()
+    assert re.fullmatch(r"run: round 3 of 9, mean loss 1, [0-9.e+]+ rounds/s, \d+ s left", run.look())
+    progress.show(6, 7.0)
+    assert run.look().startswith("run: round 6 of 9, mean loss 7, ")
+    progress = logged(tmp_path / "run", 4, 4)  # by a run that begins anew
+    assert run.look() == "run: all 4 rounds done; the summary is being computed"
+    progress.finishing("privacy accounting", 3, 20)
+    assert run.look() == "run: all 4 rounds done; privacy accounting, 3 of 20 horizons"
     (tmp_path / "run" / "experiment.toml").touch()
     (tmp_path / "run" / "failed.txt").write_text("error: agent 1 (rank 1): planted \x1b[31m\n")
     code, told = watched("run")
@@ -79,16 +75,15 @@ def test_rounds_metrics_rate_and_failures_are_told(tmp_path, watched):
 
 
 def test_repeats_silence_and_a_directory_that_never_comes(tmp_path, watched, monkeypatch):
-    log = logged(tmp_path / "run" / "repeat-1", 3, 30)
+    logged(tmp_path / "run" / "repeat-1", 3, 30)
     (tmp_path / "run" / "experiment.toml").touch()
-    assert watching.WatchedRun(tmp_path / "run").look() == "run: repeat 1: round 3 of 30, mean loss 1"
+    assert watching.WatchedRun(tmp_path / "run").look().startswith("run: repeat 1: round 3 of 30, mean loss 1, ")
     monkeypatch.setattr(watching, "SILENCE", 0.05)
     monkeypatch.setattr(watching, "UNBEGUN", 0.05)
     code, told = watched("run", "nothing")
     assert code == 1
     assert told.count("counts as ended") == 2
     assert "nothing: no run has begun there" in told
-    del log
 
 
 def test_a_run_that_nobody_is_at_work_on_has_ended(tmp_path, watched, monkeypatch):
