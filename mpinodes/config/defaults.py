@@ -96,7 +96,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         layers[1] = layers[1] | {"data": {key: value for key, value in preset["data"].items() if key in known}}
     titles = ("the base", f"the data {section.get('name', section.get('path'))}", preset_name, f"the algorithm {name}")
     by_name = dict(zip((*titles, "you"), [layers[0], of_data, *layers[1:]], strict=True))
-    decoded = _decoded(merge(*by_name.values()), name, algorithm, stream, ranks, problems)
+    decoded = _decoded(merge(*by_name.values()), algorithm, stream, ranks, problems)
     problems[:] = map(Request({}, in_preset).located, problems)
     return decoded, by_name
 
@@ -116,7 +116,8 @@ def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: 
 
 def _absolute(asked: Tree) -> Tree:
     """Return keys with absolute paths, so that the experiment can run from any directory."""
-    keys = (*(kind.path_key for kind in registry.KINDS), "data.file", "data.dir", "topology.file")
+    keys = {kind.path_key for kind in registry.KINDS if kind is not registry.METRICS}
+    keys |= {"data.file", "data.dir", "topology.file"}
     named = {key: value for key, value in flat(asked) if key in keys and isinstance(value, str) and value}
     changed = nested({key: _path(word) for key, word in named.items()})
     if isinstance(metrics := asked.get("record", {}).get("metrics"), list):
@@ -172,9 +173,7 @@ def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree)
     return merge(defaults, {"data": usual})
 
 
-def _decoded(
-    tree: Tree, name: str, algorithm: type[Algorithm[Any]], stream: Any, ranks: int | None, problems: Problems
-) -> Tree:
+def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: int | None, problems: Problems) -> Tree:
     """Return the merged layers with the types of all sections, and with the defaults of all parts."""
     for kind in (registry.LOSSES, registry.SETS, registry.SCHEDULES):
         if kind.path in tree.get(kind.section, {}):  # the user's file replaces the part that another layer names
