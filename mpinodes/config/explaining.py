@@ -35,11 +35,12 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for section, struct in FIXED.items():
-        meanings = _meanings(struct)
+        attributes = (inspect.getdoc(struct) or "").partition("Attributes:\n")[2]
+        meanings = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", attributes, re.M))
         for name, key in keys_of(struct).items():
             dotted = f"{section}.{name}" if section else name
             if dotted not in SECTIONS:
-                texts[dotted] = _explained(meanings[name], {"": key})
+                texts[dotted] = _explained(" ".join(meanings[name].split()), {"": key})
     for kind in registry.KINDS:
         if kind is registry.METRICS:
             continue
@@ -71,14 +72,6 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
         "`0 1`: 0 sends to 1); weights in the file are ignored: algorithm.mixing computes the weights"
     )
     return dict(sorted(texts.items()))
-
-
-def _meanings(struct: type) -> dict[str, str]:
-    """Return the text of each key from the `Attributes:` of a struct's docstring."""
-    attributes = (inspect.getdoc(struct) or "").partition("Attributes:\n")[2]
-    return {
-        name: " ".join(text.split()) for name, text in re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", attributes, re.M)
-    }
 
 
 def listed() -> str:

@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import product
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
@@ -126,16 +127,19 @@ def _meta(expected: Any, name: str) -> Any:
     return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)
 
 
-def _fold(word: str) -> str:
-    return word.casefold().replace("_", "-")
+def near(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str:
+    """Return the choice whose spelling is nearest to a word, ignoring case; empty if no choice is near.
 
-
-def near(word: str, choices: Sequence[str]) -> str:
-    """Return the choice whose spelling is nearest to a word, ignoring case; empty if no choice is near."""
+    Args:
+        word: the word.
+        choices: the choices.
+        cutoff: the least share of equal letters; 1 for the same spelling.
+    """
     from difflib import get_close_matches  # agents start faster without it
 
-    folded = {_fold(choice): choice for choice in choices}
-    return next((folded[match] for match in get_close_matches(_fold(word), folded, n=1)), "")
+    folded = {choice.casefold().replace("_", "-"): choice for choice in choices}
+    matches = get_close_matches(word.casefold().replace("_", "-"), folded, 1, cutoff)
+    return next((folded[match] for match in matches), "")
 
 
 def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
@@ -154,13 +158,12 @@ def unknown(name: str, keys: Collection[str], prefix: str) -> str:
         return f"unknown key {prefix}{name}: the {prefix.rstrip('.')} that is chosen does not take it; {choices}"
     last = {key: key.rpartition(".")[2] for key in (*own, *documented)}
     groups = own, [key for key in documented if not key.startswith(prefix or "-")]
-    for group in groups:
-        same = [key for key in group if _fold(last[key]) == _fold(name)]
-        if same := [key for key in same if key.count(".") == min(key.count(".") for key in same)]:
-            return f"unknown key {prefix}{name}; did you mean {' or '.join(same[:3])}?"
-    for group in groups:
-        if match := near(name, [last[key] for key in group]):
-            return f"unknown key {prefix}{name}; did you mean {next(key for key in group if last[key] == match)}?"
+    for cutoff, group in product((1.0, 0.6), groups):  # the same word of another section before a similar word
+        if match := near(name, [last[key] for key in group], cutoff):
+            same = [key for key in group if last[key] == match]
+            fewest = min(key.count(".") for key in same)
+            meant = [key for key in same if key.count(".") == fewest]
+            return f"unknown key {prefix}{name}; did you mean {' or '.join(meant[:3])}?"
     return f"unknown key {prefix}{name}; {choices}"
 
 

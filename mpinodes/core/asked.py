@@ -150,7 +150,7 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
     trees: list[Tree] = []
     for source in asked:
         if isinstance(source, Mapping):
-            trees.append(_tree(source))
+            trees.append(_plain(source))
         elif isinstance(source, str) and "=" in source:
             trees.append(parse(None, [source]))
         elif isinstance(source, (str, Path)):
@@ -160,20 +160,19 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
     return merge(*trees)
 
 
-def _tree(asked: Mapping[str, Any]) -> Tree:
-    """Return a dictionary with nested or dotted keys as a tree of values that TOML has.
+def _plain(value: Any) -> Any:
+    """Return a value that TOML has: a number for a NumPy number, a list for an array or tuple, text for a path.
+
+    A mapping with nested or dotted keys becomes a tree.
 
     Raises:
         BadInput: a key is not a name.
     """
-    for key in asked:
-        if not isinstance(key, str) or not all(key.split(".")):
-            raise BadInput(f"{key!r}: expected the name of a key, as in 'privacy.epsilon'")
-    return nested({key: _tree(value) if isinstance(value, Mapping) else _plain(value) for key, value in asked.items()})
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that TOML has: a number for a NumPy number, a list for an array or tuple, text for a path."""
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str) or not all(key.split(".")):
+                raise BadInput(f"{key!r}: expected the name of a key, as in 'privacy.epsilon'")
+        return nested({key: _plain(inner) for key, inner in value.items()})
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):
