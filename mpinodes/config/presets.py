@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes.config.schema import Problems, suggest, to_type
-from mpinodes.core.asked import Tree, merge, parse
+from mpinodes.core.asked import Request, Tree, flat, merge, nested, parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Algorithm
 
 KEY = "problem.preset"
 FOLDER = Path(__file__).parent / "presets"
-SECTIONS = ("data", "problem", "step")
-OF_PRIVACY = ("clip", "scale", "adjacency")
+KEYS = ("data.", "problem.", "step.", "privacy.clip", "privacy.scale", "privacy.adjacency")  # how keys of presets begin
 
 
 def names() -> list[str]:
@@ -42,16 +41,13 @@ def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
     where = KEY if isinstance(value, dict) else f"{KEY} = {value!r}"
     with problems.caught():
         preset = _read(value, where)
-        mistakes = [] if preset else ["it has no key of data, problem or step"]
-        for key in [key for key in preset if key not in (*SECTIONS, "privacy") or not isinstance(preset[key], dict)]:
-            mistakes.append(f"{key} is not a section of a preset, which has [data], [problem], [step] and [privacy]")
-            del preset[key]
-        for key in preset.get("privacy", {}).keys() - OF_PRIVACY:
-            mistakes.append(f"{key} of [privacy] is not a key of a preset, which has {', '.join(OF_PRIVACY)}")
-            del preset["privacy"][key]
-        if preset.get("problem", {}).pop("preset", None):
-            mistakes.append("a preset cannot have a preset")
-        problems += [f"{where}: {message}" for message in mistakes]
+        wrong = [key for key, _ in flat(preset) if not _is_of_preset(key)]
+        has = "which has keys of data, problem and step, and privacy.clip, .scale and .adjacency"
+        problems += [f"{where}: {key} is not a key of a preset, {has}" for key in wrong]
+        if not preset:
+            problems.append(f"{where}: it has no key of data, problem or step")
+        own = nested({key: value for key, value in flat(preset) if _is_of_preset(key)})
+        preset = Request(own, getattr(preset, "places", {}))
     return asked | {"problem": {k: v for k, v in problem.items() if k != "preset"}}, preset, f"the preset {value}"
 
 
@@ -65,12 +61,14 @@ def _read(value: Any, where: str) -> Tree:
     return parse(value if value.endswith(".toml") else str(FOLDER / f"{value}.toml"), [])
 
 
+def _is_of_preset(key: str) -> bool:
+    """Return whether a preset may set a dotted key."""
+    return key.startswith(KEYS) and key != KEY
+
+
 def left_of(defaults: Mapping[str, Any]) -> Tree:
     """Return an algorithm's defaults without the keys that a preset sets."""
-    rest = {key: value for key, value in defaults.items() if key not in SECTIONS}
-    if "privacy" in rest:
-        rest["privacy"] = {key: value for key, value in rest["privacy"].items() if key not in OF_PRIVACY}
-    return rest
+    return nested({key: value for key, value in flat(defaults) if not _is_of_preset(key)})
 
 
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
