@@ -149,17 +149,27 @@ def test_they_are_off_by_default(tmp_path):
     assert not {"disagreement", "comparator_distance"} & found.keys()
 
 
+TAKES = "    def take(self, rounds):\n        return rounds.losses\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("class A:\n    pass", "must name its one class"),
         ("__all__ = ['A']\nfrom dataclasses import dataclass\n@dataclass\nclass A:\n    x: int = 1", "does not extend"),
         ("__all__ = ['A']\nclass A(Metric):\n    name = 'a'", "must have dims"),
-        ("__all__ = ['A']\nclass A(Metric):\n    name = 'a'\n    dims = ('agent',)", "choose from"),
-        ("__all__ = ['A']\nclass A(Metric):\n    name = 'a/b c'\n    dims = ('round',)", "letters, digits and _ alone"),
-        ("__all__ = ['A']\nclass A(Metric):\n    name = 'loss'\n    dims = ('round',)", "already"),
-        ("__all__ = ['A']\nclass A(Metric):\n    name = 'epsilon_proven'\n    dims = ('round',)", "already"),
-        ("__all__ = ['A']\nclass A(Metric):\n    name = 'event_l1'\n    dims = ('round',)", "already"),
+        (
+            "__all__ = ['A']\nclass A(Metric):\n    name = 'a'\n    dims = ('round',)",
+            r"a\.py', line 3: A must have take or judge: see mpinodes\.core\.Metric$",
+        ),
+        ("__all__ = ['A']\nclass A(Metric):\n    name = 'a'\n    dims = ('agent',)\n" + TAKES, "choose from"),
+        (
+            "__all__ = ['A']\nclass A(Metric):\n    name = 'a/b c'\n    dims = ('round',)\n" + TAKES,
+            "letters, digits and _ alone",
+        ),
+        ("__all__ = ['A']\nclass A(Metric):\n    name = 'loss'\n    dims = ('round',)\n" + TAKES, "already"),
+        ("__all__ = ['A']\nclass A(Metric):\n    name = 'epsilon_proven'\n    dims = ('round',)\n" + TAKES, "already"),
+        ("__all__ = ['A']\nclass A(Metric):\n    name = 'event_l1'\n    dims = ('round',)\n" + TAKES, "already"),
     ],
 )
 def test_a_file_that_is_no_metric_is_refused(text, message, tmp_path):
