@@ -15,7 +15,7 @@ from threading import Lock
 
 import msgspec
 
-from mpinodes.config import requirements
+from mpinodes.config import registry, requirements
 from mpinodes.config.building import assembled, stream_of, topology_of
 from mpinodes.config.defaults import resolve
 from mpinodes.config.metrics import metrics_of
@@ -117,8 +117,7 @@ def _rounds(tree: Tree, stream: Stream) -> int:
         share = "the training set" if data["partition"] == "shared" else "the smallest share of an agent"
         raise BadInput(f"data.batch = {data['batch']}: larger than {share}; lower data.batch")
     if rounds is None and length is None:
-        named = f"data.path = {data['path']!r}" if "path" in data else f"data.name = {data['name']!r}"
-        raise BadInput(f"rounds is missing, and {named} has no end; set rounds")
+        raise BadInput(f"rounds is missing, and {registry.named(registry.STREAMS, data)} has no end; set rounds")
     if rounds is not None and length is not None and rounds > length:
         shown = ", ".join(f"data.{key} = {data[key]}" for key in ("batch", *stream.lengthens) if key in data)
         longer = "".join(f"data.{key}={-(-rounds * data[key] // length)}, or " for key in stream.lengthens)

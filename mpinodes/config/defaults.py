@@ -239,9 +239,8 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
         section, size = {key: 1.0} | section, keys_of(Problem)["regularizer"].type
         with problems.caught():
             if not modulus:
-                chooser = "path" if "path" in section else "kind"
                 raise BadInput(
-                    f"step.{chooser} = {section[chooser]!r} needs strongly convex losses or a step.{key}: set "
+                    f"{registry.named(registry.SCHEDULES, section)} needs strongly convex losses or a step.{key}: set "
                     f"problem.regularizer or step.{key} above 0, or step.kind={STEPS}"
                 )
             section[key] = algorithm.modulus_share * checked(modulus, size, "problem.regularizer")

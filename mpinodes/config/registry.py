@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_type_hints
 
 from msgspec import NODEFAULT, to_builtins
+from msgspec.structs import asdict
 
 from mpinodes.config.schema import Key, Problems, decode, keys_of, suggest, to_type
 from mpinodes.core import parts
@@ -138,11 +139,11 @@ def parts_called(word: str) -> list[tuple[PartKind, Any]]:
         part, where = _loaded(str(Path(word).absolute()), word)
         kind = next((kind for kind in KINDS if issubclass(part, kind.base)), ALGORITHMS)
         return [(kind, _required(kind, part, where))]
-    named = [(kind, find(kind, word)) for kind in KINDS if word in names(kind)]
-    if not named:
+    called = [(kind, find(kind, word)) for kind in KINDS if word in names(kind)]
+    if not called:
         every = sorted({name for kind in KINDS for name in names(kind)})
         raise BadInput(f"{word!r}: there is no such part; {suggest(word, every)}, or name a Python file")
-    return named
+    return called
 
 
 def from_path(kind: PartKind, path: str) -> Any:
@@ -231,6 +232,13 @@ def bound(loss: Any, values: Mapping[str, Any]) -> Any:
     return part
 
 
+def named(kind: PartKind, section: Any) -> str:
+    """Return the key by which a section (a table or a struct) chooses a part, and its value: "data.name = 'x'"."""
+    keys = section if isinstance(section, dict) else asdict(section)
+    key = kind.chooser if keys.get(kind.path) is None else kind.path
+    return f"{kind.section}.{key} = {keys.get(key)!r}"
+
+
 def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = ()) -> Any:
     """Return the class that a section of the experiment names, by name or by path.
 
@@ -241,7 +249,7 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
     if (value := section.get(key)) is None:
         raise BadInput(f"{kind.key} is missing")
     if not isinstance(value, str):
-        raise BadInput(f"{kind.section}.{key} = {value!r}: expected a name")
+        raise BadInput(f"{named(kind, section)}: expected a name")
     if key == kind.chooser:
         return find(kind, value, others)
     if kind.chooser == "name" and "name" in section:

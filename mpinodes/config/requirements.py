@@ -40,7 +40,8 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
     if parts.algorithm.solves:
         yield from _solvable(e, parts.loss)
     if parts.algorithm.decomposable and parts.feasible.of_blocks:
-        yield f"{_set(e)}: the agents of {e.name} do not own blocks of coordinates; choose another set"
+        named = registry.named(registry.SETS, e.problem)
+        yield f"{named}: the agents of {e.name} do not own blocks of coordinates; choose another set"
 
 
 def _data(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Stream]) -> Iterator[str]:
@@ -54,7 +55,7 @@ def _data(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Stream]) 
         )
     if algorithm.whole_data and not shows_all(stream):
         yield (
-            f"data.name = {e.data.get('name', e.data.get('path'))!r} yields new samples in every round; {e.name} needs "
+            f"{registry.named(registry.STREAMS, e.data)} yields new samples in every round; {e.name} needs "
             f"losses that stay the same; choose other data: {_choose(registry.STREAMS, shows_all)}"
         )
     elif algorithm.whole_data and batch != "all":
@@ -144,7 +145,7 @@ def _solvable(e: Experiment, loss: type[SampleLoss]) -> Iterator[str]:
         )
     if not loss.has_prox:
         yield (
-            f"problem.loss = {e.problem.loss or e.problem.path!r}: {e.name} minimizes by Newton's method, which needs "
+            f"{registry.named(registry.LOSSES, e.problem)}: {e.name} minimizes by Newton's method, which needs "
             "a twice differentiable loss; set "
             f"{_choose(registry.LOSSES, lambda other: other.has_prox and other.per_class == loss.per_class)}"
         )
@@ -174,14 +175,14 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
     """Yield why the loss does not fit the data, and why the sensitivity is unbounded."""
-    loss, named = parts.loss, f"problem.loss = {e.problem.loss or e.problem.path!r}"
+    loss, named = parts.loss, registry.named(registry.LOSSES, e.problem)
     needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
     unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or e.privacy.adjacency == "one-round"
     if loss.needs_labels and not stream.has_labels:
         wanted = (False, bool(stream.classes), True)
         fit = _choose(registry.LOSSES, lambda other: (other.needs_labels, other.per_class, other.predicts) == wanted)
         yield (
-            f"{named} needs labels -1 and +1, and data.name = {e.data.get('name', e.data.get('path'))!r} has "
+            f"{named} needs labels -1 and +1, and {registry.named(registry.STREAMS, e.data)} has "
             f"{'classes' if stream.classes else 'real targets'}; set {fit}"
         )
     elif loss.per_class and not stream.classes:
@@ -202,7 +203,8 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
     e, graph, algorithm, mixing = setup.experiment, setup.topology, setup.algorithm, setup.mixing
     where, weights, feasible = graph.source, e.algorithm["mixing"], setup.feasible
     if algorithm.unconstrained and not isinf(feasible.inradius):
-        yield f"{_set(e)}: {e.name} never projects; set {_choose(registry.SETS, lambda other: not other.bounded)}"
+        named = registry.named(registry.SETS, e.problem)
+        yield f"{named}: {e.name} never projects; set {_choose(registry.SETS, lambda other: not other.bounded)}"
     if e.feedback.points and e.feedback.radius >= feasible.inradius:
         yield (
             f"feedback.radius = {e.feedback.radius:g}: no ball of this radius fits into the set with problem.radius = "
@@ -247,7 +249,3 @@ def _fits(kind: type[Topology], setup: Setup) -> bool:
         return False
     undirected = not setup.mixing.undirected or facts.one_way_edge(graph, 10) is None
     return undirected and (graph.period == 1 or not setup.mixing.fixed)
-
-
-def _set(e: Experiment) -> str:
-    return f"problem.set = {e.problem.set!r}" if e.problem.set else f"problem.set_path = {e.problem.set_path!r}"
