@@ -51,18 +51,19 @@ def watched(tmp_path, monkeypatch):
     return told
 
 
-def logged(place: Path, rounds: int, of: int) -> Progress:
+def logged(place: Path, rounds: int, of: int, loss: float = 1.0) -> Progress:
     place.mkdir(parents=True, exist_ok=True)
     progress = Progress(place, "run", of)
-    progress.show(rounds, 1.0)
+    progress.show(rounds, loss)
+    progress.close()
     return progress
 
 
 def test_rounds_loss_rate_and_failures_are_told(tmp_path, watched):
-    progress = logged(tmp_path / "run", 3, 9)
+    logged(tmp_path / "run", 3, 9)
     run = watching.WatchedRun(tmp_path / "run")
     assert re.fullmatch(r"run: round 3 of 9, mean loss 1, [0-9.e+]+ rounds/s, \d+ s left", run.look())
-    progress.show(6, 7.0)
+    logged(tmp_path / "run", 6, 9, 7.0)
     assert run.look().startswith("run: round 6 of 9, mean loss 7, ")
     progress = logged(tmp_path / "run", 4, 4)  # by a run that begins anew
     assert run.look() == "run: all 4 rounds done; the summary is being computed"

@@ -182,7 +182,7 @@ def test_threads_compose_one_at_a_time(monkeypatch):
         with pytest.raises(BadInput):
             compose({}, None)
 
-    monkeypatch.setattr(composing, "resolved", composed)
+    monkeypatch.setattr(composing, "resolve", composed)
     threads = [threading.Thread(target=attempt) for _ in range(3)]
     for thread in threads:
         thread.start()

@@ -121,7 +121,7 @@ def test_a_run_of_an_older_version_whose_repeats_have_a_budget_each_is_read_but_
     old = merge(tomllib.loads((run / "experiment.toml").read_text()), {"privacy": {"budget": {"covers": "each"}}})
     (run / "experiment.toml").write_text(tomli_w.dumps(old))
     assert Experiment.read(run / "experiment.toml").repeats == 2
-    assert len(mpinodes.runs(tmp_path)) == 1
+    assert len(mpinodes.runs(tmp_path)) == 2
     with pytest.raises(BadInput, match=rf"^--resume {run}: .*privacy\.budget\.covers.* start a new run$") as caught:
         reopen(run, ["rounds=16"], None)
     assert "\n" not in str(caught.value)
