@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,6 @@ def finish(
     watch: Stopwatch,
     shares: list[str],
     seconds: float,
-    versions: dict[str, str],
     is_partial: bool = False,
     tell: Callable[[str, int, int], None] = lambda part, done, of: None,
 ) -> Summary:
@@ -52,7 +52,6 @@ def finish(
         watch: the stopwatch that measures the parts of the run.
         shares: other runs that used the same noise on other data.
         seconds: the seconds that the rounds took.
-        versions: the versions of the packages that computed the rounds.
         is_partial: whether the run ended before its last round.
         tell: is called to report progress: with the name of a part, the steps done, and the number of all steps.
     """
@@ -84,7 +83,7 @@ def finish(
         bytes_sent=8 * setup.frame_width * (faults.sent if faults else messages(setup, rounds)),
         rounds_per_second=rounds / seconds, **structs.asdict(evaluator.summary()),
         bounds=[bound_section(bound, measured.get(bound.of)) for bound in proven], privacy=privacy,
-        solver=accounting.solver, seconds=seconds, versions=versions, partial=is_partial,
+        solver=accounting.solver, seconds=seconds, versions=json.loads(record.attrs["versions"]), partial=is_partial,
     )  # fmt: skip
     return conclude(setup, directory, summary, watch)
 

@@ -53,7 +53,6 @@ class Logger:
         e = setup.experiment
         self._keeper = Keeper(directory, LOGGER, noise_name(setup))
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
-        self._versions = versions(mpi)
         self._sharing = sharing(setup, directory)
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
         self._done, self._fitness, self._seconds = 0, 0.0, 0.0
@@ -61,7 +60,7 @@ class Logger:
         drawn = range(1, min(graph.period or e.rounds, DRAWN_ROUNDS) + 1)
         drawing = {"title": graph.title, "agents": graph.agents, "period": graph.period}
         drawing["rounds"] = [sorted(graph.edges(t)) for t in drawn]
-        texts = {"experiment": e.toml(), "versions": json.dumps(self._versions), "topology": json.dumps(drawing)}
+        texts = {"experiment": e.toml(), "versions": json.dumps(versions(mpi)), "topology": json.dumps(drawing)}
         facts = {"attributes": texts, "sizes": {"agent": graph.agents, "coordinate": setup.dimension}}
         asked_for = directory / "experiment.toml"
         if checkpoint is None:
@@ -164,6 +163,5 @@ class Logger:
             watch=self._watch,
             shares=self._sharing,
             seconds=self._seconds,
-            versions=self._versions,
             tell=self._progress.finishing,
         )

@@ -7,10 +7,8 @@ regret of single agents.
 
 from __future__ import annotations
 
-import json
 from math import nan
 from pathlib import Path
-from typing import Any
 
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
@@ -44,7 +42,7 @@ def sum_up(setup: Setup, run: Path) -> Summary:
                     f"{run}: the run is not finished, and none of its rounds is recorded; to resume it: "
                     f"python -m mpinodes.run --resume {run}"
                 )
-            evaluator, versions = Evaluator(setup), json.loads(record.attrs["versions"])
+            evaluator = Evaluator(setup)
             for first in range(0, rounds, ROUNDS_AT_ONCE):
                 some = slice(first, first + ROUNDS_AT_ONCE)
                 if "decision" in record:
@@ -53,7 +51,9 @@ def sum_up(setup: Setup, run: Path) -> Summary:
                     evaluator.recall({name: record.read(name, some).values for name in record.by_round})
         rate = progress_of(run).get("rounds_per_second")
         seconds = rounds / rate if rate else nan
-        facts: dict[str, Any] = {"seconds": seconds, "versions": versions, "shares": sharing(setup, run)}
-        return closing.finish(setup, run, evaluator, Accounting(setup), watch=watch, is_partial=True, **facts)
+        shares = sharing(setup, run)
+        return closing.finish(
+            setup, run, evaluator, Accounting(setup), watch=watch, shares=shares, seconds=seconds, is_partial=True
+        )
     except OSError as error:
         raise BadInput(f"{run}: its record cannot be read, or record.h5 cannot be written: {error}") from error
