@@ -18,7 +18,7 @@ from mpinodes.config import registry
 from mpinodes.config.registry import Classes
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.parts import Algorithm, SampleLoss, Setup, Stream, Topology
+from mpinodes.core.parts import Algorithm, Setup, Stream, Topology
 from mpinodes.topology import facts
 
 FURTHEST = 52  # hops over which a stop spreads, because a frame has one bit for each hop in a double
@@ -33,25 +33,16 @@ def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
 
 def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
     """Yield what the experiment asks of its parts that they cannot do."""
-    yield from _data(e, parts.algorithm, parts.stream)
-    yield from _faults(e, parts.algorithm)
-    yield from _feedback(e, parts.algorithm)
-    yield from _noise(e, parts)
-    if parts.algorithm.solves:
-        yield from _solvable(e, parts.loss)
-    if parts.algorithm.decomposable and parts.feasible.of_blocks:
-        named = registry.named(registry.SETS, e.problem)
-        yield f"{named}: the agents of {e.name} do not own blocks of coordinates; choose another set"
-
-
-def _data(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Stream]) -> Iterator[str]:
-    """Yield why the agents of this algorithm cannot have such data."""
+    algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
     partition, batch = e.data["partition"], e.data.get("batch", 1)
-    decomposable = _choose(registry.ALGORITHMS, lambda a: a.decomposable)
+
+    def decomposable() -> str:
+        return _choose(registry.ALGORITHMS, lambda a: a.decomposable)
+
     if not algorithm.decomposable and partition != "shared":
         yield (
             f"data.partition = {partition!r}: the agents of {e.name} share one loss, and each decides a block of "
-            f"coordinates; set data.partition=shared, or {decomposable}"
+            f"coordinates; set data.partition=shared, or {decomposable()}"
         )
     if algorithm.whole_data and not shows_all(stream):
         yield (
@@ -63,20 +54,9 @@ def _data(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Stream]) 
     if e.privacy.adjacency == "one-agent" and partition == "shared":
         yield (
             "privacy.adjacency = 'one-agent': with data.partition = 'shared' all agents have the same samples; set "
-            f"{'' if algorithm.decomposable else f'{decomposable} with '}data.partition=even, or "
+            f"{'' if algorithm.decomposable else f'{decomposable()} with '}data.partition=even, or "
             "privacy.adjacency=one-round"
         )
-
-
-def shows_all(stream: type[Stream]) -> bool:
-    """Return whether a stream can show an agent all its samples in every round."""
-    with suppress(msgspec.ValidationError, KeyError):
-        return bool(msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type))
-    return False
-
-
-def _faults(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
-    """Yield the faults for which an algorithm or its weights are not defined."""
     weights = e.algorithm["mixing"]
     for key in ("loss", "churn", "delay", "stragglers"):
         value, is_lost = getattr(e.faults, key), key in ("loss", "churn")
@@ -87,6 +67,34 @@ def _faults(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
                 f"messages that {'do not arrive' if is_lost else 'come late'}; leave faults.{key} out, or set "
                 f"{_choose(registry.ALGORITHMS, lambda a: a.bears_loss and a.bears_delay)}"
             )
+    yield from _feedback(e, algorithm)
+    yield from _noise(e, parts)
+    if algorithm.solves:
+        if not isinf(e.clip) or e.privacy.adjacency == "one-round":
+            key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else ("adjacency", e.privacy.adjacency)
+            yield (
+                f"privacy.{key} = {value!r}: {e.name} minimizes whole losses without clipping, and its privacy follows "
+                "from the loss and the features' norm: set privacy.clip=inf, and privacy.adjacency=one-sample or "
+                "one-agent"
+            )
+        if not loss.has_prox:
+            yield (
+                f"{registry.named(registry.LOSSES, e.problem)}: {e.name} minimizes by Newton's method, which needs "
+                "a twice differentiable loss; set "
+                f"{_choose(registry.LOSSES, lambda other: other.has_prox and other.per_class == loss.per_class)}"
+            )
+        if e.problem.gradient_noise:
+            yield f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} samples no gradients; leave it out"
+    if algorithm.decomposable and parts.feasible.of_blocks:
+        named = registry.named(registry.SETS, e.problem)
+        yield f"{named}: the agents of {e.name} do not own blocks of coordinates; choose another set"
+
+
+def shows_all(stream: type[Stream]) -> bool:
+    """Return whether a stream can show an agent all its samples in every round."""
+    with suppress(msgspec.ValidationError, KeyError):
+        return bool(msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type))
+    return False
 
 
 def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
@@ -133,24 +141,6 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
             f"noise.backend = {backend!r}: only noise that is added to messages has other backends, and the noise of "
             f"{e.name} is {privacy.mechanism}; set noise.backend=numpy"
         )
-
-
-def _solvable(e: Experiment, loss: type[SampleLoss]) -> Iterator[str]:
-    """Yield what an algorithm that minimizes its losses cannot handle."""
-    if not isinf(e.clip) or e.privacy.adjacency == "one-round":
-        key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else ("adjacency", e.privacy.adjacency)
-        yield (
-            f"privacy.{key} = {value!r}: {e.name} minimizes whole losses without clipping, and its privacy follows "
-            "from the loss and the features' norm: set privacy.clip=inf, and privacy.adjacency=one-sample or one-agent"
-        )
-    if not loss.has_prox:
-        yield (
-            f"{registry.named(registry.LOSSES, e.problem)}: {e.name} minimizes by Newton's method, which needs "
-            "a twice differentiable loss; set "
-            f"{_choose(registry.LOSSES, lambda other: other.has_prox and other.per_class == loss.per_class)}"
-        )
-    if e.problem.gradient_noise:
-        yield f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} samples no gradients; leave it out"
 
 
 def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], ranks: int | None) -> Iterator[str]:

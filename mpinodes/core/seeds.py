@@ -51,7 +51,14 @@ class Draws:
 
     def __init__(self, source: int | bytes, purpose: Purpose, agent: int = 0, part: int = 0) -> None:
         self.agent = agent
-        key = _philox_key(source, purpose, agent)
+        if isinstance(source, bytes):
+            address = int(purpose).to_bytes(4, "little") + int(agent).to_bytes(8, "little")
+            key: NDArray[np.uint64] = np.frombuffer(
+                blake2b(address, key=source, digest_size=16).digest(), np.dtype("<u8")
+            )
+        else:  # numpy pads up to four 32-bit words with zeros, so that (2^32, 1, 0) would equal (0, 1, 1)
+            words = (source, purpose, agent, *(() if source < 2**32 else (1,)))
+            key = np.random.SeedSequence(words).generate_state(2, np.uint64).astype(np.uint64, copy=False)
         self._bits = np.random.Philox(key=key)
         self._counter = [0, 0, 0, part]
         # lists, because NumPy reads the state entry by entry, which takes twice as long for arrays
@@ -88,13 +95,3 @@ class Draws:
                 self._ahead.append(draw(size=size))
         self._next = t + 1
         return self._ahead.pop()
-
-
-def _philox_key(source: int | bytes, purpose: Purpose, agent: int) -> NDArray[np.uint64]:
-    if isinstance(source, bytes):
-        address = int(purpose).to_bytes(4, "little") + int(agent).to_bytes(8, "little")
-        return np.frombuffer(blake2b(address, key=source, digest_size=16).digest(), np.dtype("<u8"))
-    # numpy pads up to four 32-bit words with zeros, so that (2^32, 1, 0) would equal (0, 1, 1)
-    long = () if source < 2**32 else (1,)
-    words = np.random.SeedSequence((source, purpose, agent, *long)).generate_state(2, np.uint64)
-    return words.astype(np.uint64, copy=False)
