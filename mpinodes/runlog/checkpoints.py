@@ -26,7 +26,7 @@ FOLDER = "checkpoint"
 LOGGER = "logger"
 
 INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
-LAYOUT = 5  # number of the layout of a checkpoint; raise it whenever the layout changes
+LAYOUT = 6  # number of the layout of a checkpoint; raise it whenever the layout changes
 
 Kept: TypeAlias = Mapping[str, Any]
 
