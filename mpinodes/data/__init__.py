@@ -1,4 +1,4 @@
-"""Readers of data files, one module for each format: `read(path)` returns a `Source`."""
+"""Hold the readers of data files, one module for each format: `read(path)` returns a `Source`."""
 
 from mpinodes.data.source import Source
 

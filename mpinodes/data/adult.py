@@ -1,9 +1,11 @@
-"""UCI's adult, adult.data and adult.test: rows with a `?` are dropped, the others become 105 features.
+"""Read UCI's Adult data, adult.data and adult.test: rows without a missing value (`?`), with 105 features each.
 
-These are 98 indicators of the categorical fields' values, then the six numbers divided by public bounds and clipped
-to [0, 1], then a constant 1; at last the row is divided by its norm if that exceeds 1. No bound comes from the data,
-so none of it tells anything of a person: unlike the maxima of the columns, which `read_by_maxima` divides by. Not 99
-indicators: workclass Never-worked occurs only together with an unknown occupation, hence in no row that stays.
+98 features are indicators of the values of the categorical fields. Six features are the numeric fields, divided by
+public bounds and clipped to [0, 1]. The last feature is the constant 1. A row of L2 norm above 1 is then divided by its
+norm. No bound is computed from the data, so the bounds reveal nothing about a person. The maxima of the columns, by
+which `read_by_maxima` divides, do reveal something.
+
+The workclass Never-worked has no indicator: it occurs only in rows with a missing occupation, and these are dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from numpy.typing import NDArray
 from mpinodes.data import coded
 from mpinodes.data.source import Source
 
-# The file's fields in order, with their values in the order of adult.names, or the bound that a number is divided by.
+# The fields in the order of the file. A categorical field has its values in the order of UCI's adult.names. A numeric
+# field has the public bound by which its numbers are divided.
 _WORKCLASS = "Private Self-emp-not-inc Self-emp-inc Federal-gov Local-gov State-gov Without-pay"
 _EDUCATION = (
     "Bachelors Some-college 11th HS-grad Prof-school Assoc-acdm Assoc-voc 9th 7th-8th 12th Masters 1st-4th 10th "
@@ -51,7 +54,7 @@ _KINDS: dict[str, str | float] = {
     "native-country": _COUNTRY,
     "income": "<=50K >50K",
 }
-UPSTREAM = {"adult.data": 30_162, "adult.test": 15_060}  # rows without a ?
+UPSTREAM = {"adult.data": 30_162, "adult.test": 15_060}  # rows without a missing value
 
 FIELDS = {name: tuple(kind.split()) if isinstance(kind, str) else () for name, kind in _KINDS.items()}
 _IS_NUMBER = np.array([not values for values in FIELDS.values()])
@@ -63,14 +66,16 @@ DIMENSION = _INDICATORS + len(_BOUNDS) + 1
 
 
 def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
-    """Return income <=50K as −1, >50K as +1, of the complete rows; dense features of norm at most 1.
+    """Return the rows of a file that have no missing value, with dense features of L2 norm at most 1.
+
+    The target is −1 for an income <=50K and +1 for an income >50K.
 
     Args:
-        path: The file.
-        bounds: The numbers that the numeric fields are divided by.
+        path: adult.data or adult.test.
+        bounds: the numbers by which the numeric fields are divided, in the order of the fields.
 
     Raises:
-        BadInput: missing, empty, truncated or not this file; names file, line and field.
+        BadInput: the file is missing, empty, truncated or no Adult file; the message names file, line and field.
     """
     codes = coded.codes(path, FIELDS, missing="?")
 
@@ -87,11 +92,12 @@ def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
 
 
 def read_by_maxima(paths: Sequence[Path]) -> list[Source]:
-    """Read as `read` does, but divide every number by its largest in all the files together, not by a public bound.
+    """Read files as `read` does, but divide each numeric field by its largest value in all the files together.
 
     Raises:
         BadInput: see `read`.
     """
     maxima = np.max([coded.codes(path, FIELDS, missing="?")[:, _IS_NUMBER].max(axis=0) for path in paths], axis=0)
-    # An indicator's maximum is 1 or 0 as it is. Numbers are whole: a column whose maximum is below 1 is clipped to 0.
+    # Indicators need no division, because their maximum is 1 or 0. Numbers are whole, so a numeric field whose maximum
+    # is below 1 becomes 0 by clipping.
     return [read(path, np.maximum(maxima, 1)) for path in paths]

@@ -1,8 +1,8 @@
-"""UCI's mushrooms, agaricus-lepiota.data, as the 112 binary features of LIBSVM's `mushrooms`.
+"""Read UCI's mushrooms data, agaricus-lepiota.data, as the 112 binary features of LIBSVM's file `mushrooms`.
 
-LIBSVM leaves out stalk-root, which has missing values, and makes a 0/1 feature of every value that occurs in the
-other 21 attributes. Its order of features is not known; here it is that of the file's attributes, and within one
-that of UCI's list of values.
+LIBSVM leaves out the attribute stalk-root, which has missing values. Every value that occurs in the other 21 attributes
+becomes a 0/1 feature. The order of LIBSVM's features is not known. Here the features follow the order of the attributes
+in UCI's file and, within an attribute, UCI's list of values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mpinodes.data import coded
 from mpinodes.data.source import Source
 
-# The values that occur, in the order of agaricus-lepiota.names.
+# The values that occur in each attribute, in the order of UCI's agaricus-lepiota.names.
 _LETTERS = {
     "class": "ep",  # edible, poisonous
     "cap-shape": "bcxfks",
@@ -49,10 +49,10 @@ UPSTREAM = 8124
 
 
 def read(path: Path) -> Source:
-    """Return edible as −1, poisonous as +1; dense rows of 112 zeros and ones, 21 ones in each.
+    """Return the mushrooms: target −1 for edible and +1 for poisonous; dense rows of 112 zeros and ones, with 21 ones.
 
     Raises:
-        BadInput: missing, empty, truncated or not this file; names file, line and field.
+        BadInput: the file is missing, empty, truncated or not UCI's file; the message names file, line and field.
     """
     codes = coded.codes(path, ATTRIBUTES)
 

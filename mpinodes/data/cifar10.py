@@ -1,4 +1,4 @@
-"""CIFAR-10's binary version: records of one label byte, then 1,024 red, green and blue pixels each."""
+"""Read CIFAR-10's binary files: a record is one label byte, then 1,024 red, 1,024 green and 1,024 blue pixels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpinodes.data.source import Source, content
 PIXELS = 3 * 32 * 32
 RECORD = 1 + PIXELS
 CLASSES = 10
-UPSTREAM = 10_000  # records of each upstream file
+UPSTREAM = 10_000  # records of each published file
 
 
 def _records(path: Path) -> NDArray[np.uint8]:
@@ -29,10 +29,11 @@ def _records(path: Path) -> NDArray[np.uint8]:
 
 
 def read(files: Sequence[Path]) -> Source:
-    """Return pixels over 255, red, green, blue, and the class of each image, file after file.
+    """Return the images, file after file: features are pixels divided by 255, targets are classes from 0 to 9.
 
     Raises:
-        BadInput: missing, empty, truncated or not CIFAR-10's; names file, record (counted from 1) and byte.
+        BadInput: a file is missing, empty, truncated or not in CIFAR-10's format; the message names the file, the
+            record (counted from 1) and the byte.
     """
     records = [_records(path) for path in files]
     starts = np.cumsum([0, *map(len, records)])

@@ -1,4 +1,4 @@
-"""Read UCI's files of categories and whole numbers: one line for each row, fields separated by commas."""
+"""Read UCI's text files of categories and whole numbers: one row per line, fields separated by commas."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from mpinodes.data.source import lines, shown
 
 
 def codes(path: Path, fields: Mapping[str, Sequence[str]], missing: str = "") -> NDArray[np.float64]:
-    """Return the fields of all rows as numbers (N, fields): a number as it stands, a category as its place in the list.
+    """Return the fields of all rows as numbers (N, number of fields).
+
+    A whole number stays as it is. A category becomes its index in the field's list of values.
 
     Args:
-        path: The file. A first line that begins with |, and a point at the end of a line, are left out (adult.test).
-        fields: By name, the values of a category; none: a whole number. The last field is never missing.
-        missing: A row that has this in a field is left out.
+        path: the file. A first line that begins with `|` and a period at the end of a line are ignored (adult.test).
+        fields: by the name of each field, in the order of the file: its list of values; empty for whole numbers.
+        missing: the text that stands for a missing value. A row with this text in a field other than the last is left
+            out. If the text is empty, no row is left out.
 
     Raises:
-        BadInput: A row does not have these fields, or no row is left; names line and field.
+        BadInput: a row does not have these fields, or no row is left; the message names line and field.
     """
     return once(path, "coded", lambda: [_read(path, fields, missing)])[0]
 
@@ -52,6 +55,12 @@ def _read(path: Path, fields: Mapping[str, Sequence[str]], missing: str) -> NDAr
 
 
 def put_ones(table: NDArray[np.float64], places: NDArray[np.float64], categories: Sequence[Sequence[str]]) -> None:
-    """Set to 1 in each row of a table (k, d) the indicators of categories, by their places in the lists (k, c)."""
+    """Set the indicators of categorical values to 1, in place.
+
+    Args:
+        table: (k, d) zeros. Its first columns are the indicators, one for each value of each category.
+        places: (k, c) the index of each row's value in the list of each category.
+        categories: the lists of values of the c categories.
+    """
     starts = np.cumsum([0, *map(len, categories)])[:-1]
     np.put_along_axis(table, starts + places.astype(np.int64), 1.0, axis=1)

@@ -1,4 +1,4 @@
-"""The files of the papers' data sets: from a directory of the user's, or fetched once from their homes."""
+"""Find the files of the papers' data sets in the user's directory or cache, and download missing files."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ ARCHIVE = ".tar.gz"
 
 @dataclass(frozen=True)
 class Wanted:
-    """A file, and where to get it.
+    """Describe one file of a data set, and its download.
 
     Attributes:
-        names: What it may be called, relative to the directory, best first. Where the url is an archive, the first
-            is also its name in there.
-        url: Of the file, or of the .tar.gz that holds it.
-        sha256: Of what the url gives; None: not known.
-        home: A page from which a person can get it.
+        names: the paths that the file may have in a directory, the preferred path first. If the url is an archive, the
+            first path is also the path in the archive.
+        url: the address of the file, or of the .tar.gz archive that contains the file.
+        sha256: the checksum of the download; None if it is not known.
+        home: the web page from which a person can download the file.
     """
 
     names: tuple[str, ...]
@@ -32,22 +32,22 @@ class Wanted:
 
     @property
     def file(self) -> str:
-        """Return the name of what the url gives."""
+        """Return the file name of the download: the last part of the url."""
         return self.url.rpartition("/")[2]
 
     def find(self, folders: Sequence[Path]) -> Path | None:
-        """Return where the file is, in the first folder that has it; None: nowhere."""
+        """Return the path of the file in the first folder that contains it; None if no folder does."""
         return next((path for folder in folders for name in self.names if (path := folder / name).is_file()), None)
 
 
 def _mnist(name: str, sha256: str) -> Wanted:
-    # LeCun's own site is closed to downloads; this mirror is the one that everybody uses.
+    # LeCun's own site no longer allows downloads; everybody uses this mirror.
     url = f"https://storage.googleapis.com/cvdf-datasets/mnist/{name}.gz"
     return Wanted((f"{name}.gz", name), url, sha256, "https://github.com/cvdfoundation/mnist")
 
 
 def _cifar10(name: str) -> Wanted:
-    # This checksum is not ours: it is the one that the loaders of other projects agree on.
+    # We did not compute this checksum; the loaders of other projects agree on it.
     sha256 = "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
     page = "https://www.cs.toronto.edu/~kriz"
     names = (f"cifar-10-batches-bin/{name}", name)
@@ -74,7 +74,8 @@ ADULT = (
     _uci("adult/adult.data", "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d", "2/adult"),
     _uci("adult/adult.test", "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05", "2/adult"),
 )
-# LIBSVM's file is taken where there is one, but UCI's is fetched: it is the same data, and its checksum is known.
+# LIBSVM's file is used if the directory has it. UCI's file is downloaded: its data are the same, and its checksum is
+# known.
 MUSHROOMS = (
     _uci(
         "mushroom/agaricus-lepiota.data",
@@ -88,21 +89,23 @@ RCV1 = (
     Wanted(
         ("rcv1_train.binary", "rcv1_train.binary.bz2", "rcv1_train.binary.gz", "rcv1_vw_subset.rebuilt.libsvm"),
         f"{_LIBSVM}/binary/rcv1_train.binary.bz2",
-        None,  # LIBSVM publishes no checksums, and we had no copy to take one of; bzip2's own must do
+        None,  # LIBSVM publishes no checksums, and we had no copy to compute one; bzip2 has its own
         f"{_LIBSVM}/binary.html",
     ),
 )
 
 
 def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
-    """Return where the files are, in the order asked for; those that are missing are fetched first.
+    """Return the paths of files in the order of `wanted`, and download missing files first.
 
-    What lies in `directory` is the user's own and taken as it is. The rest is fetched into it, or, without one or
-    where it cannot be written to, into the user's cache, and found there from then on. Several processes may do
-    this at once, since files get their names when they are complete; let one rank do it all the same.
+    Files in `directory` are used without a check of their checksums. Missing files are downloaded into `directory`. If
+    `directory` is None or not writable, they are downloaded into the user's cache, where later runs find them. Several
+    processes may download at once, because a file gets its name only when it is complete. One rank should nevertheless
+    call this function before the other ranks, to save downloads.
 
     Raises:
-        BadInput: no such directory, or files are neither there nor to be had; names them, the place and their home.
+        BadInput: the directory does not exist, or files are missing and cannot be downloaded; the message names the
+            files, their folder and their home page.
     """
     if directory is not None and not directory.is_dir():
         raise BadInput(f"data.dir: {directory} is not a directory; make it, or leave data.dir out")
@@ -110,7 +113,7 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
     if not all(file.find(folders) for file in wanted):
         import pooch
 
-        pooch.get_logger().setLevel("WARNING")  # it tells stderr of every download
+        pooch.get_logger().setLevel("WARNING")  # because pooch reports every download on stderr
         if directory is None or not os.access(directory, os.W_OK):
             folders.append(pooch.os_cache("mpinodes"))
         for file in wanted:
@@ -127,8 +130,8 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
 
 
 def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
-    """Put files that one url gives into a folder; an archive that the user has in the folder `own` is used."""
-    import tarfile  # most agents fetch nothing
+    """Download the files that one url provides into `folder`; an archive in the user's folder `own` is used first."""
+    import tarfile  # imported here because most agents download nothing
     from tempfile import TemporaryDirectory
 
     first = wanted[0]
@@ -140,12 +143,12 @@ def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
         archive = own / first.file
         if not archive.is_file():
             archive = _download(first, Path(scratch))
-        # The members are moved to their places when all are there.
+        # Files are moved to their final paths when all of them are unpacked.
         names = [file.names[0] for file in wanted]
         try:
             with tarfile.open(archive) as tar:
                 for name in names:
-                    packed = tar.extractfile(name)  # unlike `extract` it makes no links, and writes nowhere else
+                    packed = tar.extractfile(name)  # unlike `extract`, this makes no links and writes no files
                     if packed is None:
                         raise KeyError(name)
                     Path(scratch, Path(name).name).write_bytes(packed.read())
@@ -160,20 +163,20 @@ def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
 
 def _download(wanted: Wanted, folder: Path) -> Path:
     import pooch
-    from requests import HTTPError  # what pooch fetches with
+    from requests import HTTPError  # pooch downloads with requests
 
-    # Without this header a server may send a .gz as a packed form of its content, and what arrives is unpacked.
+    # Without this header a server may send a .gz as compressed content, and requests would unpack the download.
     plain = pooch.HTTPDownloader(headers={"Accept-Encoding": "identity"}, chunk_size=1 << 16)
     try:
         return Path(pooch.retrieve(wanted.url, wanted.sha256, wanted.file, folder, downloader=plain))
     except HTTPError as error:
         if error.response is not None:
-            error.response.close()  # pooch leaves it open
+            error.response.close()  # because pooch does not close the response
         raise
 
 
 def _why(error: OSError | ValueError) -> str:
-    """Return an error of requests, pooch or the file system in a few words."""
+    """Return a short description of an error of requests, pooch or the file system."""
     from requests import RequestException
 
     if isinstance(error, RequestException):

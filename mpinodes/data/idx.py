@@ -1,4 +1,4 @@
-"""MNIST's IDX files: big-endian header, then one byte per pixel or label."""
+"""Read MNIST's IDX files: a big-endian header, then one byte for each pixel or label."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from numpy.typing import NDArray
 from mpinodes.core.errors import BadInput
 from mpinodes.data.source import Source, content
 
-IMAGES, LABELS = 0x803, 0x801  # unsigned bytes in three dimensions, in one
+IMAGES, LABELS = 0x803, 0x801  # magic numbers: bytes in three dimensions and in one dimension
 KINDS = {IMAGES: "images", LABELS: "labels"}
 UPSTREAM = {"train-images-idx3-ubyte": 60_000, "t10k-images-idx3-ubyte": 10_000}
 
 
 def _records(path: Path, expected: int) -> NDArray[np.uint8]:
-    """Return the records of one file, (N, bytes of a record); `expected` is the magic number."""
+    """Return the records of a file, (N, bytes of a record), if its header has the expected magic number.
+
+    Raises:
+        BadInput: as in `read`.
+    """
     data = content(path)
     dimensions = expected & 0xFF
     if len(data) < 4 + 4 * dimensions:
@@ -38,10 +42,13 @@ def _records(path: Path, expected: int) -> NDArray[np.uint8]:
 
 
 def read(images: Path, labels: Path) -> Source:
-    """Return pixels over 255, row by row, and the label of each image; plain or gzipped.
+    """Return MNIST images: features are the pixels divided by 255, row by row, and targets are the labels.
+
+    Either file may be gzipped.
 
     Raises:
-        BadInput: missing, empty, truncated, too long, not IDX, or the two do not belong together; names file and byte.
+        BadInput: a file is missing, empty, truncated, too long or not in IDX format, or the files have different
+            numbers of records; the message names file and byte.
     """
     pixels, targets = _records(images, IMAGES), _records(labels, LABELS)
     if len(pixels) != len(targets):

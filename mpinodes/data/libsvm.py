@@ -1,6 +1,7 @@
-"""LIBSVM's sparse text: `label index:value index:value ...`, indices from 1 and ascending.
+"""Read LIBSVM's sparse text: lines `label index:value index:value ...` with ascending indices from 1.
 
-scikit-learn reads the format too, but names no line, takes 50 MB on the disk and two seconds to import.
+scikit-learn also reads this format. But its errors name no line, it takes 50 MB on the disk, and its import takes two
+seconds.
 """
 
 from __future__ import annotations
@@ -21,22 +22,23 @@ UPSTREAM = {
     "mushrooms": 8124,
     "mushrooms.rebuilt.libsvm": 8124,
     "rcv1_train.binary": 20_242,
-    # Vowpal Wabbit's sample of RCV1, under its own label rule and feature numbers: no part of LIBSVM's file, but a
-    # report that says "1,747 of 20,242" is nearer the truth than one that takes it for the whole.
+    # Vowpal Wabbit's sample of RCV1 has its own labels and feature numbers, so it is no part of LIBSVM's file. But a
+    # report of "1,747 of 20,242" records is nearer the truth than a report that takes the sample for all of RCV1.
     "rcv1_vw_subset.rebuilt.libsvm": 20_242,
 }
 
 
 def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Source:
-    """Return labels, and features as a sparse matrix that is never dense; the file is plain, gzip or bzip2.
+    """Return the samples of a file: targets are the labels, and features are sparse rows.
 
     Args:
-        path: The file. Blank lines are left out, and so is what follows a `#`.
-        dimension: How many features; None: the largest index on file.
-        labels: The two that become −1 and +1; empty: numbers, which stay as they are.
+        path: the file, which may be packed by gzip or bzip2. Blank lines, and text after a `#`, are ignored.
+        dimension: the number of features; None: the largest index in the file.
+        labels: two labels become the targets −1 and +1, and more labels become 0, 1, ...; empty: the labels in the
+            file are numbers and become the targets.
 
     Raises:
-        BadInput: missing, empty, truncated, or a line is malformed; names file and line.
+        BadInput: the file is missing, empty or truncated, or a line is malformed; the message names file and line.
     """
     parts = once(path, f"{dimension} {labels}", lambda: _read(path, dimension, labels))
     targets, values, columns, ends, size = parts
@@ -51,15 +53,15 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
 
 
 def _read(path: Path, dimension: int | None, labels: Labels) -> Arrays:
-    """Return targets (N,), the three arrays of the features as compressed rows, and the number of features."""
-    numbers, words, ends = array("q"), [], array("q", [0])  # of each row: its line, its label, the end of its pairs
+    """Return targets (N,); values, column indices and row ends of the features as CSR; and the number of features."""
+    numbers, words, ends = array("q"), [], array("q", [0])  # by row: line, label, end of its pairs
     indices, values = array("q"), array("d")
     for number, line in lines(path):
         label, *pairs = line.partition(b"#")[0].split() or [b""]
         if not label:
             continue
         for pair in pairs:
-            index, _, value = pair.replace(b"_", b":").partition(b":")  # else int reads 1_0 as 10
+            index, _, value = pair.replace(b"_", b":").partition(b":")  # because int reads 1_0 as 10
             try:
                 indices.append(int(index))
                 values.append(float(value))

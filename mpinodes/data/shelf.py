@@ -1,12 +1,14 @@
-"""A cache of arrays that are read from files, or drawn from the seed, once for all ranks of a host.
+"""Cache arrays that are read from files or drawn from the seed, so that the ranks of a host make them only once.
 
-While a folder is shared, the first rank that needs some arrays saves them there and all ranks map them:
+While a folder is shared, the first rank that needs certain arrays saves them in the folder. All ranks of the host then
+memory-map the saved files:
 
-    FOLDER/KEY.lock      held by the rank that makes the arrays; KEY is a hash of the host and of what they depend on
-    FOLDER/KEY/0.npy     the first array, and so on
+    FOLDER/KEY.lock      locked by the rank that makes the arrays
+    FOLDER/KEY/0.npy     the first array; further arrays are 1.npy, 2.npy, ...
 
-Where no folder is shared, or nothing can be written there, each process makes its own arrays. Such a process remembers
-small arrays for its next run.
+KEY is a hash of the host's name and of everything that the arrays depend on. If no folder is shared, or the folder is
+not writable, each process makes its own arrays. If no folder is shared, a process keeps small arrays in memory for its
+next run.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from mpinodes.core.errors import BadInput
 
 Arrays: TypeAlias = Sequence[NDArray[Any]]
 
-HELD = 1 << 25  # bytes of arrays that a process remembers
+HELD = 1 << 25  # the largest number of bytes of arrays that a process keeps in memory for its next run
 
 _folder: Path | None = None
 _held: dict[str, Arrays] = {}
@@ -35,7 +37,10 @@ _held: dict[str, Arrays] = {}
 
 @contextmanager
 def shared(folder: Path) -> Iterator[None]:
-    """Share in `folder` what is read and drawn meanwhile, then remove the folder; mapped arrays stay mapped."""
+    """Share arrays among the ranks of a host by files in `folder`, and remove the folder at the end.
+
+    Arrays that are memory-mapped from the folder stay valid.
+    """
     global _folder
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -49,15 +54,15 @@ def shared(folder: Path) -> Iterator[None]:
 
 
 def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
-    """Return what `read` returns for a file as it is now; the arrays are read-only.
+    """Return the arrays that `read` makes from a file; they are read-only, and cached until the file changes.
 
     Args:
-        path: The file.
-        how: A word for the way in which the file is read.
-        read: Called by one rank of the host.
+        path: the file.
+        how: a word that tells apart different ways of reading the same file.
+        read: reads the file and returns the arrays. While a folder is shared, only one rank of the host calls it.
 
     Raises:
-        BadInput: The file cannot be found, or `read` refuses it.
+        BadInput: the file cannot be found, or `read` rejects its content.
     """
     try:
         stat = path.stat()
@@ -67,8 +72,13 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
 
 
 def drawn_once(words: str, draw: Callable[[], Arrays]) -> Arrays:
-    """Return what `draw` returns, read-only; the arrays depend on nothing but `words`."""
-    # Hosts may share the folder, and have different files under the same name.
+    """Return the arrays that `draw` makes, read-only. While a folder is shared, one rank of the host calls `draw`.
+
+    Args:
+        words: a text that names everything that the arrays depend on.
+        draw: makes the arrays.
+    """
+    # The key contains the host's name, because hosts may share the folder but have different files of the same name.
     key = blake2b(f"{os.uname().nodename} {words}".encode(errors="surrogateescape"), digest_size=16).hexdigest()
     if key in _held:
         return _held[key]
@@ -89,7 +99,7 @@ def drawn_once(words: str, draw: Callable[[], Arrays]) -> Arrays:
                 for place, array in enumerate(made):
                     np.save(part / f"{place}.npy", array, allow_pickle=False)
                 part.rename(_folder / key)
-                return _mapped(_folder / key)  # mapped arrays cost no memory of this rank's own
+                return _mapped(_folder / key)  # because mapped arrays take no memory of this rank alone
             return made
     size = sum(array.nbytes for array in made)
     if size <= HELD:

@@ -1,4 +1,4 @@
-"""`Source`, which every file format is read into, and what the readers share: bytes, lines, labels and messages."""
+"""Define `Source`, the result of every reader of data files, and the functions that several readers use."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from mpinodes.core.asked import utf8
 from mpinodes.core.errors import BadInput
 from mpinodes.data.shelf import once
 
-# The two that become −1 and +1, or more, 0, 1, ...; empty: targets are numbers, and stay so.
+# Two labels become the targets −1 and +1, and more labels become 0, 1, ...; empty: the targets in the file are numbers.
 Labels: TypeAlias = tuple[bool | float | str, ...]
 TRUTH = {"true": 1.0, "false": 0.0}  # as pandas, R and spreadsheets write them
-LARGEST = 1e100  # |number| of a sample: losses square it, and sum the squares
+LARGEST = 1e100  # the largest |number| in a sample: losses add squares of such numbers
 
 
 @dataclass(frozen=True)
 class Source:
-    """Samples, on file or not: the target of each, and features of those rows that are asked for.
+    """Hold N samples: all targets, and a function that returns the features of chosen rows.
 
     Attributes:
-        targets: (N,) the file's own class numbers (digit, CIFAR class, LIBSVM label, −1 and +1) or real targets.
-        dimension: How many features a sample has.
-        features: Rows (k,), counted from 0 -> (k, dimension). Only the rows asked for become numbers, so that a
-            rank that owns 1/64 of them holds no more.
-        upstream: How many records the upstream files of this name have; None: unknown.
-        files: Where the samples come from.
-        records: How many these files have; -1: as many as there are targets.
-        columns: The names of the features and then of the target; empty: the file has none.
+        targets: (N,) labels −1 and +1, class numbers as in the file (digit, CIFAR class, LIBSVM label), or real values.
+        dimension: the number of features of a sample.
+        features: maps row numbers (k,), from 0, to features (k, dimension). Only the chosen rows are converted to
+            floats, so that a rank that owns 1/64 of the rows holds no more than these rows.
+        upstream: the number of records in the published files with these file names; None if it is unknown.
+        files: the files from which the samples are read.
+        records: the number of records in `files`; -1 stands for the number of targets.
+        columns: the names of the features, then the name of the target; empty if the file has no names.
     """
 
     targets: NDArray[np.float64]
@@ -56,12 +56,13 @@ class Source:
 
 
 def content(path: Path) -> NDArray[np.uint8]:
-    """Return the bytes of a file, unpacked if the file is gzip or bzip2, whatever its name says.
+    """Return the bytes of a file, unpacked if its first bytes are those of gzip or bzip2.
 
-    The bytes are mapped; the ranks of a host share one unpacked copy while a folder is shared (`mpinodes.data.shelf`).
+    A file that is not packed is memory-mapped. While a folder is shared (`mpinodes.data.shelf`), the ranks of a host
+    share one unpacked copy.
 
     Raises:
-        BadInput: The file is missing, unreadable or empty, or its packed data are truncated or corrupt.
+        BadInput: the file is missing, unreadable or empty, or its packed data are truncated or corrupt.
     """
     try:
         with path.open("rb") as file:
@@ -78,7 +79,7 @@ def content(path: Path) -> NDArray[np.uint8]:
 def _unpacked(path: Path, kind: str) -> NDArray[np.uint8]:
     data = BytesIO()
     try:
-        with import_module(kind).open(path) as packed:  # most agents need neither module
+        with import_module(kind).open(path) as packed:  # because most agents need neither gzip nor bz2
             shutil.copyfileobj(packed, data)
     except EOFError as error:
         size = path.stat().st_size
@@ -91,12 +92,12 @@ def _unpacked(path: Path, kind: str) -> NDArray[np.uint8]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the number, from 1, and the bytes of each line of a text file that is not blank.
+    """Yield the line number, from 1, and the bytes of each line of a text file that is not blank.
 
-    A byte-order mark belongs to no line, and text in UTF-16 becomes UTF-8.
+    A byte-order mark is left out, and UTF-16 text becomes UTF-8.
 
     Raises:
-        BadInput: See `content`.
+        BadInput: as in `content`.
     """
     for number, line in enumerate(BytesIO(utf8(content(path).tobytes())), 1):
         if line.strip():
@@ -104,10 +105,15 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int], str]) -> NDArray[np.float64]:
-    """Return −1 or +1 for a target that is the first or second of two labels, and for more labels the label's place.
+    """Return a number for the label of each target: −1 and +1 for two labels, 0, 1, ... for more labels.
+
+    Args:
+        targets: the targets, as in the file.
+        labels: the labels, in the order of their numbers.
+        place: maps the index of a target to the target's place in the file, for the error message.
 
     Raises:
-        BadInput: A target is no label; names the place, which `place` gives for the target's index.
+        BadInput: a target is none of the labels; the message names its place.
     """
     codes = [_label_of(target, labels) for target in targets]
     if None in codes:
@@ -121,19 +127,19 @@ def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int],
 
 @lru_cache(typed=True)
 def _label_of(target: str | float, labels: Labels) -> int | None:
-    """Return the place of the label that a target is; None: the target is no label, or more than one.
+    """Return the index of the label that equals a target; None if no label or more than one label equals the target.
 
-    Words are compared without the blanks around them, and only where no word is the same, by the numbers that they
-    are: 1 is the label of 1.0 and of True, too.
+    Target and label are compared as texts, without blanks around them. If the target equals no label as a text, both
+    are compared as numbers: the target 1 then equals the label 1.0, and also the label True.
     """
     word = str(target).strip()
     same = [k for k, label in enumerate(labels) if str(label).strip() in (word, word.strip('"'))]
     same = same or [k for k, label in enumerate(labels) if number_of(str(label)) == number_of(word)]
-    return same[0] if len(same) == 1 and target == target else None  # not of NaN, which a file may hold as a number
+    return same[0] if len(same) == 1 and target == target else None  # a target NaN equals no label
 
 
 def number_of(text: str) -> float:
-    """Return the number that an entry of a text file is, or 1 or 0 for true or false; NaN: neither."""
+    """Return an entry of a text file as a number, with true as 1 and false as 0; NaN if the entry is no number."""
     try:
         return float(text) if text.isascii() and "_" not in text else nan
     except ValueError:
@@ -141,18 +147,18 @@ def number_of(text: str) -> float:
 
 
 def unfit(number: float) -> str:
-    """Return what is wrong with a number of a file; empty: nothing."""
+    """Return why a number of a sample cannot be used, for an error message; empty if it can be used."""
     if abs(number) <= LARGEST:
         return ""
     return f"is above {LARGEST:g} in size: scale the data" if isfinite(number) else "is not a finite number"
 
 
 def shown(text: bytes | str) -> str:
-    """Return a piece of a file, quoted and shortened for an error message."""
+    """Return a text of a file for an error message: in quotes, and at most its first 24 characters."""
     text = text if isinstance(text, str) else text.decode(errors="replace")
     return repr(text if len(text) <= 24 else f"{text[:24]}...")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names for an error message, the first of many."""
+    """Return names for an error message, separated by commas; of more than 20 names, only the first 20."""
     return ", ".join(names[:20]) + ", ..." * (len(names) > 20)

@@ -1,7 +1,7 @@
-"""A user's own file: .npz, .csv, .parquet or LIBSVM text; `kept` writes a data frame to such a file.
+"""Read a user's own data file (.npz, .csv, .parquet or LIBSVM text), and write a user's data frame to a .csv.
 
-Python's csv reads .csv, not pandas: pandas names neither line nor column of a word, fills short lines up, and takes
-longer to import than a small file to read. pandas reads .parquet.
+Python's module csv reads .csv files, because pandas names neither the line nor the column of an entry that is no
+number, fills up short lines, and takes longer to import than a small file takes to read. pandas reads .parquet files.
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from mpinodes.data import libsvm
 from mpinodes.data.shelf import Arrays, once
 from mpinodes.data.source import LARGEST, Labels, Source, lines, listed, number_of, shown, signs, unfit
 
-INDEX = ("unnamed: 0", "__index_level_0__")  # what pandas and others call an index that has no name
-# What pandas, R and polars may call an index, and a user a feature; in lower case.
+INDEX = ("unnamed: 0", "__index_level_0__")  # the names that libraries give to an index without a name
+# Names, in lower case, that pandas, R and polars may give to an index, and that a user may also give to a feature.
 _may_be_index = re.compile(r"x|v1||index|level_\d+|unnamed\W*_*\d+|row[._]?(names?|nr|index|id)|\.\.\.1").fullmatch
 DROP = "is an index that was written along: drop it (index=False), or name it"
-FOLDER = Path("runs", "frames")  # of the files that data frames are written to
+FOLDER = Path("runs", "frames")  # the folder to which data frames are written
 SPARSE = (".libsvm", ".svm", ".txt")
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Facts about a file that the user states.
+    """Hold the facts about a data file that the user states.
 
     Attributes:
-        columns: Number of features of a sample; 0: as many as the file has.
-        labels: The two labels that become −1 and +1; empty: targets are numbers, and stay as they are.
-        header: Whether the first line of a .csv holds names; None: it does if no entry is a number. For a line of
-            numbers alone, this must be stated.
-        target: The name of the column that is the target; empty: the last.
+        columns: the number of features of a sample; 0: as many as the file has.
+        labels: two labels become the targets −1 and +1, and more labels become 0, 1, ...; empty: the targets in the
+            file are numbers.
+        header: whether the first line of a .csv contains column names; None: it does if none of its entries is a
+            number. If all of its entries are numbers, None is an error.
+        target: the name of the target's column; empty: the last column is the target.
     """
 
     columns: int = 0
@@ -56,16 +57,16 @@ NOTHING = FileFacts()
 
 
 def read(path: Path, stated: FileFacts = NOTHING) -> Source:
-    """Return targets and features of a file, whose kind is known by the end of its name.
+    """Return the samples of a user's file. The ending of its name tells the format.
 
-    `.npz`: arrays `features` (N, d) and `targets` (N,), dense. `.csv`: numbers separated by commas, perhaps with a
-    line of names on top, and `.parquet`: columns of numbers; the target is the last column, or the one that is stated.
-    `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text. All numbers of an .npz, .csv or .parquet are held
-    for as long as the `Source` lives, by the ranks of a host together.
+    `.npz`: dense arrays `features` (N, d) and `targets` (N,). `.csv`: numbers separated by commas; the first line may
+    contain names. `.parquet`: columns of numbers. The target of a .csv or .parquet is its last column, or the column
+    that the user states. `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text. The numbers of an .npz,
+    .csv or .parquet stay in memory as long as the `Source`; the ranks of a host share them.
 
     Raises:
-        BadInput: missing, empty, malformed, an entry that is not finite, not what is stated, or another kind; names
-            file and place.
+        BadInput: the file is missing, empty or malformed, has an unknown ending or an entry that is not finite, or
+            contradicts a stated fact; the message names file and place.
     """
     if stated.header is not None and path.suffix != ".csv":
         raise BadInput(f"{path}: data.header is for a .csv; leave it out")
@@ -83,13 +84,14 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
 
 
 class _Table(NamedTuple):
-    """The content of a dense file, not yet checked.
+    """Hold the content of an .npz, .csv or .parquet file before it is checked.
 
     Attributes:
         features: (N, d); NaN stands for an entry that is no number.
-        targets: (N,) numbers, or what stands in the file where labels are stated.
-        names: Of the features, then of the target; empty: the file has none.
-        where: By row and column, the target's being d: the place of an entry, the entry, and a remedy for words.
+        targets: (N,) numbers; if the user states labels, a list of the N entries of the file.
+        names: the names of the features, then the name of the target; empty if the file has no names.
+        where: maps row and column (d for the target) of an entry to three texts for an error message: its place in the
+            file, the entry, and a remedy if the entry is no number.
     """
 
     features: NDArray[Any]
@@ -99,10 +101,10 @@ class _Table(NamedTuple):
 
 
 def _checked(path: Path, stated: FileFacts) -> Arrays:
-    """Return features, targets and names of a dense file.
+    """Return features, targets and names of an .npz, .csv or .parquet file, after checks of all entries.
 
     Raises:
-        BadInput: see `read`.
+        BadInput: as in `read`.
     """
     features, targets, names, where = DENSE[path.suffix](path, stated)
     width = features.shape[1]
@@ -111,7 +113,7 @@ def _checked(path: Path, stated: FileFacts) -> Arrays:
         raise BadInput(f"{path}: {width + 1} columns with the target, but {wanted}")
 
     def require_fit(values: NDArray[Any], start: int) -> None:
-        for row, column in np.argwhere(~(np.abs(values) <= np.float64(LARGEST)))[:1]:  # LARGEST is inf as a float32
+        for row, column in np.argwhere(~(np.abs(values) <= np.float64(LARGEST)))[:1]:  # 1e100 is inf in float32
             value, (place, entry, remedy) = float(values[row, column]), where(row, start + column)
             raise BadInput(f"{path}: {place}: {entry} {unfit(value)}{'' if isfinite(value) else remedy}")
 
@@ -153,10 +155,11 @@ def _npz(path: Path, stated: FileFacts) -> _Table:
 
 
 def _rows(path: Path, stated: FileFacts) -> Iterator[tuple[int, list[str]]]:
-    """Yield number and entries of each line of a .csv that is not blank.
+    """Yield the line number and the entries of each line of a .csv that is not blank.
 
     Raises:
-        BadInput: A line has another number of entries than data.columns or the first line has; names the line.
+        BadInput: a line has one entry only, or not as many as data.columns or the first line; the message names the
+            line.
     """
     width = stated.columns + 1 if stated.columns else 0
     for number, line in lines(path):
@@ -214,10 +217,10 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
 
 
 def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Return the names of the features and then of the target, and the columns that have these names.
+    """Return the column names with the target's name last, and the indices of the columns in the same order.
 
     Raises:
-        BadInput: No column, or more than one, has the target's name; or a column is an index that was written along.
+        BadInput: no column or more than one column has the target's name, or a column is the index of a data frame.
     """
     stripped, target = [name.strip() for name in names], target.strip()
     if index := [name for k, name in enumerate(stripped) if name.lower().startswith(INDEX) or not (name or k)]:
@@ -231,7 +234,11 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
 
 
 def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
-    """Return whether a column has a whole number of its own in each row, and consecutive ones if `name` is X or V1."""
+    """Return whether a column seems to be an index that numbers the rows.
+
+    An index consists of different whole numbers. If the column has the name X, V1 or none, they are also consecutive
+    and ascending.
+    """
     is_plain = name.upper() in ("X", "V1", "")
     steps = np.diff(column if is_plain else np.sort(column))
     return len(steps) > 0 and bool((steps > 0).all() and (column % 1 == 0).all() and (steps.max() == 1 or not is_plain))
@@ -267,45 +274,57 @@ def _parquet(path: Path, stated: FileFacts) -> _Table:
 
 
 def _numbers(column: Any) -> NDArray[np.float64]:
-    """Return a data frame's column; categories, decimals and texts may be numbers, as in a .csv."""
+    """Return a column of a data frame as floats; the entries may be numbers, or texts of numbers as in a .csv."""
     if column.dtype.kind in "biuf":
         return np.asarray(column.to_numpy(np.float64, na_value=nan))
     return np.array([number_of(str(entry)) for entry in column])
 
 
 def require_no_index(frame: Any, target: str, where: str) -> None:
-    """Reject a target that is the index of a data frame, not a column.
+    """Reject a target that names the index of a data frame, and not one of its columns.
+
+    Args:
+        frame: the data frame.
+        target: the name of the target.
+        where: the file or key that the error message begins with.
 
     Raises:
-        BadInput: the target is the index; says how the index becomes a column.
+        BadInput: the target names the index; the message says how to turn the index into a column.
     """
     if target.strip() in {str(name).strip() for name in frame.index.names} - {*map(str.strip, map(str, frame.columns))}:
         raise BadInput(f"{where}: {target!r} is its index, and no column: reset_index() makes it one")
 
 
 def kept(data: dict[str, Any]) -> dict[str, Any]:
-    """Write the data frame `file` of a `data` section to a numbered .csv in FOLDER; return the section with its path.
+    """Write a user's data frame to a numbered .csv in FOLDER.
 
-    A frame with the content of an existing file gets that file. Names are not made of the content, because a hash would
-    reveal something of private rows.
+    If a file in FOLDER already has the same content, that file is used. File names do not contain a hash of the
+    content, because a hash would reveal something about private rows.
+
+    Args:
+        data: the section `data` of an experiment, in which the value of `file` is a data frame.
+
+    Returns:
+        The section with the path of the .csv as the value of `file`.
 
     Raises:
-        BadInput: `file` is no data frame, columns have no distinct names, or the file cannot be written.
+        BadInput: `file` is no data frame, the names of columns are not distinct, a value is missing, or the .csv cannot
+            be written.
     """
     frame = data["file"]
     if not (hasattr(frame, "columns") and hasattr(frame, "to_csv")):
         raise BadInput(f"data.file: a {type(frame).__name__}; expected the path of a file, or a pandas data frame")
-    target = str(data.get("target", ""))  # a column may be named by a number
+    target = str(data.get("target", ""))  # str, because the name of a column may be a number
     require_no_index(frame, target, "data.file")
     names = [str(name) for name in frame.columns]
     if wrong := [name for name, n in Counter(names).items() if n > 1 or not (name and name.isprintable())]:
         raise BadInput(f"data.file: a data frame's column {wrong[0]!r}: each needs a name of its own, in one line")
     missing, labels = frame.isna().to_numpy(), data.get("labels")
-    if missing.any() and not (isinstance(labels, list) and "" in labels):  # the empty label stands for a missing value
+    if missing.any() and not (isinstance(labels, list) and "" in labels):  # the label "" stands for a missing value
         row, column = divmod(int(missing.argmax()), len(names))
         raise BadInput(f"data.file: column {names[column]!r}, row {row} (from 0) is missing: a value expected")
-    frame = frame.set_axis(names, axis=1)  # pandas writes several lines for names in several levels
-    numbers = {"b": "Int64", "f": "Float64"}  # numbers instead of words, and all digits of float32
+    frame = frame.set_axis(names, axis=1)  # pandas writes names of several levels in several lines
+    numbers = {"b": "Int64", "f": "Float64"}  # for true and false as 1 and 0, and all digits of float32
     kinds = {name: numbers[k.kind] for name, k in frame.dtypes.items() if k.kind in numbers and k != "float64"}
     content = frame.astype(kinds).to_csv(index=False).encode()
     number = 1
