@@ -1,1 +1,4 @@
-"""Hold the streams of losses, one file each. Experiments find a stream by its name (`data.name`)."""
+"""Hold the streams of losses, one file each. A stream yields the loss of each agent in each round.
+
+Experiments find a stream by its name (`data.name`).
+"""

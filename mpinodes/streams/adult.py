@@ -1,7 +1,8 @@
-"""UCI Adult: income above 50,000 dollars (+1) or not (−1), 30,162 complete rows to train and 15,060 to test, d = 105.
+"""UCI's Adult data: income above 50,000 dollars (+1) or not (−1); 30,162 training and 15,060 test samples, d = 105.
 
-98 columns are one-hot, 6 numeric ones lie in [0, 1] by public constants, and one is 1; no row's norm exceeds 1. The
-papers on ADMM train on all 45,222 rows and divide columns by their maxima: data.rows=all, data.scaling=maxima.
+Rows with a missing value are left out. 98 features are one-hot indicators. Six are numbers, scaled to [0, 1] by public
+constants. One is the constant 1. No sample has an L2 norm above 1. The papers on ADMM train on all 45,222 rows and
+divide the numbers by the maxima of their columns: data.rows=all, data.scaling=maxima.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ __all__ = ["Adult"]
 
 @dataclass(frozen=True)
 class Adult(FileStream):
-    """The Adult data: income above 50,000 dollars (+1) or not (−1)."""
+    """Provide UCI's Adult data: income above 50,000 dollars (+1) or not (−1)."""
 
     rows: Annotated[
         Literal["split", "all"],
-        Meta(description="data.name=adult: adult.data trains and adult.test tests, or all rows train and none test"),
+        Meta(description="data.name=adult: adult.data for training and adult.test for tests, or all rows for training"),
     ] = "split"
     scaling: Annotated[
         Literal["public", "maxima"],
         Meta(
-            description="data.name=adult: numbers are divided by public constants, or, as papers do, by their maxima "
-            "in both files, which tell of the people in them: no privacy is proven then"
+            description="data.name=adult: numbers are divided by public constants, or, as in papers, by their maxima "
+            "in both files. The maxima reveal something about people in the data, so no privacy is proven then"
         ),
     ] = "public"
 
@@ -42,12 +43,15 @@ class Adult(FileStream):
 
     @property
     def unproven_because(self) -> str:
-        """Return why nothing is proven: the partition, or scaling by maxima of the data."""
+        """Return why no epsilon is proven: partition by label, or scaling by maxima; empty if neither is used."""
         maxima = "columns are divided by maxima read off the data (set data.scaling=public)"
         return together(super().unproven_because, maxima if self.scaling == "maxima" else "")
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return adult.data and adult.test; with `rows` = all, both as the training set, and no test set."""
+        """Return adult.data as the training set and adult.test as the test set.
+
+        With `rows` = all, both files are the training set, and there is no test set.
+        """
         paths = self.source_files
         sources = adult.read_by_maxima(paths) if self.scaling == "maxima" else [adult.read(path) for path in paths]
         if self.rows == "all":

@@ -1,6 +1,7 @@
-"""CIFAR-10, cats against the other nine classes: 32 × 32 × 3 pixels in [0, 1], from the five training batches.
+"""CIFAR-10, cats (+1) against the other nine classes (−1): 32 × 32 × 3 pixels in [0, 1].
 
-The papers train on 42,000 of the 50,000 and test on 8,000; label +1 = cat, a tenth of the samples.
+The 50,000 images are those of the five training files. As in the papers, 42,000 are training samples and 8,000 test
+samples. A tenth of the images are cats.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CAT = 3
 
 @dataclass(frozen=True)
 class Cifar10(FileStream):
-    """The CIFAR-10 data: cats (+1) against the other nine classes (−1)."""
+    """Provide CIFAR-10 data: cats (+1) against the other nine classes (−1)."""
 
     train: Train = 0.84
 
@@ -31,5 +32,5 @@ class Cifar10(FileStream):
     }
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return training and test set, both from the training batches."""
+        """Return a training and a test set, both from CIFAR-10's five training files."""
         return split(against_rest(cifar10.read(self.source_files), CAT), self.train)

@@ -1,9 +1,9 @@
-"""The handwritten digits 6 and 8 of UCI's optical digits, 8 × 8 pixels of 0..16.
+"""UCI's optical digits, 6 (−1) against 8 (+1): 8 × 8 pixels in [0, 1]. The data come with the package.
 
-digits.csv.gz has the rows of these two in UCI's optdigits.tes, as they stand there: E. Alpaydin, C. Kaynak, "Optical
-Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998, doi:10.24432/C50P49, under CC BY 4.0.
-
-181 + 174 = 355 rows, 284 to train and 71 to test; label +1 = eight, as in the papers' MNIST task.
+digits.csv.gz contains all rows of these two digits in UCI's optdigits.tes, unchanged, with pixels from 0 to 16: E.
+Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
+doi:10.24432/C50P49, under CC BY 4.0. The 181 + 174 = 355 rows are 284 training and 71 test samples. The labels are
+those of the papers' MNIST task.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE = Path(__file__).with_name("digits.csv.gz")
 
 @dataclass(frozen=True)
 class Digits(LabelledStream):
-    """The digits 6 (−1) and 8 (+1) of UCI's optical digits."""
+    """Provide the digits 6 (−1) and 8 (+1) of UCI's optical digits."""
 
     feature_bound: ClassVar[float] = 1.0
     drawn_from_seed = False
@@ -38,14 +38,14 @@ class Digits(LabelledStream):
     )
     defaults = {
         "problem": {"loss": "logistic", "set": "ball", "radius": 5.0, "gradient_noise": 0.1},
-        # c = 4.5: the nominal epsilon = 1 then costs DPSDA-PS on seven agents about ten points of test accuracy
-        # (98.1 % without noise, 88.3 % with, means over the seeds 0 to 19). Noise calibrated to it, 2n√d_i·clip,
-        # is ten times as large and leaves nothing to learn; the summary prints the epsilon proven for c.
+        # With c = 4.5 and the nominal epsilon = 1, DPSDA-PS on seven agents loses about ten points of test accuracy:
+        # 98.1 % without noise, 88.3 % with noise, means over the seeds 0 to 19. Noise calibrated to the sensitivity
+        # 2n√d_i·clip is ten times as large, and nothing is learned. The summary prints the epsilon proven for c.
         "privacy": {"clip": 1.0, "scale": 4.5},
     }
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return training and test set, 80 % and 20 % of the rows of 64 pixels in [0, 1]."""
+        """Return a training set of 80 % of the rows and a test set of 20 %, each row with 64 pixels in [0, 1]."""
         (rows,) = once(FILE, "", lambda: [np.loadtxt(FILE, delimiter=",")])
         labels = np.where(rows[:, -1] == 8, 1.0, -1.0)
         return split(in_memory(rows[:, :-1] / 16, labels), train=0.8)

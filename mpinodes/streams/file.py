@@ -1,4 +1,4 @@
-"""A stream of the user's own samples: .npz, .csv, .parquet or LIBSVM text, one file for all agents or one for each."""
+"""The user's own samples: .npz, .csv, .parquet or LIBSVM text, one file for all agents or one for each agent."""
 
 from __future__ import annotations
 
@@ -20,64 +20,66 @@ from mpinodes.streams.labelled import Indices, LabelledStream, Train, against_re
 __all__ = ["File"]
 
 AGENT = "{agent}"
-LARGEST = 1_000_000  # features above which the user must state data.columns
+LARGEST = 1_000_000  # if a file has more features, the user must state data.columns
 MOST_CLASSES = 1000
 Largest = Annotated[float, Meta(gt=0)] | Literal["inf"]
-BLOCK = 1 << 22  # numbers in memory at once
+BLOCK = 1 << 22  # the largest number of floats that `scaled_by_themselves` reads at once
 
 
 @dataclass(frozen=True)
 class File(LabelledStream):
-    """The samples of a user's file, with targets and features as in the file."""
+    """Provide the samples of a user's file, with features as in the file."""
 
     file: Annotated[
         str,
         Meta(
-            description="data.name=file: .npz (arrays features, targets), .csv or .parquet (the last column is the "
-            "target, or data.target) or LIBSVM text; with {agent} in its name, one file for each agent: part-0.csv, "
-            "part-1.csv, ..."
+            description="data.name=file: a .npz (arrays features and targets), a .csv or .parquet (the last column is "
+            "the target, or data.target), or LIBSVM text. A name with {agent}, as part-{agent}.csv, stands for one "
+            "file for each agent: part-0.csv, part-1.csv, ..."
         ),
     ] = ""
     targets: Annotated[
         Literal["labels", "classes", "real"],
-        Meta(description="data.name=file: two labels (data.labels), any number of classes, or real targets"),
+        Meta(description="data.name=file: two labels (data.labels), any number of classes, or real numbers as targets"),
     ] = "labels"
     labels: Annotated[
         tuple[bool | float | str, ...],
         Meta(
-            description='data.name=file: the two labels there can be, as [0, 1] or ["no", "yes"]; the first becomes '
-            "-1, the second +1, and a target that is neither is refused; of data.targets=classes all there can be. "
-            "Empty: those of the file, ascending, and nothing is proven"
+            description='data.name=file: the two possible labels, as [0, 1] or ["no", "yes"]; the first becomes -1, '
+            "the second +1, and another target is an error. For data.targets=classes: all possible classes. Empty: the "
+            "labels that occur in the file, ascending; nothing is proven then"
         ),
     ] = ()
     train: Train = 1.0
     bound: Annotated[
         Largest,
         Meta(
-            description="data.name=file: the largest |feature| there can be, known without looking at the data; with "
-            "it the accountant bounds what hidden state leaks. A larger one is refused"
+            description="data.name=file: the largest possible |feature|, known without looking at the data. From this "
+            "bound the accountant bounds what a hidden state reveals. A larger feature is an error"
         ),
     ] = "inf"
-    norm: Annotated[Largest, Meta(description="data.name=file: the largest norm of a sample, likewise")] = "inf"
+    norm: Annotated[
+        Largest, Meta(description="data.name=file: the largest possible norm of a sample, used like data.bound")
+    ] = "inf"
     columns: Annotated[
         int,
         Meta(
             ge=0,
-            description="data.name=file: how many features a sample has; another number is refused. 0: as many as the "
-            "file has (of LIBSVM text the largest index), and nothing is proven",
+            description="data.name=file: the number of features of a sample; another number in the file is an error. "
+            "0: as many as the file has (in LIBSVM text the largest index); nothing is proven then",
         ),
     ] = 0
     header: Annotated[
         bool | Literal["inferred"],
         Meta(
-            description="data.name=file, .csv: whether the first line holds names; inferred: where none of its entries "
-            "is a number, and nothing is proven; where all are, it must be stated"
+            description="data.name=file, .csv: whether the first line contains names. inferred: it does if none of its "
+            "entries is a number, and nothing is proven then; if all entries are numbers, true or false must be stated"
         ),
     ] = "inferred"
     target: Annotated[
         str,
         Meta(
-            description="data.name=file, .csv with a header or .parquet: the column that is the target. Empty: the last"
+            description="data.name=file, .csv with names or .parquet: the name of the target's column. Empty: the last"
         ),
     ] = ""
 
@@ -96,21 +98,21 @@ class File(LabelledStream):
 
     @property
     def has_labels(self) -> bool:
-        """Return whether targets are labels ±1."""
+        """Return whether the targets become labels ±1."""
         return self.targets == "labels"
 
     def _fits(self, number: int) -> bool:
-        """Return whether a number of labels is allowed."""
+        """Return whether `data.targets` allows this number of different labels or classes."""
         return 2 <= number <= MOST_CLASSES if self.targets == "classes" else number == 2
 
     @property
     def classes(self) -> int:
-        """Return the number of classes, as stated or as in the file; 0: targets are no classes."""
+        """Return the number of classes that the user states or, without a statement, the file has; 0: no classes."""
         return len(self.labels or self._found) if self.targets == "classes" else 0
 
     @property
     def unproven_because(self) -> str:
-        """Return why nothing is proven: facts that the user has not stated, and scaling by the data themselves."""
+        """Return why no epsilon is proven: facts that the user has not stated, or columns scaled by the data."""
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
             unstated.append(f"the number of columns is read off the file (state data.columns={self.dimension})")
@@ -128,16 +130,20 @@ class File(LabelledStream):
 
     @property
     def public(self) -> str:  # type: ignore[override]
-        """Return the assumption of what is proven, where columns may be scaled by their own largest sizes."""
+        """Return the assumption of the proof if columns have a largest |entry| of exactly 1; empty if none has.
+
+        The user may have divided such a column by its largest |entry|, which is a fact about the data.
+        """
         names = self._scaled[1]
         condition = "to a largest size of exactly 1: what is proven holds if public constants scaled them."
         return f"{names} {condition}" if names else ""
 
     @cached_property
     def _scaled(self) -> list[str]:
-        """Return which columns seem to be scaled by themselves: to standard deviation 1, and to size 1; empty: none.
+        """Return two texts about columns that seem to be scaled by their own data; a text is empty if no column is.
 
-        Looked at are every file, all files together and the training samples.
+        The first text names columns of standard deviation 1, the second columns with a largest |entry| of 1. Every
+        file, all files together and the training samples are checked.
         """
         reasons = ["", ""]
         for source in (*self._files, self._whole, self._sources[0]):
@@ -150,22 +156,22 @@ class File(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """Return the bound that the user states."""
+        """Return the bound on |feature| that the user states."""
         return float(self.bound)
 
     @property
     def feature_norm(self) -> float:
-        """Return the norm that the user states, or that of features of the largest size."""
+        """Return the smaller of two bounds on a sample's L2 norm: `data.norm`, and √d times `data.bound`."""
         return min(float(self.norm), super().feature_norm)
 
     @property
     def name(self) -> str:
-        """Return the name of the file."""
+        """Return the name of the file without its folder."""
         return Path(self.file).name
 
     @property
     def source_files(self) -> list[Path]:
-        """Return the file, or the files of the agents in their order."""
+        """Return the path of the file, or the paths of the agents' files in the order of agents."""
         return [Path(self.file.replace(AGENT, str(i))) for i in range(self.agents if AGENT in self.file else 1)]
 
     @cached_property
@@ -174,7 +180,8 @@ class File(LabelledStream):
             raise BadInput("data.file is missing: name the file of samples")
         paths = [str(path) for path in self.source_files]
         header = None if self.header == "inferred" else self.header
-        stated = table.FileFacts(self.columns, tuple(self.labels), header, self.target)  # other ranks are sent a list
+        # A tuple, because ranks that receive the experiment from another rank get a list.
+        stated = table.FileFacts(self.columns, tuple(self.labels), header, self.target)
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
             length = f"{sources[0].dimension:,} features, by the largest index: every agent keeps vectors as long"
@@ -195,7 +202,11 @@ class File(LabelledStream):
 
     @cached_property
     def _found(self) -> list[float]:
-        """Return the labels in the file, ascending; used where the user states none."""
+        """Return the different targets of the file, ascending, as the labels if the user states no labels.
+
+        Raises:
+            BadInput: the file has too few or too many different targets.
+        """
         labels: list[float] = np.unique(self._whole.targets).tolist()
         if self._fits(len(labels)):
             return labels
@@ -206,11 +217,11 @@ class File(LabelledStream):
         raise BadInput(f"{self.file}: {len(labels)} different targets ({shown}); two labels expected: {remedy}")
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return training and test set, of the file or of all agents' files; None: all samples train."""
+        """Return the training set and the test set of all files together; None for no test set."""
         source = self._whole
         if self.has_labels and not self.labels:
             source = against_rest(source, self._found[1])
-        if self.targets == "classes" and len(self.labels) <= 2:  # else the reader has numbered the classes
+        if self.targets == "classes" and len(self.labels) <= 2:  # otherwise the reader has numbered the classes
             classes = [-1.0, 1.0] if self.labels else self._found
             source = replace(source, targets=np.searchsorted(classes, source.targets).astype(float))
         if self.train == 1:
@@ -221,27 +232,34 @@ class File(LabelledStream):
 
     @property
     def remedy(self) -> str:
-        """Return what the user can do about a sample outside the domain, for an error message."""
+        """Return the end of the error message about a sample that exceeds `data.bound` or `data.norm`."""
         return ", as data.bound or data.norm has it; a bound must hold for all data there could be"
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:
-        """Return the rows of every agent: those of the agent's own file, or of its share."""
+        """Return the training rows of every agent: the rows of the agent's own file, or a share of the common file."""
         if AGENT not in self.file or self.partition == "shared":
             return deal(self._sources[0].targets, self)
         ends = np.cumsum([len(source.targets) for source in self._files])
         return tuple(np.split(np.arange(ends[-1]), ends[:-1]))
 
     def forget(self) -> None:
-        """Free what was read from files."""
+        """Release the memory of the samples that were read from files."""
         super().forget()
         self.__dict__.pop("_files", None)
 
 
 def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which columns have standard deviation 1 to rounding, and which a largest size of exactly 1: (d + 1,) each.
+    """Return which columns have standard deviation 1 up to rounding, and which have a largest |entry| of exactly 1.
 
-    Columns of only 0 and one size, as of labels, are neither. The last column is the target.
+    Neither is reported of columns whose entries are 0 or have one common absolute value, as labels ±1 do.
+
+    Args:
+        source: the samples.
+        with_targets: whether to check the targets too.
+
+    Returns:
+        Two arrays (d + 1,); the last entry is for the targets.
     """
     total, width = len(source.targets), source.dimension
     sums, sizes = np.zeros((3, width + 1)), np.zeros(width + 1)
@@ -255,5 +273,5 @@ def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np
         mean, square, fourth = sums / total
         is_plain, variance = np.isclose(fourth, square * sizes**2, rtol=1e-9), square - mean**2
         off = np.minimum(abs(variance - 1), abs(variance * total / max(total - 1, 1) - 1))
-    close = 2e-3 / np.sqrt(total)  # three decimals of every number leave a mean no further from 0, as a rule
+    close = 2e-3 / np.sqrt(total)  # rounding to three decimals usually moves a mean of 0 no further
     return ~is_plain & (off <= np.where(abs(mean) <= close, 2 * close, 1e-9)), ~is_plain & (sizes == 1)

@@ -1,8 +1,9 @@
-"""Streams that show a fixed training set in rounds: the samples are dealt to the agents, and seen in batches.
+"""Provide the base of streams with a fixed training set, which is divided among agents and used in batches.
 
-`LabelledStream` is the base of the data sets in this folder, and `FileStream` of those with published files. `deal`
-decides which agent has which rows, and `BatchOrder` which samples a round shows. The functions at the end combine and
-split sources.
+An agent's share is its set of training rows, and a batch is the samples of one round. An epoch is one pass over a
+share. `LabelledStream` is the base class of the data sets in this folder, `FileStream` that of the data sets with
+published files. `deal` divides the rows among the agents, and `BatchOrder` chooses the samples of a round. The last
+functions of the file combine and split data sets (`Source`).
 """
 
 from __future__ import annotations
@@ -31,52 +32,65 @@ from mpinodes.losses.clipping import row_norms, row_sizes
 
 Indices = NDArray[np.int64]
 Partition = Literal["shared", "even", "uneven", "by-label"]
-Batch = Annotated[int, Meta(ge=1, description="samples an agent sees in a round")]
+Batch = Annotated[int, Meta(ge=1, description="number of samples that an agent uses in a round")]
 Batches = Annotated[
     Annotated[int, Meta(ge=1)] | Literal["all"],
-    Meta(description="samples an agent sees in a round; all: every one it has, in every round"),
+    Meta(description="number of samples that an agent uses in a round; all: all its samples in every round"),
 ]
 Train = Annotated[
     float,
     Meta(
         gt=0,
         le=1e12,
-        description="samples to train on, the others test: a number above 1, or a share; 1: all, none test",
+        description="training samples: their number if above 1, otherwise their share; the other samples are test "
+        "samples. 1: all samples are training samples",
     ),
 ]
 
 
-# What makes, reads, checks and numbers samples.
+# The methods that make, read, check or number samples.
 LOSSES_BY = ("of", "_own", "_batches", "_size", "_order", "samples", "groups", "passes", "merged")
 
 
 class Cycle(Struct, frozen=True):
-    """Groups of samples that come round after round in the same batches."""
+    """Map a round to its group of samples, if the same batches repeat in the same order in every epoch.
+
+    Attributes:
+        batches: the number of batches in an epoch.
+    """
 
     batches: int
 
     def __call__(self, t: int) -> list[int]:
-        """Return the group of round t: the place of the round in a pass over the batches."""
+        """Return the group number of round t: the index of its batch in the epoch, from 0."""
         return [(t - 1) % self.batches]
 
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """The samples of an owner in every round: one batch a round, epoch after epoch."""
+    """Choose the samples of each round from an agent's share: one batch a round, epoch after epoch.
+
+    Attributes:
+        seed: the seed of the orders.
+        owner: the agent, or 0 if all agents share the samples. Owners have different orders.
+        samples: the number of samples in the share.
+        batch: the number of samples in a round.
+        shuffle: whether a new order is drawn for every epoch.
+    """
 
     seed: int
     owner: int
     samples: int
     batch: int
-    shuffle: bool  # whether every epoch has an order of its own
-    _latest: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)  # the order of one epoch
+    shuffle: bool
+    _latest: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)  # epoch -> its order
 
     def __call__(self, t: int) -> list[int]:
-        """Return the samples of round t."""
+        """Return the samples of round t, as indices into the share."""
         return self.between(t, t).tolist()  # type: ignore[no-any-return]
 
     def between(self, first: int, last: int) -> Indices:
-        """Return the samples of rounds `first` to `last`, one after the other."""
+        """Return the samples of rounds `first` to `last`, round by round, as indices into the share."""
         epoch_size = self.samples // self.batch * self.batch
         places = np.arange((first - 1) * self.batch, last * self.batch)  # counted through all epochs
         if not self.shuffle:
@@ -94,54 +108,55 @@ class BatchOrder:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LabelledStream(Stream):
-    """A fixed training set that is dealt to the agents and seen in batches, epoch after epoch.
+    """Provide a fixed training set that is divided among the agents and used in batches, epoch after epoch.
 
-    Round t shows an agent the next `batch` of its samples. If the last samples of an epoch are fewer than a batch, they
-    are left out. With `batch` = "all", every round shows an agent all its samples, for any number of rounds.
+    In each round an agent uses the next `batch` samples of its share. If fewer than `batch` samples remain in an epoch,
+    they are left out. With `batch` = "all", an agent uses all its samples in every round, for any number of rounds.
     """
 
     lengthens = ("epochs",)
     dealing = ("batch", "epochs", "shuffle", "partition", "sizes", "concentration")
 
     batch: Batches = 1
-    epochs: Annotated[int, Meta(ge=1, description="passes over the training samples")] = 1
-    shuffle: Annotated[bool, Meta(description="another order of the samples in every epoch, from the seed")] = True
+    epochs: Annotated[int, Meta(ge=1, description="number of passes over the training samples")] = 1
+    shuffle: Annotated[bool, Meta(description="draw a new order of the samples for every epoch, from the seed")] = True
     partition: Annotated[
         Partition,
         Meta(
-            description="who sees which samples; shared: every agent all of them; the others deal them out: evenly, in "
-            "shares of different sizes (data.sizes or data.concentration), or sorted by label (who owns which sample "
-            "then depends on the labels, and nothing is proven). Default: shared where the algorithm's agents "
-            "share one loss, else even"
+            description="which agent has which samples. shared: every agent has all samples. even: shares of equal "
+            "size. uneven: shares of different sizes (data.sizes or data.concentration). by-label: shares of equal "
+            "size, sorted by label; which agent has which sample then depends on the labels, and nothing is proven. "
+            "Default: shared if the algorithm's agents share one loss, otherwise even"
         ),
     ] = "shared"
     sizes: Annotated[
         tuple[int, ...], Meta(description="uneven: training samples of each agent; empty: drawn (data.concentration)")
     ] = ()
     concentration: Annotated[
-        float, Meta(gt=0, le=1e6, description="uneven: of the Dirichlet law of the shares; large: nearly even")
+        float,
+        Meta(gt=0, le=1e6, description="uneven: parameter of the Dirichlet law of the shares; large: nearly even"),
     ] = 1.0
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether the seed leaves the order of an agent's samples as it is."""
+        """Return whether an agent that has the same rows in two runs of different seeds uses them in the same order."""
         return self.batch == "all" or not self.shuffle
 
     @property
     def has_labels(self) -> bool:
-        """Return whether targets are labels ±1."""
+        """Return whether the targets are labels ±1."""
         return True
 
     @property
     def unproven_because(self) -> str:
-        """Return why nothing is proven of these data, or nothing. A class that extends this one adds its reasons."""
+        """Return why no epsilon is proven: the partition by label; empty otherwise. Subclasses add their reasons."""
         if self.partition != "by-label":
             return ""
         return "who owns which sample depends on the labels (give each agent a file: data.file=part-{agent}.npz)"
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether no class that extends this one makes, reads or checks samples by itself."""
+        """Return whether this class makes, reads and checks all samples, so that no user's subclass overrides that."""
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
         if any({"make_loss", "__post_init__"} & part.keys() for part in users):
             return False
@@ -150,19 +165,19 @@ class LabelledStream(Stream):
     @property
     @abstractmethod
     def feature_bound(self) -> float:
-        """Return the largest |feature| that there can be, known without looking at the data."""
+        """Return the largest possible |feature|, known without looking at the data."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """Return the name of the data for people."""
+        """Return the name of the data, as summaries and figures print it."""
 
     @abstractmethod
     def open(self) -> tuple[Source, Source | None]:
-        """Return the training set and the test set, or None for no test set. Labels are ±1.
+        """Return the training set and the test set; None for no test set. Labels, if any, are ±1.
 
         Raises:
-            BadInput: files are missing or malformed.
+            BadInput: a file is missing or malformed.
         """
 
     @cached_property
@@ -170,17 +185,22 @@ class LabelledStream(Stream):
         return self.open()
 
     def once(self, draw: Callable[[], Arrays], *of: object) -> Arrays:
-        """Return arrays drawn from the seed, once for all ranks of a host. They depend on the seed and `of` alone."""
+        """Return arrays that `draw` draws from the seed. One rank draws them for all ranks of a host.
+
+        Args:
+            draw: draws the arrays.
+            of: all values, besides the seed, on which the arrays depend.
+        """
         return drawn_once(f"{type(self).__module__} {type(self).__qualname__} {self.seed} {of}", draw)
 
     def forget(self) -> None:
-        """Free what was read from files; losses made by `of` keep their own samples."""
+        """Release the memory of data read from files. Losses that `of` has made keep their own samples."""
         self.__dict__.pop("_sources", None)
         self.__dict__.pop("_everything", None)
 
     @property
     def title(self) -> str:
-        """Return the name of the data, and the number of records if the files hold a part of the published data."""
+        """Return the name of the data, with the number of records if the files contain only a part of the data set."""
         return self.name + subset(*(source for source in self._sources if source))
 
     @cached_property
@@ -193,30 +213,30 @@ class LabelledStream(Stream):
         """Return the training rows of every agent, ascending.
 
         Raises:
-            BadInput: sizes that do not fit the data.
+            BadInput: the sizes of the shares do not fit the number of samples.
         """
         return deal(self._sources[0].targets, self)
 
     def source_rows(self, agent: int) -> Indices:
-        """Return the rows of the source that an agent has: its share."""
+        """Return the rows of the training set that an agent has: its share."""
         return self.shares[agent]
 
     @property
     def rounds(self) -> int | None:
-        """Return the number of rounds in all epochs of the smallest share; None: there is no end."""
+        """Return the number of rounds in all epochs of the smallest share; None if the rounds never end."""
         return None if self.batch == "all" else self.epochs * self._epoch
 
     @cached_property
     def _epoch(self) -> int:
-        """Return the number of rounds of one pass over the smallest share."""
+        """Return the number of rounds in one epoch of the smallest share."""
         return min(map(self._batches, range(self.agents)))
 
     def _batches(self, agent: int) -> int:
-        """Return the number of rounds of one pass over an agent's share."""
+        """Return the number of rounds in one epoch of this agent's share."""
         return len(self.shares[agent]) // self._size(agent)
 
     def _size(self, agent: int) -> int:
-        """Return the number of samples of an agent in a round."""
+        """Return the number of samples that an agent uses in a round."""
         return len(self.shares[agent]) if self.batch == "all" else self.batch
 
     @cached_property
@@ -224,13 +244,13 @@ class LabelledStream(Stream):
         return self._sources[0].features(self.shares[0])
 
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """Return a function that gives the loss of a round, of the agent's own samples."""
+        """Return a function that maps a round to the loss of the agent's samples of that round."""
         features, targets = self._own(agent)
         if self.batch == "all":
             whole = self.make_loss(features, targets)
             return lambda t: whole
         order, size, batches = self._order(agent), self.batch, self._batches(agent)
-        # The samples are copied once an epoch, in the order of the epoch, so that a round is a view of the copy.
+        # The samples are copied once per epoch, in the order of the epoch, so that a batch is a view of the copy.
         epoch, dealt = -1, (features, targets)
 
         def loss(t: int) -> Loss:
@@ -245,7 +265,7 @@ class LabelledStream(Stream):
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """Return a reader that gives the losses of any number of rounds as one."""
+        """Return a function that merges the losses of consecutive rounds into one loss of all their samples."""
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
 
@@ -254,16 +274,17 @@ class LabelledStream(Stream):
         return BatchOrder(self.seed, owner, len(self.shares[agent]), self._size(agent), shuffle)
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
-        """Return the agent's training samples.
+        """Return the features and targets of the agent's share, after checks.
 
-        A refused run tells something about the refused sample. The refusal is no message, and it is not private.
+        The error message about a sample reveals something about the sample. The accountant does not cover error
+        messages.
 
         Raises:
-            BadInput: a sample stands in two shares, is outside the domain that privacy is accounted for, or has a
-                number that is too large to compute with; names the sample.
+            BadInput: a sample is in two shares, exceeds the stated bounds on features, or has a number that is too
+                large to compute with; the message names the sample.
         """
         train, rows = self._sources[0], self.shares[agent]
-        if not is_built_in(self):  # `deal` gives each row once, and a cost is accounted for once
+        if not is_built_in(self):  # the accountant assumes that each row is in one share, as `deal` does
             everything = np.arange(len(train.targets))
             alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
             dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])
@@ -285,29 +306,33 @@ class LabelledStream(Stream):
 
     @property
     def remedy(self) -> str:
-        """Return what the user can do about a sample outside the domain, for an error message."""
+        """Return the end of the error message about a sample that exceeds the stated bounds on features."""
         return ", by which privacy is accounted: not the data set that its name says"
 
     def passes(self, rounds: int) -> int:
-        """Return how often a sample may have been used in a number of rounds."""
+        """Return how many times a sample may have been used in the first `rounds` rounds."""
         return -(-rounds // self._epoch)
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return the groups of a round: its place in the epoch, or, if epochs are shuffled, the single samples."""
+        """Return a function that maps a round to the groups of its samples, which are always used together.
+
+        The group is the batch, if all epochs have the same batches. If epochs have different orders, every sample is a
+        group of its own.
+        """
         if not self.shuffle or self.epochs == 1 or self.batch == "all":
             return Cycle(self._batches(agent))
         return self.samples(agent)
 
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function that gives the samples of a round, as places in the agent's share."""
+        """Return a function that maps a round to its samples, as indices into the agent's share."""
         return self._order(agent)
 
     def labelled(self) -> Mapping[str, Source]:
-        """Return the training and test sets by name, if targets are labels or classes."""
+        """Return the sets "train" and "test" if targets are labels or classes; otherwise an empty mapping."""
         return self._by_name() if self.has_labels or self.classes else {}
 
     def real_valued(self) -> Mapping[str, Source]:
-        """Return the training and test sets by name, if targets are real numbers."""
+        """Return the sets "train" and "test" if targets are real numbers; otherwise an empty mapping."""
         return {} if self.has_labels or self.classes else self._by_name()
 
     def _by_name(self) -> Mapping[str, Source]:
@@ -317,11 +342,11 @@ class LabelledStream(Stream):
 
 @dataclass(frozen=True)
 class FileStream(LabelledStream):
-    """A published data set, whose files have the published names."""
+    """Provide a published data set from its published files, which are downloaded if they are missing."""
 
     dir: Annotated[
         str,
-        Meta(description="directory of the data set's files; those it lacks are fetched once. Empty: a cache of ours"),
+        Meta(description="directory of the data set's files; missing files are downloaded. Empty: the user's cache"),
     ] = ""
 
     wanted: ClassVar[Sequence[Wanted]]
@@ -329,7 +354,7 @@ class FileStream(LabelledStream):
 
     @property
     def source_files(self) -> list[Path]:
-        """Return the files in the order of `wanted`; downloads them if they are missing.
+        """Return the paths of the files in the order of `wanted`, and download missing files.
 
         Raises:
             BadInput: a file is missing and cannot be downloaded.
@@ -338,10 +363,14 @@ class FileStream(LabelledStream):
 
 
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
-    """Return the training rows of every agent, by the stream's partition.
+    """Return the training rows of every agent, ascending.
+
+    Args:
+        targets: (N,) the targets of all training samples, by which `partition` = by-label sorts them.
+        stream: its settings state the partition, the sizes of shares and the batch.
 
     Raises:
-        BadInput: the sizes do not fit the data.
+        BadInput: there are too few samples for a batch of every agent, or `sizes` does not fit.
     """
     total, n = len(targets), stream.agents
     if stream.partition == "shared":
@@ -369,24 +398,24 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
 
 
 def subset(*sources: Source) -> str:
-    """Return a remark for a title if the files hold fewer records than the published files of these names."""
+    """Return the remark "(subset: ...)" if the sources' files have fewer records than published; empty otherwise."""
     files = {source.files: (source.records, source.upstream) for source in sources if source.files}
     records, upstream = sum(k for k, _ in files.values()), sum(k or 0 for _, k in files.values())
     return f" (subset: {records:,} of {upstream:,})" if records < upstream else ""
 
 
 def choose(source: Source, rows: Indices, targets: Vector) -> Source:
-    """Return some rows of a source, with new targets."""
+    """Return the chosen rows of a source, with new targets, one for each of these rows."""
     return replace(source, targets=targets, features=lambda wanted: source.features(rows[wanted]))
 
 
 def against_rest(source: Source, positive: float) -> Source:
-    """Return all samples, those of one class as +1, the others as −1."""
+    """Return all samples of a source with labels: +1 for the class `positive`, −1 for all other classes."""
     return replace(source, targets=np.where(source.targets == positive, 1.0, -1.0))
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """Return the rows of several sources, one source after the other."""
+    """Return one source with the rows of several sources, one source after the other."""
     ends = np.cumsum([len(source.targets) for source in sources])
 
     def features(rows: Indices) -> Features:
@@ -407,11 +436,14 @@ def in_memory(features: Features, targets: Vector) -> Source:
 
 
 def split(source: Source, train: float) -> tuple[Source, Source | None]:
-    """Split samples into a training and a test set; the split is the same for every seed of a run.
+    """Split samples at random into a training and a test set. The split does not depend on the seed of the run.
 
     Args:
         source: the samples.
-        train: the share of training samples, or, above 1, their number. If nothing is left, there is no test set.
+        train: the number of training samples if it is above 1, otherwise their share.
+
+    Returns:
+        The training set and the test set; None if no samples are left for tests.
     """
     total = len(source.targets)
     order = Draws(0, Purpose.SPLIT).at(0).permutation(total)
@@ -422,5 +454,5 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
 
 
 def together(*reasons: str) -> str:
-    """Join the reasons that are not empty."""
+    """Join the reasons that are not empty, separated by semicolons."""
     return "; ".join(reason for reason in reasons if reason)

@@ -1,8 +1,8 @@
-"""Points in a cube, of which the mean is estimated.
+"""Synthetic points in a cube, whose mean is to be estimated.
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", section V:
-each agent has as many points of [−R, R]^p, from a normal law of mean 0.7R and variance 1 in each coordinate, truncated
-to the cube (what lies outside is drawn again). The paper says neither p nor R.
+all agents have the same number of points in [−R, R]^p. Each coordinate is normal with mean 0.7R and variance 1,
+truncated to [−R, R]: a coordinate outside is drawn again. The paper states neither p nor R.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["Mean"]
 
 @dataclass(frozen=True)
 class Mean(LabelledStream):
-    """Truncated normal points in the cube [−R, R]^p, without targets."""
+    """Provide truncated normal points in the cube [−R, R]^p, without targets."""
 
     batch: Batches = "all"
-    points: Annotated[int, Meta(ge=1, le=10**8, description="points that each agent has, if evenly dealt")] = 100
-    dimension: Annotated[int, Meta(ge=1, le=100_000, description="p, coordinates of a point")] = 5
+    points: Annotated[int, Meta(ge=1, le=10**8, description="points of each agent, if shares have equal size")] = 100
+    dimension: Annotated[int, Meta(ge=1, le=100_000, description="p, the number of coordinates of a point")] = 5
     radius: Annotated[float, Meta(ge=1e-3, le=1e6, description="R: points lie in the cube [-R, R]^p")] = 5.0
 
     has_labels = False
@@ -37,16 +37,16 @@ class Mean(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """Return R, the largest |coordinate|."""
+        """Return R, the largest possible |coordinate| of a point."""
         return self.radius
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return the points, drawn from the seed, and no test set."""
+        """Return the points, drawn from the seed, as the training set; there is no test set."""
         (points,) = self.once(self._drawn, self.agents * self.points, self.dimension, self.radius)
         return in_memory(points, np.zeros(len(points))), None
 
     def real_valued(self) -> dict[str, Source]:
-        """Return no sets, because points have no targets."""
+        """Return an empty mapping, because points have no targets."""
         return {}
 
     def _drawn(self) -> list[Vector]:

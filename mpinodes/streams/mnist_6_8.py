@@ -1,6 +1,7 @@
-"""The sixes and eights of MNIST's training file, 28 × 28 pixels in [0, 1]: 5,918 + 5,851 = 11,769 samples.
+"""MNIST, 6 (−1) against 8 (+1): 28 × 28 pixels in [0, 1].
 
-The papers train on 8,000 of them and test on the rest; label +1 = eight.
+MNIST's training file has 5,918 + 5,851 = 11,769 images of these two digits. As in the papers, 8,000 are training
+samples, and the others are test samples.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PIXELS = 28 * 28
 
 @dataclass(frozen=True)
 class Mnist(FileStream):
-    """The digits 6 (−1) and 8 (+1) of MNIST."""
+    """Provide the digits 6 (−1) and 8 (+1) of MNIST."""
 
     train: Train = 8000
 
@@ -32,7 +33,11 @@ class Mnist(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return training and test set, both from the training file."""
+        """Return a training and a test set, both from MNIST's training file.
+
+        Raises:
+            BadInput: a file is missing or malformed, or its images do not have 28 × 28 pixels.
+        """
         images, labels = self.source_files
         source = idx.read(images, labels)
         if source.dimension != PIXELS:

@@ -1,6 +1,7 @@
-"""Mushrooms, edible (−1) against poisonous (+1): 8,124 samples of 112 binary features, 21 of them 1.
+"""Mushrooms, edible (−1) against poisonous (+1): 8,124 samples of 112 binary features, of which 21 are 1.
 
-The papers train on 6,000. UCI's agaricus-lepiota.data, or LIBSVM's file `mushrooms` made from it.
+As in the papers, 6,000 are training samples, and the others are test samples. The file is UCI's agaricus-lepiota.data,
+or LIBSVM's `mushrooms`, which was made from UCI's file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Mushrooms"]
 
 @dataclass(frozen=True)
 class Mushrooms(FileStream):
-    """The mushrooms data: edible (−1) against poisonous (+1)."""
+    """Provide the mushrooms data: edible (−1) against poisonous (+1)."""
 
     train: Train = 6000
 
@@ -28,7 +29,7 @@ class Mushrooms(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return training and test set, both from one file. LIBSVM's label 2 is UCI's p (poisonous)."""
+        """Return a training and a test set, both from one file. LIBSVM's label 2 is UCI's p, poisonous."""
         (path,) = self.source_files
         if path.name.endswith(".data"):
             return split(agaricus.read(path), self.train)

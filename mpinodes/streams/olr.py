@@ -1,7 +1,8 @@
-"""Online linear regression on synthetic data, of unbounded length.
+"""Online linear regression on synthetic data, for any number of rounds.
 
-H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives",
-section 6.1: a(t) ~ U[−0.5, 0.5]^d, b(t) = a(t)·x̂ + N(0, 0.2), x̂ ~ N(0, I); 0.2 is read as a variance.
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 6.1: the
+features are a(t) ~ U[−0.5, 0.5]^d, the targets are b(t) = a(t)·x̂ + N(0, 0.2), and the true parameter is x̂ ~ N(0, I).
+We take 0.2 as a variance.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from mpinodes.streams.labelled import Batch, in_memory
 __all__ = ["OLR"]
 
 TEST_SAMPLES = 10_000
-TEST_NUMBERS = 2_000_000  # 16 MB: of wide samples there are fewer
+TEST_NUMBERS = 2_000_000  # 16 MB; the test set has fewer samples if d is large
 FEWEST = 10
 
 
 def every_round(t: int) -> range:
-    """Return the group of round t: every round has samples of its own."""
+    """Return t − 1 as the only group of samples of round t, because every round has new samples."""
     return range(t - 1, t)
 
 
 @dataclass(frozen=True)
 class OLR(Stream):
-    """Synthetic linear regression without end; x̂ and all samples a(t), b(t) are drawn from the seed."""
+    """Provide samples (a(t), b(t)) of a linear model x̂ for any number of rounds, all drawn from the seed."""
 
-    dimension: Annotated[int, Meta(ge=1, le=1_000_000, description="d, coordinates of the decision")] = 21
+    dimension: Annotated[int, Meta(ge=1, le=1_000_000, description="d, the number of coordinates of a decision")] = 21
     batch: Batch = 1
-    variance: Annotated[float, Meta(ge=0, le=1e100, description="of the noise in b(t)")] = 0.2
+    variance: Annotated[float, Meta(ge=0, le=1e100, description="variance of the noise in the targets b(t)")] = 0.2
     partition: Annotated[
         Literal["shared", "even"],
-        Meta(description="shared: every agent sees the same samples; even: each draws its own, with one x̂"),
+        Meta(description="shared: all agents have the same samples; even: each agent has its own, of the same x̂"),
     ] = "shared"
 
     rounds: ClassVar[None] = None
@@ -55,17 +56,17 @@ class OLR(Stream):
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether this is the class itself: a class that extends it may make losses by itself."""
+        """Return True for this class, and False for subclasses, which may make losses in other ways."""
         return type(self) is OLR
 
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """Return a function that gives the loss of a round."""
+        """Return a function that maps a round to this agent's loss."""
         truth = self._truth()
         data = Draws(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
         return lambda t: self.make_loss(*self._drawn(data.at(t), self.batch, truth))
 
     def real_valued(self) -> dict[str, Source]:
-        """Return a test set of the same distribution."""
+        """Return a test set, drawn from the same distribution as the samples of the rounds."""
         number = max(FEWEST, min(TEST_SAMPLES, TEST_NUMBERS // self.dimension))
         return {"test": in_memory(*self._drawn(Draws(self.seed, Purpose.TEST).at(0), number, self._truth()))}
 
@@ -77,9 +78,9 @@ class OLR(Stream):
         return features, features @ truth + sqrt(self.variance) * draw.standard_normal(number)
 
     def groups(self, agent: int) -> Callable[[int], range]:
-        """Return a function that gives the group of a round: every round has samples of its own."""
+        """Return a function that maps a round to its only group of samples, because every round has new samples."""
         return every_round
 
     def samples(self, agent: int) -> Callable[[int], range]:
-        """Return a function that gives the samples of a round; each sample is used once."""
+        """Return a function that maps a round to the indices of its samples; each sample is used in one round only."""
         return lambda t: range((t - 1) * self.batch, t * self.batch)

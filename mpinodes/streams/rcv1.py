@@ -1,6 +1,6 @@
-"""RCV1, two groups of topics: sparse text features of norm 1, dimension 47,236.
+"""RCV1, news texts in two groups of topics (−1 and +1): sparse features of L2 norm at most 1, dimension 47,236.
 
-LIBSVM's rcv1_train.binary (20,242 samples), of which a fifth tests.
+The file is LIBSVM's rcv1_train.binary with 20,242 samples, of which a fifth are test samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DIMENSION = 47_236
 
 @dataclass(frozen=True)
 class Rcv1(FileStream):
-    """The RCV1 data: sparse text in two groups of topics."""
+    """Provide the RCV1 data: sparse features of news texts in two groups of topics."""
 
     train: Train = 0.8
 
@@ -33,14 +33,14 @@ class Rcv1(FileStream):
     defaults = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return training and test set, both from one file; rows of norm above 1 are scaled to norm 1."""
+        """Return a training and a test set, both from one file; rows of L2 norm above 1 are scaled to norm 1."""
         (path,) = self.source_files
         source = libsvm.read(path, DIMENSION, (-1, 1))
         return split(replace(source, features=lambda rows: shortened(source.features(rows))), self.train)
 
 
 def shortened(rows: Features) -> Features:
-    """Return sparse rows; those of norm above 1 are scaled to norm 1."""
+    """Return sparse rows; scale each row of L2 norm above 1 to norm 1."""
     from scipy.sparse import diags_array
 
     return (diags_array(1 / np.maximum(row_norms(rows), 1.0)) @ rows).tocsr()
