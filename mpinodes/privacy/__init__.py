@@ -1,1 +1,1 @@
-"""What a run costs in privacy: claimed and proven."""
+"""Compute the privacy loss of runs: the ε that the paper claims and the ε that is proven."""

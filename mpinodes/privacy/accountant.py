@@ -1,17 +1,21 @@
-"""Compute the privacy loss of a run, for each agent and for the network: what the paper claims and what is proven.
+"""Compute the privacy loss of a run, for each agent and for the network: the ε that the paper claims and the proven ε.
 
-The adversary is an eavesdropper who reads every message on every link. The loss of an agent is the share of its own
-messages in the loss of the network, given all earlier messages, for the worst changed sample (or round, or agent, by
-the adjacency). An adversary who reads one agent alone may learn more than this share where other agents see the sample
-too, because later messages of the agent carry theirs; never more than the loss of the network.
+The adversary is an eavesdropper who reads every message on every link. The loss of the network is the loss of all
+messages together. The loss of an agent is the part of it that the agent's messages add, given all earlier messages.
+Both are taken for the changed sample (or round, or agent, by `privacy.adjacency`) with the largest loss. An adversary
+who reads the messages of one agent alone may learn more than the loss of that agent if several agents use the changed
+sample, because later messages of the agent depend on messages of the other agents. Such an adversary never learns more
+than the loss of the network.
 
-If all agents see a sample (a shared loss), a changed sample moves the messages of every agent: the loss of the network
-is the worst over samples of the sum over agents. If only its owner sees a sample, then given the messages, the laws of
-all other agents do not depend on the sample: the loss of the network is the largest over agents. Nothing is proven
-where a message that depends on data carries no noise, or where no bound on its change is known.
+If all agents use a sample (shared data), a change of the sample moves the messages of every agent. The loss of the
+network is then the sum of the losses of all agents for one sample, at the worst sample. If only one agent uses a
+sample, then, given all earlier messages, the distributions of the other agents' messages do not depend on the sample.
+The loss of the network is then the largest loss of an agent. Nothing is proven if a message that depends on data
+carries no noise, or if no bound on the change of a message is known.
 
-Proven pure ε adds up. Proven ε at δ is the smallest of pure ε, zCDP and Rényi DP. For Gaussian noise alone it is exact
-(GDP). `tight` adds the numerical composition of privacy loss distributions.
+The pure ε of several releases is the sum of the pure ε of each. The proven ε at δ is the smallest of pure ε, the ε of
+zCDP and the ε of Rényi DP; if all noise is Gaussian, the ε of Gaussian DP, which is exact. `tight` adds the numerical
+composition of privacy loss distributions (PLD).
 """
 
 from __future__ import annotations
@@ -32,17 +36,18 @@ from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger, Unlisted
 from mpinodes.privacy.recursive import open_ledgers
 
-BATCH = 16  # groups whose Rényi curves are computed first; the number doubles from batch to batch
+BATCH = 16  # number of groups in the first batch of Rényi curves; every next batch is twice as large
 
 
 class PrivacyLoss(NamedTuple):
-    """A privacy loss; nan where nothing is proven.
+    """The privacy loss of one agent or of the network at one horizon; nan if nothing is proven.
 
     Attributes:
-        pure: proven pure ε.
-        epsilon: proven ε at δ.
-        rule: the accounting that gave ε: pure, zCDP, RDP, GDP, PLD or unproven.
-        delta_spent: the part of δ for the distance of releases from those accounted for (`Event.tv_distance`).
+        pure: the proven pure ε.
+        epsilon: the proven ε at δ.
+        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven.
+        delta_spent: the part of δ that covers the total variation distance between the releases and the distributions
+            that are accounted for (`Event.tv_distance`).
     """
 
     pure: float
@@ -55,12 +60,13 @@ UNPROVEN = PrivacyLoss(np.nan, np.nan, "unproven")
 
 
 class PrivacyLosses(NamedTuple):
-    """Privacy losses at the horizons.
+    """The privacy losses after each horizon. A horizon is the last round that the loss counts.
 
     Attributes:
-        claimed: (h, n) ε that the paper claims for every agent; the largest is that of the network. nan: no claim.
-        agents: the losses by horizon and agent.
-        network: the loss of the network by horizon.
+        claimed: (h, n) the ε that the paper claims for every agent; nan if the paper claims nothing. The claim for the
+            network is the largest of a row.
+        agents: the proven losses, indexed by horizon and then by agent.
+        network: the proven loss of the network at each horizon.
     """
 
     claimed: Vector
@@ -68,31 +74,33 @@ class PrivacyLosses(NamedTuple):
     network: list[PrivacyLoss]
 
 
-Groups = Callable[[int], Callable[[int], Sequence[int]]]  # by agent and round
-Claim = Callable[[int], float | Sequence[float] | None]  # by round, for all agents or for each
-Tell = Callable[[int, int], None]  # is called with the numbers of horizons done, and of all
+Groups = Callable[[int], Callable[[int], Sequence[int]]]  # agent -> (round -> numbers of the groups)
+Claim = Callable[[int], float | Sequence[float] | None]  # round -> the claimed ε, one for all agents or one for each
+Tell = Callable[[int, int], None]  # is called with the number of finished horizons and the number of all horizons
 
 
 def groups(setup: Setup) -> Groups:
-    """Return, by agent and round, what adjacent data may change: samples, the round, or all samples of the agent.
+    """Return a function that maps an agent, and then a round, to the numbers of the groups that the agent uses.
 
-    Samples are grouped and numbered as the stream says.
+    A group is what differs between adjacent data. With adjacency `one-sample`, a group holds the samples that
+    `Stream.groups` joins, or a single sample. With `one-round`, every round is a group, and with `one-agent` all
+    samples of an agent are one group.
     """
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
-        # The `groups` of a user's stream may be wrong, so its samples count one by one.
+        # A user's stream may join samples wrongly, so every sample of such a stream is a group.
         return setup.stream.groups if is_built_in(setup.stream) else setup.stream.samples
     changed = (lambda t: [t - 1]) if adjacency == "one-round" else (lambda t: [0])
     return lambda agent: changed
 
 
 class Accountant:
-    """Price the events of a run.
+    """Compute the privacy losses of a run from its events.
 
     Args:
         events: (rounds, agents) of the run.
-        groups: by agent and round, the groups of samples (`groups`).
-        shared: whether every agent sees a changed sample; if not, its owner alone sees it.
+        groups: maps agent and round to the groups of samples in use, as the function `groups` returns it.
+        shared: whether all agents use the same samples. If not, every sample is used by one agent only.
 
     Attributes:
         history: the events.
@@ -100,20 +108,23 @@ class Accountant:
 
     def __init__(self, events: Events, groups: Groups, shared: bool) -> None:
         self.history, self._groups, self._shared = events, groups, shared
-        self._read = 0  # the round up to which the ledgers were read last
+        self._read = 0  # the last horizon of `ledgers`
 
     def ledgers(self, horizon: int) -> list[Ledger]:
-        """Return the ledger of every agent, read up to a horizon; agents with equal events and samples share one."""
+        """Return the ledger of every agent, with the costs of rounds 1 to `horizon`.
+
+        Agents with equal events and equal samples share one ledger.
+        """
         begun = self._read if self._read <= horizon else 0
         for last in (*range(begun + STRETCH, horizon, STRETCH), horizon):
-            for ledger in self._ledgers:  # side by side, because all ledgers read the same rounds
+            for ledger in self._ledgers:  # all ledgers read the same block of rounds, so each block is loaded once
                 ledger.follow(last)
         self._read = horizon
         return self._ledgers
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:
-        """Return the ledger of every agent; equal events and equal samples, the usual case, need one ledger only."""
+        """Return the ledger of every agent; agents with equal events and equal samples share one ledger."""
         groups = [self._groups(i) for i in range(self.history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))
         for _, events in self.history.blocks():
@@ -132,20 +143,20 @@ class Accountant:
 
     @property
     def uses_ceiling(self) -> bool:
-        """Return whether the ledger of some agent prices hidden changes at the most that they can be."""
+        """Return whether any agent's ledger charges hidden changes at their upper bounds (`Ledger.uses_ceiling`)."""
         return any(ledger.uses_ceiling for ledger in self._ledgers)
 
     def losses(
         self, horizons: Indices, delta: float, claim: Claim | None, tight: bool = False, tell: Tell | None = None
     ) -> PrivacyLosses:
-        """Return all losses at the horizons.
+        """Return the losses of all agents and of the network at every horizon.
 
         Args:
             horizons: (h,) rounds, ascending.
             delta: δ of the proven ε.
-            claim: ε that the paper claims after a round; None: the paper claims nothing.
-            tight: whether to compose numerically at the last horizon.
-            tell: is called after every horizon.
+            claim: maps a round to the ε that the paper claims after this round; None if the paper claims nothing.
+            tight: whether to compose numerically (PLD) at the last horizon.
+            tell: progress callback, called after every horizon.
         """
         agents, network = [], []
         for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
@@ -161,7 +172,7 @@ class Accountant:
                 network.append(at_distance(joint, delta, distance.sum()))
             elif any(np.isnan(loss.epsilon) for loss in agents[-1]):
                 network.append(UNPROVEN)
-            else:  # the largest pure ε, and the largest ε at δ with its rule
+            else:  # the largest pure ε of an agent; independently, the largest ε at δ of an agent, with its rule
                 worst = max(agents[-1], key=lambda loss: loss.epsilon)
                 network.append(worst._replace(pure=float(np.max([loss.pure for loss in agents[-1]]))))
             if tell:
@@ -172,20 +183,20 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
-    """Return the sums of total variation distances up to the horizons: (h, n)."""
+    """Return, for every horizon and agent, the sum of `Event.tv_distance` over rounds 1 to the horizon: (h, n)."""
     by_round = np.concatenate([events.tv_distance.sum(axis=2) for _, events in history.blocks()])
     return np.asarray(np.cumsum(by_round, axis=0)[np.asarray(horizons) - 1])
 
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
-    """Return the loss of the joint view of some agents.
+    """Return the loss of all messages of several agents together, for the worst group.
 
     Args:
-        ledgers: of the agents.
-        counts: how many agents each ledger stands for.
-        horizon: the round.
-        delta: δ.
-        tight: whether to compose numerically, too.
+        ledgers: the distinct ledgers of the agents.
+        counts: the number of agents that share each ledger.
+        horizon: the last round that counts.
+        delta: δ of the proven ε.
+        tight: whether to compose numerically (PLD), too.
     """
     if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
         return UNPROVEN
@@ -198,7 +209,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     is_gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
-        """Return the sum over ledgers; a ledger that lacks a group adds nothing."""
+        """Return the sum of the agents' Rényi curves, (m, orders); a ledger without a group adds 0."""
         curves = np.zeros((len(group), len(ORDERS)))
         for ledger, count, (own, _) in zip(ledgers, counts, read, strict=True):
             here = group < len(own)
@@ -217,12 +228,12 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
 def price_curves(
     pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], is_gaussian: bool, delta: float
 ) -> PrivacyLoss:
-    """Return the loss of the worst of some groups, given their costs.
+    """Return the loss of the group with the largest loss, from the costs of all groups.
 
     Args:
         pure: (groups,) pure ε.
         rho: (groups,) ρ of zCDP.
-        rdp: gives Rényi divergences of groups: (m,) -> (m, orders).
+        rdp: maps indices of groups, (m,), to their Rényi divergences, (m, orders).
         is_gaussian: whether all noise is Gaussian.
         delta: δ of the proven ε.
     """
@@ -236,7 +247,7 @@ def price_curves(
     zcdp = zcdp_epsilon(rho, delta)
     if not np.isfinite(np.minimum(pure, zcdp)).all():
         return UNPROVEN
-    # The largest over groups of the least of three accountings.
+    # ε is the maximum over groups of the smallest ε of three accountings: pure, zCDP and Rényi.
     bound = np.minimum(pure, zcdp)
     order = np.argsort(-bound)
     epsilon, rule = 0.0, "pure"
@@ -244,7 +255,7 @@ def price_curves(
     while start < len(order):
         batch = order[start : start + size]
         start, size = start + size, 2 * size
-        if bound[batch[0]] <= epsilon:  # a Rényi curve only lowers a bound
+        if bound[batch[0]] <= epsilon:  # the ε of a group is at most its bound, and the bounds descend
             break
         renyi = rdp_epsilon(rdp(batch), delta)
         choices = np.stack([pure[batch], zcdp[batch], np.where(np.isnan(renyi), np.inf, renyi)])
@@ -256,9 +267,15 @@ def price_curves(
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
-    """Return the loss of releases within a total variation distance of others, whose loss `of` gives by δ.
+    """Return the loss of releases whose distribution is close to another distribution, from the loss of the latter.
 
-    (ε, δ')-DP becomes (ε, δ' + (1 + e^ε) distance)-DP; half of δ is reserved for the second term.
+    If the accounted distribution is (ε, δ')-DP, the releases are (ε, δ' + (1 + e^ε) distance)-DP. Half of δ is reserved
+    for the second term.
+
+    Args:
+        of: maps δ to the loss of the accounted distribution.
+        delta: δ of the releases.
+        distance: the total variation distance between the two distributions.
     """
     if not distance:
         return of(delta)

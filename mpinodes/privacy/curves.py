@@ -1,7 +1,7 @@
-"""Compute the cost of a release by four accountings (pure, zCDP, RDP, GDP), and ε at δ of a sum of costs.
+"""Compute the cost of one release by four accountings (pure, zCDP, RDP, GDP), and the ε at δ of a sum of costs.
 
-Notation of a release: scale b (Laplace, per coordinate) or standard deviation s (Gaussian); D1 and D2 are the L1 and L2
-change of the released vector between adjacent data, given all earlier releases.
+Notation: the noise of a release has the scale b (Laplace, per coordinate) or the standard deviation s (Gaussian). D1
+and D2 are the L1 and L2 change of the released vector between adjacent data, given all earlier releases.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import numpy as np
 from mpinodes.core.messages import Vector
 
 ROUNDING = 4e-16  # rounding error of a difference of two probabilities, relative to the larger
-SMALL = 1e-4  # cost below which logarithms lose most digits of a curve; a parabola above the curve is used instead
-LOST = 1e-15  # rounding error of such logarithms
+SMALL = 1e-4  # below this cost logarithms lose most digits of a curve, so a parabola above the curve replaces them
+LOST = 1e-15  # rounding error of the logarithms in a curve
 ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.geomspace(13, 4096, 40)])
 
 
 def laplace_rdp(x: Vector) -> Vector:
-    """Return Rényi divergences of Lap(1) and Lap(1) shifted by x: (m,) -> (m, orders).
+    """Return the Rényi divergences of Lap(1) from Lap(1) shifted by x: (m,) -> (m, orders).
 
-    Source: Mironov 2017, Proposition 6. A vector release of L1 sensitivity D1 costs at most the curve
-    of x = D1/b: a shift in one coordinate dominates every split of it over coordinates.
+    Source: Mironov 2017, Proposition 6. A release of a vector with L1 sensitivity D1 costs at most the curve of x =
+    D1/b, because a shift of one coordinate costs no less than the same shift split over several coordinates.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
@@ -29,41 +29,47 @@ def laplace_rdp(x: Vector) -> Vector:
 
 
 def pure_rdp(epsilon: Vector) -> Vector:
-    """Return the largest Rényi divergences of an ε-DP release, those of randomized response: (m,) -> (m, orders)."""
+    """Return the largest Rényi divergences that an ε-DP release can have: (m,) -> (m, orders).
+
+    Randomized response attains them.
+    """
     a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
     curve = (np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e) + LOST) / (a - 1)
     return np.asarray(np.where(e < SMALL, a * e**2 / 2, curve.clip(0.0)).clip(None, e))
 
 
 def pure_rho(epsilon: Vector) -> Vector:
-    """Return ρ of zCDP of an ε-DP release: ε²/2 (Bun, Steinke 2016)."""
+    """Return the ρ of zCDP of an ε-DP release: ε²/2 (Bun, Steinke 2016)."""
     return np.asarray(epsilon) ** 2 / 2
 
 
 def shift_rho(d2: Vector, scale: Vector) -> Vector:
-    """Return ρ of zCDP of vector noise of scale b or standard deviation s: D2²/(2 scale²).
+    """Return the ρ of zCDP of a vector with noise of scale b or standard deviation s: D2²/(2 scale²).
 
-    For Laplace noise the rule holds per coordinate (the Rényi divergence of order a of a shift by x is at most a x²/2),
-    so it does not depend on the dimension.
+    For Laplace noise the bound holds per coordinate, because the Rényi divergence of order a of a shift by x is at most
+    a x²/2. So the bound does not depend on the dimension.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
 
 
 def zcdp_epsilon(rho: Vector, delta: float) -> Vector:
-    """Return ε at δ of ρ-zCDP: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
+    """Return the ε at δ of ρ-zCDP: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
     return np.asarray(rho + 2 * np.sqrt(rho * np.log(1 / delta)))
 
 
 def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
-    """Return ε at δ of a Rényi curve, (m, orders) -> (m,) (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+    """Return the ε at δ of Rényi curves, (m, orders) -> (m,) (Canonne, Kamath, Steinke 2020, Proposition 12)."""
     a = ORDERS
     at = rdp + np.log1p(-1 / a) - (np.log(delta) + np.log(a)) / (a - 1)
     return np.asarray(np.maximum(at.min(axis=1), 0.0))
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """Return δ of μ-GDP at ε, rounded up: Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong et al. 2022)."""
+    """Return the δ of μ-GDP at ε, rounded up.
+
+    δ = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong et al. 2022).
+    """
     from scipy.special import log_ndtr, ndtr
 
     largest = ndtr(-epsilon / mu + mu / 2)
@@ -71,10 +77,10 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Return ε at δ of μ-GDP; inf where ε is too large for a double.
+    """Return the ε at δ of μ-GDP; inf if ε is too large for a double.
 
-    Above μ = 1e6 the second term of `gdp_delta` is negligible, and rounding hides the root: the solution of
-    Φ(−ε/μ + μ/2) = δ is an upper bound, within a relative 1e-12.
+    Above μ = 1e6 the second term of `gdp_delta` is negligible, and rounding hides the root. The solution of
+    Φ(−ε/μ + μ/2) = δ is then returned. It is an upper bound, within a relative 1e-12.
     """
     if mu == 0 or np.isinf(mu):
         return mu

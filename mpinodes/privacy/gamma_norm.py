@@ -1,21 +1,22 @@
-"""Compute Rényi divergences of noise of density ∝ exp(−‖e‖₂/b) in R^d and its shift by a vector of L2 size xb.
+"""Compute the Rényi divergences between noise of density ∝ exp(−‖e‖₂/b) in R^d and the same noise shifted by a vector.
 
-`log_density` is of a minimizer of an objective whose linear term has such noise, for replay and audit.
+The shift has the L2 norm xb. `log_density` is the density of a released minimizer whose objective has a linear term
+with this noise; replay and audit use it.
 
-The density is invariant under rotation, so the divergence depends on x alone. With foci at the two centers, ‖e‖ + ‖e −
-xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη (b = 1), the integral E of P_x^a P_0^(1−a) separates into Bessel functions: with z =
-x/2, k = 2a − 1 and ν = d/2 − 1
+The density is invariant under rotation, so the divergence depends on x alone. Let u be a unit vector and b = 1. In
+elliptic coordinates with foci at the two centers, ‖e‖ + ‖e − xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη, the integral E of
+P_x^a P_0^(1−a) separates into Bessel functions. With z = x/2, k = 2a − 1 and ν = d/2 − 1,
 
     exp((a − 1) D_a) = E = z k^(−ν) (K_{ν+1}(z) I_ν(kz) + K_ν(z) I_{ν+1}(kz)/k) = M(z) Λ_ν(kz) + N(z) Λ_{ν+1}(kz),
 
-M, N > 0, Λ_ν(w) = Σ_j (w²/4)^j/(j! (ν+1)_j). By reflection it is the same in both directions; for d = 1 it is that of
-Laplace noise.
+M, N > 0, Λ_ν(w) = Σ_j (w²/4)^j/(j! (ν+1)_j). By reflection, the divergence is the same in both directions. For d = 1
+the divergence is that of Laplace noise.
 
-- The divergence grows with x: P_0^a is symmetric and unimodal, and P_0^(1−a) is symmetric with its minimum at 0
-  (T. W. Anderson, 1955). So the curve of the largest shift bounds that of every shift. Curves add up, order by order,
-  over rounds whose shifts depend on all earlier messages, if the bounds on the shifts are constants and no shift
+- The divergence grows with x, because P_0^a is symmetric and unimodal, and P_0^(1−a) is symmetric with its minimum at 0
+  (T. W. Anderson, 1955). So the curve of the largest shift bounds the curve of every shift. Curves add up, order by
+  order, over rounds whose shifts depend on all earlier messages, if the bounds on the shifts are constants and no shift
   depends on the noise that hides it.
-- D_a ≤ a x²/(2d), that is x²/(2d)-zCDP, sharp for small x: since Λ_ν' = w Λ_{ν+1}/(2(ν+1)) and, term by term,
+- D_a ≤ a x²/(2d), that is x²/(2d)-zCDP, which is sharp for small x: since Λ_ν' = w Λ_{ν+1}/(2(ν+1)) and, term by term,
   Λ_{ν+1} ≤ Λ_ν, ∂E/∂k ≤ E k z²/(2(ν+1)); and E = 1 at k = 1.
 """
 
@@ -31,31 +32,31 @@ from mpinodes.core.norms import norm
 from mpinodes.losses.linear import SmoothLoss
 from mpinodes.privacy.curves import ORDERS, pure_rdp
 
-MARGIN = 1e-9  # relative, on E − 1: its terms are positive, with fewer than 2e5 roundings each, together below 3e-11
-LARGEST = 100_000  # d; above, only a x²/(2d) is known
-EXPONENT = 600.0  # e to its power and its inverse are floats
-HALVINGS = 60  # of the terms of a series, after which the rest is below rounding
+MARGIN = 1e-9  # relative margin on E − 1, whose terms are positive; the < 2e5 roundings of a term add less than 3e-11
+LARGEST = 100_000  # largest d of the exact computation; above it only the bound a x²/(2d) is used
+EXPONENT = 600.0  # exp(EXPONENT) and exp(-EXPONENT) are finite, positive floats
+HALVINGS = 60  # after this number of halvings of its terms, the rest of a series is below rounding
 
 
 def gamma_norm_rdp(d: int, x: Vector) -> Vector:
-    """Return Rényi divergences of shifts by x > 0, rounded up by `MARGIN`: (m,) -> (m, orders).
+    """Return the Rényi divergences of shifts by x > 0, rounded up by `MARGIN`: (m,) -> (m, orders).
 
-    Where shift and order are both large (`EXPONENT`), or d is large (`LARGEST`), the result is an upper bound.
+    If both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`), the result is an upper bound.
     """
     x = np.asarray(x, dtype=float)
     small = x[:, None] ** 2 / (2 * d) * ORDERS * (1 + MARGIN)
     exact = np.array([_exact(d, shift) for shift in x.tolist()]).reshape(small.shape)
-    pure = np.where(x[:, None] < 1e-3, np.inf, pure_rdp(x))  # a difference of logarithms, lost where x is small
+    pure = np.where(x[:, None] < 1e-3, np.inf, pure_rdp(x))  # for small x, cancellation makes `pure_rdp` useless
     return np.asarray(np.minimum(np.minimum(small, exact), pure))
 
 
 @lru_cache(maxsize=10_000)
 def _exact(d: int, x: float) -> Vector:
-    """Return the curve of one shift, (orders,); inf where it cannot be computed."""
+    """Return the Rényi divergences of one shift by x in R^d, (orders,); inf if they cannot be computed."""
     from scipy.special import k0e, k1e
 
     w, z = (ORDERS - 0.5) * x, x / 2
-    sound = np.minimum(w, w * w / (2 * d)) <= EXPONENT  # either bounds log Λ_ν
+    sound = np.minimum(w, w * w / (2 * d)) <= EXPONENT  # w and w²/(2d) are both upper bounds on log Λ_ν
     if d > LARGEST or z > EXPONENT or not sound[0]:
         return np.full(len(ORDERS), np.inf)
     # M = z^(ν+1) K_{ν+1}(z)/(2^ν Γ(ν+1)) and N = z^(ν+2) K_ν(z)/(2^(ν+1) Γ(ν+2)), by a recursion over d in steps of 2
@@ -65,15 +66,16 @@ def _exact(d: int, x: float) -> Vector:
         m, n = z * float(k1e(z)) * exp(-z), z * z * float(k0e(z)) * exp(-z) / 2
     for below in range(2 - d % 2, d, 2):
         m, n = m + n, z * z / (below * (below + 2)) * m
-    # E − 1 at w = kz: at k = 1 E is 1, so the terms at k = 1 are subtracted one by one.
+    # E − 1 at w = kz. At k = 1, E is 1, so subtracting the terms at k = 1 one by one gives E − 1 without cancellation.
     h = d / 2 - 1
-    halving = ceil((sqrt(h * h + 2 * float(w[sound][-1]) ** 2) - h) / 2)  # then a term is at most half the one before
+    halving = ceil((sqrt(h * h + 2 * float(w[sound][-1]) ** 2) - h) / 2)  # from here on, each term at most halves
     j = np.arange(1.0, halving + HALVINGS)[:, None]
     terms = [np.cumprod(u * u / (4 * j * (h + j)), axis=0) for u in (w[sound], np.array([z]))]
     excess = ((m + n * d / (d + 2 * j)) * (terms[0] - terms[1])).sum(axis=0)
     logarithm = np.log1p(excess * (1 + MARGIN))
-    # Beyond: (log Λ_ν)' = R, the mean of a cosine that w tilts, grows, and R' = 1 − R² − 2cR/w, c = ν + ½. So R, that
-    # of Λ_{ν+1} all the more, and with them (log E)' are below w/(c + √(c² + w²)).
+    # For larger orders, a bound: R = (log Λ_ν)' is the mean of a cosine under an exponentially tilted law, so R grows
+    # with w, and R' = 1 − R² − 2cR/w with c = ν + ½. So R ≤ w/(c + √(c² + w²)). The same bound holds for Λ_{ν+1}, whose
+    # c is larger, and therefore for (log E)'.
     c = (d - 1) / 2
     s = np.hypot(c, w)
     most = s - c * np.log(c + s)
@@ -82,10 +84,16 @@ def _exact(d: int, x: float) -> Vector:
 
 
 def log_density(x: Vector, ask: Solve, loss: SmoothLoss, scale: float) -> float:
-    """Return the log density of the release x, (d,), up to a constant that is the same for all losses.
+    """Return the log density of a released minimizer x, (d,), up to a constant that does not depend on the loss.
 
-    x minimizes f(x) + ‖x − center − e‖²/(2·step) for a single e: e = x + step·∇f(x) − center; and ∂e/∂x = I +
-    step·∇²f(x). The law of e has density ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57) to (61)).
+    x minimizes f(x) + ‖x − center − e‖²/(2·step) for exactly one noise vector e: e = x + step·∇f(x) − center, and
+    ∂e/∂x = I + step·∇²f(x). The density of e is ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57) to (61)).
+
+    Args:
+        x: the release.
+        ask: the `Solve` with center and step.
+        loss: f.
+        scale: the scale of the noise e.
     """
     e = x + ask.step * loss.grad(x) - ask.center
     volume = ask.step * loss.hessian(x)

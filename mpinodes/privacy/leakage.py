@@ -1,15 +1,21 @@
 """Bound how far an older change of data moves an agent's messages, given their leakage (`core.messages.Hidden`).
 
-Ledgers price these bounds, and a replay compares real messages with them. Let h be the change of the hidden parts that
-a change of a group of samples makes. In a round,
+Ledgers compute costs from these bounds, and a replay compares real messages with them. The hidden parts are the parts
+of an agent's state that no message has revealed. Let h be how far a change of one group of samples moves the hidden
+parts. In every round,
 
-    u = s·[the loss used is that of the group] + min(r, ℓ·‖p·h‖ + w·[the group was used before]),
-    h <- A h + b u,   and a vector of the message moves by c·h,
+    u = s·[the message first carries a loss of the group] + min(r, ℓ·‖p·h‖ + w·[an earlier message carried one]),
+    h <- A h + b u,   and a vector of the message moves by c·h.
 
-with the numbers of the leakage: A transition, b gradient, c reads, p point, s sensitivity, r largest, ℓ lipschitz and w
-offset. Where A, b, p and c are bounds on norms, or have no negative entry, h is a bound on norms (`Norms`, and `Lanes`
-for many changes at once). Where they are exact, an input u of round s moves message t by |c_t A_t ⋯ A_{s+1} b_s| u
-(`Signed`). `ceilings` bounds the move of every message for any sample and any history.
+The symbols are fields of `Hidden`: A is `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`,
+ℓ `lipschitz` and w `offset`. If A, b, p and c are bounds on norms, or have no negative entry, h is a bound on norms
+(class `Norms`; class `Lanes` for many changes at once). If they are exact, an input u of round s moves message t by
+|c_t A_t ⋯ A_{s+1} b_s| u (class `Signed`). `ceilings` bounds the move of every message for any sample and any earlier
+data.
+
+In this package, "a use" means that a message is the first to carry a loss of a group of samples. "An unknown message"
+is a message whose leakage is `UNKNOWN`, and "a message with hidden parts" is a message whose leakage is `Feedback` or
+`Hidden`.
 """
 
 from __future__ import annotations
@@ -24,14 +30,16 @@ from mpinodes.core.messages import Vector
 
 Indices = NDArray[np.int64]
 NAMES = ("transition", "gradient", "point", "reads", "sensitivity", "lipschitz", "largest", "offset")
-LARGEST_HISTORY = 20_000_000  # inputs that `Signed` keeps at most: rounds times groups
+LARGEST_HISTORY = 20_000_000  # largest number of inputs that `Signed` stores: rounds times groups
 
 
 class Lanes:
-    """The recursion of `Norms` for many changes of several agents at once. A lane is one change.
+    """Compute the recursion of `Norms` for many changes of several agents at once.
+
+    A lane is the change of one group (or one cluster of groups) of one agent.
 
     Args:
-        events: (rounds, agents), with hidden parts; no message is unknown.
+        events: (rounds, agents), with hidden parts. No message may be unknown.
 
     Attributes:
         reads: (rounds, agents, vectors, parts) the bounds c.
@@ -43,9 +51,9 @@ class Lanes:
         hidden = events.is_hidden
         self._offset = offset * hidden if offset.any() else None
         self._a, self._p, self._r = a * hidden[..., None, None], p * hidden[..., None], r * hidden
-        self._b, self._slope = b, np.minimum(lipschitz, 1e300) * hidden  # times no change it is then 0
+        self._b, self._slope = b, np.minimum(lipschitz, 1e300) * hidden  # finite, so that the product with h = 0 is 0
         self.reads = c * hidden[..., None, None]
-        # A use in a message without hidden parts leaves the change of the hidden parts unknown.
+        # If a message without hidden parts carries a use, nothing states how the use changes the hidden parts.
         self._new = np.where(hidden[..., None], _weighted(b, s[..., None]), np.inf)
         self._l2 = events.l2
         self._is_message = c.shape[2:] == (1, 1) and bool((c[hidden] == 1).all())
@@ -53,15 +61,15 @@ class Lanes:
     def follow(
         self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
     ) -> tuple[Vector, Vector]:
-        """Return how far each message is moved, (vectors, rounds, lanes), and h after the last round, (parts, lanes).
+        """Return how far each message moves, (vectors, rounds, lanes), and h after the last round, (parts, lanes).
 
         Args:
-            rounds: the rounds to follow.
-            agent: (lanes,) whose messages are moved.
-            h: (parts, lanes) before the first round.
-            message: (uses,) the message, from 0, that first carries samples of a lane.
-            lane: (uses,) the lane.
-            before: (rounds, lanes) whether an earlier message carried samples of the lane.
+            rounds: the rounds to compute.
+            agent: (lanes,) the agent of each lane.
+            h: (parts, lanes) the change of the hidden parts before the first round.
+            message: (uses,) the message of each use, as an index into `rounds`.
+            lane: (uses,) the lane whose samples the message first carries.
+            before: (rounds, lanes) whether any earlier message carried samples of the lane.
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
@@ -73,9 +81,9 @@ class Lanes:
             offset = np.where(before, self._offset[rounds][:, agent], 0.0)
 
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
-            """Return h without the uses of the round itself, (rounds, parts, lanes), and h after the last round.
+            """Return h of every round without the uses of that round, (rounds, parts, lanes), and the last h.
 
-            `times` multiplies weights and sizes.
+            `times` multiplies weights and sizes, elementwise.
             """
             now, older = h, np.empty_like(b)
             for t in range(len(older)):
@@ -99,7 +107,7 @@ class Lanes:
 
 
 class Norms:
-    """Bounds on how far a change of each group of samples moves the messages of one agent, by norms.
+    """Bound, by norms, how far a change of each group of samples moves the messages of one agent.
 
     Args:
         events: (rounds,) of the agent.
@@ -110,14 +118,16 @@ class Norms:
         self._lanes = Lanes(events[:, None]) if events.hidden else None
         self._hidden, self._unknown, self._l2 = events.is_hidden, events.is_unknown, events.l2
         self._h = np.zeros((events.hidden, groups))
-        self._used = np.zeros(groups, bool)  # in a message before the one that is asked for
+        self._used = np.zeros(groups, bool)  # whether any message before the next one carried the group
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far message t (from 0) is moved: (vectors, groups). Call this for every message in turn.
+        """Return how far the vectors of message t (from 0) move for a change of each group: (vectors, groups).
+
+        Call this for all messages, in order.
 
         Args:
             t: the message.
-            used: groups of which the message first carries samples.
+            used: the groups that the message first carries; a group may occur several times.
         """
         agent = np.zeros(len(self._used), np.int64)
         moved = np.zeros((1, self._l2.shape[1], len(agent)))
@@ -134,10 +144,10 @@ class Norms:
 
 
 class Signed:
-    """Bounds as of `Norms`, for an agent with exact linear dynamics: the response to every past input is kept.
+    """Bound what `Norms` bounds, for an agent with exact linear dynamics. It stores the response to every input.
 
-    After a use in a message without hidden parts, not even the direction of the change is known: such a change is
-    followed by norms.
+    After a use in a message without hidden parts, not even the direction of the change is known. Such a change is
+    bounded by norms.
 
     Args:
         events: (rounds,) of the agent.
@@ -147,18 +157,18 @@ class Signed:
     def __init__(self, events: Events, groups: int) -> None:
         self._hidden, self._unknown, self._l2 = events.is_hidden, events.is_unknown, events.l2
         self._a, self._b, self._p, self._c, self._s, lipschitz, self._r, self._offset = map(events.leakage, NAMES)
-        self._slope = np.minimum(lipschitz, 1e300)  # times no change it is then 0
-        self._used = np.zeros(groups, bool)  # in a message before the one that is asked for
-        self._inputs = np.zeros((len(events), groups))
-        self._made = np.zeros((len(events), events.hidden))  # by round of the input, the h now that an input of 1 made
-        self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of changes of unknown direction
+        self._slope = np.minimum(lipschitz, 1e300)  # finite, so that the product with h = 0 is 0
+        self._used = np.zeros(groups, bool)  # whether any message before the next one carried the group
+        self._inputs = np.zeros((len(events), groups))  # the input u of every round
+        self._made = np.zeros((len(events), events.hidden))  # row s: the present h that an input of 1 in round s causes
+        self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of changes whose direction is unknown
 
     def older(self, t: int) -> Vector:
-        """Return how far message t (from 0) is moved by changes of earlier rounds: (vectors, groups)."""
+        """Return how far changes of earlier rounds move the vectors of message t (from 0): (vectors, groups)."""
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
             return moved + np.inf
-        if not self._hidden[t]:  # all is released: nothing of earlier rounds is hidden any more
+        if not self._hidden[t]:  # the message depends on released points alone: no earlier change is hidden any more
             self._inputs[:t] = self._unsaid[:] = 0.0
             return moved
         size = np.abs(self._p[t])
@@ -174,14 +184,17 @@ class Signed:
         )
 
     def add(self, t: int, used: Indices) -> None:
-        """Add the uses of message t, which first carries samples of these groups."""
+        """Add the inputs of message t, which is the first to carry samples of the groups `used`."""
         if self._hidden[t]:
             np.add.at(self._inputs[t], used, self._s[t])
         elif len(used):
-            self._unsaid[:, used] = np.inf  # how it changes the hidden parts is not stated
+            self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far message t (from 0) is moved: (vectors, groups). Call this for every message in turn."""
+        """Return how far the vectors of message t (from 0) move for a change of each group: (vectors, groups).
+
+        Call this for all messages, in order. `used` are the groups that the message first carries.
+        """
         moved = self.older(t)
         for vector in range(len(moved)):
             np.add.at(moved[vector], used, self._l2[t, vector])
@@ -191,22 +204,22 @@ class Signed:
 
 
 def response(events: Events, groups: int) -> Norms | Signed:
-    """Return the bounds that suit an agent's (rounds,) events."""
+    """Return `Signed` bounds if they are better than `Norms` for an agent's (rounds,) events, else `Norms` bounds."""
     return (Signed if is_signed(events) else Norms)(events, groups)
 
 
 def is_signed(events: Events) -> bool:
-    """Return whether the leakage is exact and has a negative weight, so that `Signed` is better than `Norms`."""
+    """Return whether the leakage of all messages is exact and has a negative weight, so that `Signed` beats `Norms`."""
     return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
 
 
 def has_signs(events: Events) -> bool:
-    """Return whether any weight of the leakage is below 0."""
+    """Return whether any weight of the leakage (transition, gradient, point or reads) is below 0."""
     return any(bool((events.leakage(name) < 0).any()) for name in ("transition", "gradient", "point", "reads"))
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
-    """Return Σ_q w_q h_q, summed in order: (m,), (m, groups) -> (groups,). 0 times inf counts as 0."""
+    """Return Σ_q w_q h_q, summed in the order of q: (m,), (m, groups) -> (groups,). 0 times inf counts as 0."""
     total: Vector = np.zeros(parts.shape[1])
     for weight, part in zip(weights, parts, strict=True):
         if weight:
@@ -221,14 +234,14 @@ def _product(weights: Vector, inputs: Vector) -> Vector:
 
 
 def ceilings(events: Events, most_used: Indices) -> Vector:
-    """Return the most that older changes of any sample can move each message: (rounds, vectors).
+    """Return bounds on how far older changes of any sample can move the vectors of each message: (rounds, vectors).
 
-    Exact dynamics with signs respond to inputs that are as large as can be in every round; the input of the round
-    itself is what the hidden point alone can make.
+    For exact dynamics with signs, the input of every earlier round is taken at its upper bound. The input of the round
+    itself is bounded by `largest`, because only the hidden point can cause it.
 
     Args:
         events: (rounds,) of one agent.
-        most_used: (rounds,) how often at most a message carries one sample, and no less than 1.
+        most_used: (rounds,) the largest number of times that a message carries one sample, at least 1.
     """
     if not is_signed(events):
         return Ceilings().take(events, most_used)
@@ -245,14 +258,14 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 
 
 class Ceilings:
-    """Compute `ceilings` by norms, of events that come some at a time."""
+    """Compute `ceilings` from bounds on norms, for events that are read block by block."""
 
     def __init__(self) -> None:
-        self._lost = False  # whether a message before was unknown
-        self._h: list[float] = []  # the largest h after the last message
+        self._lost = False  # whether any earlier message was unknown
+        self._h: list[float] = []  # upper bounds on h after the last message
 
     def take(self, events: Events, most_used: Indices) -> Vector:
-        """Return the ceilings of the next messages: (rounds, vectors)."""
+        """Return the ceilings of the next block of messages: (rounds, vectors). Arguments as in `ceilings`."""
         most = np.zeros((len(events), events.vectors))
         most[events.is_unknown] = np.inf
         if not events.hidden or not len(events):
@@ -261,7 +274,7 @@ class Ceilings:
         a, b, c, s, r, lipschitz, offset = (events.leakage(n) for n in names)
         a, b, c = map(np.abs, (a, b, c))
         lost, hidden = np.logical_or.accumulate(events.is_unknown) | self._lost, events.is_hidden
-        # A message without hidden parts starts h anew: at 0, or, if it is unknown or carries a use, without a bound.
+        # A message without hidden parts resets h: to inf if the message is unknown or carries a use, else to 0.
         begun = np.where(events.is_unknown | (events.uses > 0), np.inf, 0.0)[:, None]
         entered = np.where(hidden[:, None], _weighted(b, (most_used * s + r)[:, None]), begun)
         # older is A(t) h(t - 1), where h(t) = A(t) h(t - 1) + entered(t)
@@ -277,6 +290,6 @@ class Ceilings:
 
 
 def _weighted(weights: Vector, sizes: Vector) -> Vector:
-    """Return weights times sizes, where 0 times inf counts as 0."""
+    """Return weights times sizes, elementwise; 0 times inf counts as 0."""
     with np.errstate(invalid="ignore"):
         return np.where(weights == 0, 0.0, weights * sizes)

@@ -1,12 +1,16 @@
-"""Add up the cost of one agent's events, for every sample that adjacent data may change.
+"""Add up the cost of one agent's events, for every group of samples that may differ between adjacent data.
 
-A changed sample (or round, by the adjacency) moves the message that first carries the sample by the l2 of the event,
-and later messages by what they leak of the agent's hidden state (`leakage`). A vector that moves by δ > 0 in L2 costs
-by the law of its noise, with L1 change δ·l1/l2. Where the vector was rounded to a lattice, both changes are larger by
-the rounding of the event. The vectors of a message have noise of their own and count as one release after the other: a
-*release* is one vector of one message. Samples that are always used together share one row of a ledger: a *group*.
+A *group* is a set of samples that an agent always uses together (or a round, or the whole agent, by the adjacency); the
+samples of a group share one row of a ledger. A *release* is one vector of one message. The vectors of a message have
+independent noise, so they count as one release after the other.
 
-`Costs` prices single releases. A `Ledger` adds them up by group: `Saturated` here, or `recursive.Recursive`.
+A changed group moves the message that first carries a loss of the group by the `l2` of the event. It moves later
+messages by what they leak of the agent's hidden state (`leakage`). The cost of a release that moves by δ > 0 in L2
+depends on the distribution of its noise; the L1 change of the release is δ·l1/l2. If the release was rounded to a
+lattice, both changes are larger by the rounding of the event.
+
+`Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. A `Ledger` adds them up by group. It
+is either `Saturated`, from this file, or `recursive.Recursive`.
 """
 
 from __future__ import annotations
@@ -26,52 +30,62 @@ from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shi
 from mpinodes.privacy.gamma_norm import gamma_norm_rdp
 from mpinodes.privacy.leakage import Ceilings, Indices, ceilings, has_signs
 
-AT_ONCE = 2048  # messages, or uses, that are priced together
-MOST_KEPT = 50_000  # groups of an agent up to which Rényi curves are kept
-PURE, RHO = 0, 1  # columns of a cost; the others are the Rényi curve
+AT_ONCE = 2048  # number of messages, or of uses, whose costs are computed in one call
+MOST_KEPT = 50_000  # Rényi curves are kept for agents with at most this number of groups
+PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the Rényi curve
 
 
 class Uses(NamedTuple):
-    """Pairs (message, group), by message: message t (from 0) is the first to carry a use of samples of the group."""
+    """Pairs (message, group), ascending by message.
+
+    Message t (counted from 0) is the first message to carry a loss of samples of the group.
+    """
 
     message: Indices
     group: Indices
 
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
-        """Return the uses that one agent's events name, given the groups of a round."""
+        """Return the uses of all messages of one agent.
+
+        Args:
+            events: (rounds,) of the agent.
+            groups: maps a round to the groups whose samples are in the loss of that round.
+        """
         carried = [groups(r) if r else () for r in events.uses.tolist()]
         times = np.array([len(c) for c in carried], np.int64)
         group = np.fromiter((g for c in carried for g in c), np.int64, int(times.sum()))
         return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Return the uses of messages `first` to `last` - 1, which are counted from 0."""
+        """Return which groups the messages `first` to `last` - 1 first carry; message `first` gets the number 0."""
         here = slice(*np.searchsorted(self.message, (first, last)))
         return Uses(self.message[here] - first, self.group[here])
 
     def released(self, vectors: int) -> Uses:
-        """Return the uses by release instead of message, given the number of vectors of a message."""
+        """Return pairs (release, group): every message is replaced by its releases, as many as `vectors`."""
         release = self.message[:, None] * vectors + np.arange(vectors)
         return Uses(release.ravel(), np.repeat(self.group, vectors))
 
     def distinct(self) -> tuple[Uses, Indices]:
-        """Return the distinct pairs, by message, and the number of times of every pair: (pairs,)."""
+        """Return the distinct pairs, ascending by message, and the number of times that each pair occurs: (pairs,)."""
         pair, times = np.unique(self.message << 32 | self.group, return_counts=True)
         return Uses(pair >> 32, pair & (1 << 32) - 1), times
 
     @property
     def groups(self) -> int:
-        """Return the number of groups: one more than the largest."""
+        """Return the largest group number plus 1."""
         return int(self.group.max(initial=-1)) + 1
 
 
 class Unlisted:
-    """The uses that one agent's events name, made for the messages asked for, as by `Uses.between`.
+    """Compute the uses of one agent block by block, for callers that do not need the uses of all messages at once.
+
+    `between(first, last)` returns what `Uses.between` returns; the last result is cached.
 
     Args:
         events: (rounds,) of the agent.
-        of: return the groups of a round.
+        of: maps a round to the groups whose samples are in the loss of that round.
     """
 
     def __init__(self, events: Events, of: Callable[[int], Sequence[int]]) -> None:
@@ -79,11 +93,11 @@ class Unlisted:
 
 
 class Costs:
-    """The costs of releases t that move by δ in L2, for arrays of t and δ.
+    """Compute the costs of single releases. The methods take indices t of releases and their L2 changes δ, both (m,).
 
     Attributes:
-        kind: by release, the law of the noise.
-        roundings: by release, what rounding adds to its L1 change and to its L2 change.
+        kind: (releases,) the distribution of the noise.
+        roundings: two arrays (releases,): what rounding adds to the L1 change and to the L2 change.
     """
 
     def __init__(self, events: Events) -> None:
@@ -97,23 +111,24 @@ class Costs:
         self._ratio = events.l1_per_l2.ravel()
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
-        """Return pure ε, (m,); inf where there is none."""
+        """Return the pure ε of each release, (m,); inf if the release has no pure ε."""
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self.kind[t] == Kind.GAUSSIAN), np.inf, shift)
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
-        """Return ρ of zCDP, (m,); inf where there is none."""
+        """Return ρ of zCDP of each release, (m,); inf if the release has no ρ."""
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self.kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
         pure = self.kind[t] == Kind.PURE
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """Return, by release, the shift per unit of change and ρ per squared unit of change, without rounding.
+        """Return two arrays (releases,): the shift per unit of L2 change, and ρ per squared unit. Rounding is left out.
 
-        The shift is the L1 change over the scale. That is pure ε, except for Gaussian noise, which has no pure ε.
+        The shift is the L1 change divided by the noise scale. The shift is the pure ε, except for Gaussian noise, which
+        has no pure ε.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
@@ -122,7 +137,7 @@ class Costs:
         return shift, np.where(self.kind == Kind.PURE, pure_rho(shift), rho)
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
-        """Return Rényi divergences, the least that is proven at each order: (m, orders)."""
+        """Return the Rényi divergences of each release, (m, orders): the smallest bound that is known at each order."""
         draws = self._draws[t]
         single, rho = self.pure(t, delta) / draws, self.rho(t, delta)
         curve: Vector = rho[:, None] * ORDERS
@@ -131,7 +146,7 @@ class Costs:
             for kind, curves in ((Kind.LAPLACE, laplace_rdp), (Kind.PURE, pure_rdp), (Kind.GAMMA_NORM, by_norm)):
                 here = (self.kind[t] == kind) & np.isfinite(single) & (single > 0)
                 if here.any():
-                    # Equal shifts share a curve; within a thousandth, rounded up, they count as equal.
+                    # Shifts are rounded up to powers of 1.001. Equal shifts share a curve.
                     step = np.ceil(np.log(single[here]) / log(1.001) - 1e-9).astype(int)
                     values, where = np.unique(step, return_inverse=True)
                     curve[here] = np.minimum(curve[here], draws[here, None] * curves(1.001**values)[where])
@@ -140,17 +155,17 @@ class Costs:
 
 @dataclass(slots=True)
 class Facts:
-    """Facts about all events of an agent, by which its ledger is chosen.
+    """Facts about all events of one agent. They decide which ledger the agent gets.
 
     Attributes:
-        unknown_from: the first message, from 0, whose leakage is unknown; inf: there is none.
-        kinds: the noise laws of all messages that may depend on data.
-        is_saturated: whether an older change moves every message by a fixed most, or not at all.
-        moves: whether a hidden gradient may change with the point at which it is taken.
-        is_finite: whether all numbers of the recursion are finite.
-        is_exact: whether the leakage of every hidden part is stated exactly.
+        unknown_from: the first message, from 0, whose leakage is unknown; inf if there is none.
+        kinds: the noise distributions of all messages that may depend on data.
+        is_saturated: whether an older change, of any size, moves each message by the same bound or not at all.
+        moves: whether any hidden gradient may change because older changes move its point or its offset is positive.
+        is_finite: whether all numbers of the recursion in `leakage` are finite.
+        is_exact: whether the leakage of all messages with hidden parts is exact.
         has_signs: whether the leakage has a negative weight.
-        groups: the number of groups in use.
+        groups: the number of groups.
     """
 
     unknown_from: float = inf
@@ -163,7 +178,13 @@ class Facts:
     groups: int = 0
 
     def take(self, first: int, events: Events, uses: Uses) -> None:
-        """Update the facts, given the messages from `first` on, (rounds,), and their uses."""
+        """Update the facts with a block of messages.
+
+        Args:
+            first: the index of the first message of the block, from 0.
+            events: (rounds,) of the block.
+            uses: the uses of the block.
+        """
         self.groups = max(self.groups, uses.groups)
         unknown = events.is_unknown
         if unknown.any():
@@ -186,24 +207,27 @@ class Facts:
 
     @property
     def is_signed(self) -> bool:
-        """Return whether signs are taken into account: together with a bound on norms they say nothing."""
+        """Return whether signs of the leakage are used. They are used only if all leakage is exact."""
         return self.is_exact and self.has_signs
 
     def is_all(self, kind: Kind) -> bool:
-        """Return whether every message that may depend on data has noise of this kind."""
+        """Return whether the noise of every message that may depend on data is of this kind."""
         return self.kinds <= {kind}
 
 
 class Ledger(ABC):
-    """The costs of one agent's events by group of samples, at growing horizons.
+    """Hold the costs of one agent's events for every group of samples, after any horizon (number of rounds).
+
+    A horizon below the last one is allowed, but the ledger then starts again at round 1.
 
     Args:
         events: (rounds,) of the agent.
-        uses: the groups that its messages carry.
+        uses: the groups that each message first carries.
         facts: the facts of all events.
 
     Attributes:
-        uses_ceiling: whether hidden changes are priced at the most that they can be.
+        uses_ceiling: whether hidden changes are charged at the upper bound for any sample (`leakage.ceilings`), instead
+            of at the bound for each group.
     """
 
     uses_ceiling = False
@@ -213,12 +237,12 @@ class Ledger(ABC):
 
     @cached_property
     def costs(self) -> Costs:
-        """Return the costs of all releases; this reads all events."""
+        """Return the `Costs` of all releases of the agent. This reads all events."""
         return Costs(self._events[:])
 
     @abstractmethod
     def follow(self, horizon: int) -> None:
-        """Read the events up to a round."""
+        """Add the costs of all rounds up to `horizon`."""
 
     @abstractmethod
     def at(self, horizon: int) -> tuple[Vector, Vector]:
@@ -226,20 +250,23 @@ class Ledger(ABC):
 
     @abstractmethod
     def rdp(self, group: Indices) -> Vector:
-        """Return Rényi divergences of groups at the last horizon asked for: (m,) -> (m, orders)."""
+        """Return the Rényi divergences of groups at the horizon of the last call of `at`: (m,) -> (m, orders)."""
 
     @abstractmethod
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases and changes whose composition costs no less than any group, at the last horizon asked for."""
+        """Return releases and their L2 changes that, composed, cost no less than any group at the last horizon."""
 
 
 class Saturated(Ledger):
-    """The ledger of an agent whose older changes move every release by a fixed most, or not at all.
+    """The ledger that charges every hidden change at its upper bound (`leakage.ceilings`).
 
-    A sample that a message carries k times moves the message k times as far, and this change has one cost: of Gaussian
-    noise, k² ρ. The cost of a group is the sum of the costs of its uses, and of the costs of hidden changes since its
-    first use: a difference of two cumulative sums. Costs have the columns pure ε, ρ and, where the groups are not too
-    many, the Rényi curve. Unbounded costs of hidden changes are counted beside the sums, by pure ε, ρ and curve.
+    This is the bound itself if `Facts.is_saturated`. For any other agent the costs are upper bounds, perhaps loose.
+
+    A group that a message carries k times moves the message k times as far, which is charged as one change: with
+    Gaussian noise, k² ρ. The cost of a group is the sum of the costs of its uses, plus the costs of all hidden changes
+    since its first use. The latter is a difference of two cumulative sums over all rounds. Arrays of costs have the
+    columns pure ε, ρ and, unless there are too many groups, the Rényi curve. Infinite costs of hidden changes are not
+    added to the sums. They are counted instead, in three columns: pure ε, ρ and curve.
     """
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
@@ -251,13 +278,13 @@ class Saturated(Ledger):
     def _begin(self) -> None:
         groups, columns = self.facts.groups, RHO + 1 + len(ORDERS) * self._has_curves
         self._done, self._ceilings = 0, Ceilings()
-        self._first = np.full(groups, len(self._events))  # the message that first carries each group
-        self._own, self._sum = np.zeros((groups, columns)), np.zeros(columns)  # of uses, and of all hidden changes
-        self._begun = np.zeros((groups, columns))  # the sum at the first use of each group
+        self._first = np.full(groups, len(self._events))  # the first message that carries each group
+        self._own, self._sum = np.zeros((groups, columns)), np.zeros(columns)  # costs: of uses; of all hidden changes
+        self._begun = np.zeros((groups, columns))  # `_sum` at the first use of each group
         self._lost, self._begun_lost = np.zeros(RHO + 2, np.int32), np.zeros((groups, RHO + 2), np.int32)
 
     def follow(self, horizon: int) -> None:
-        """Read all events up to a round; from the start, if more rounds were read before."""
+        """Add the costs of all rounds up to `horizon`; start again at round 1 if later rounds were added before."""
         if horizon < self._done:
             self._begin()
         while self._done < horizon:
@@ -269,7 +296,7 @@ class Saturated(Ledger):
                 self._done = first + end
 
     def _take(self, events: Events, uses: Uses) -> None:
-        """Add the costs of the next rounds: of their uses, by group, and of hidden changes, to the cumulative sums."""
+        """Add the next rounds: costs of uses to their groups, and costs of hidden changes to the cumulative sums."""
         (message, group), times = uses.distinct()
         costs = Costs(events)
         if self.facts.is_signed:
@@ -287,7 +314,7 @@ class Saturated(Ledger):
 
         new = np.unique(group[self._first[group] == len(self._events)])
         np.minimum.at(self._first, group, message + self._done)
-        at = self._first[new] + 1 - self._done  # all vectors of the message that first carries a sample are new
+        at = self._first[new] + 1 - self._done  # the first message of a group has no hidden change of that group yet
         self._begun[new], self._begun_lost[new] = sums[at], lost[at]
         is_fresh = message + self._done == self._first[group]
         order = np.argsort(group, kind="stable")
@@ -295,7 +322,8 @@ class Saturated(Ledger):
             direct = k * events.l2
             fresh = again = self._columns(costs, direct)
             if hidden.any():
-                # A sample that is used again moves its release by both. The hidden part is in the sums already.
+                # A group that is used again moves the release by its direct and its hidden change together. The
+                # sums already hold the cost of the hidden change, so that cost is subtracted.
                 both = self._columns(costs, direct + hidden)
                 with np.errstate(invalid="ignore"):
                     again = np.where(np.isinf(both), np.inf, both - alone)
@@ -309,12 +337,12 @@ class Saturated(Ledger):
 
     @cached_property
     def _signed(self) -> Vector:
-        """Return the most that older changes can move each message, of all rounds at once: (rounds, vectors)."""
+        """Return `leakage.ceilings` of all rounds: (rounds, vectors)."""
         rounds = len(self._events)
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
     def _columns(self, costs: Costs, delta: Vector) -> Vector:
-        """Return the costs of releases that move by `delta`: (rounds, vectors) -> (rounds, vectors, columns)."""
+        """Return the costs of releases that move by `delta` in L2: (rounds, vectors) -> (rounds, vectors, columns)."""
         every, changes = np.arange(delta.size), delta.ravel()
         columns = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
         if self._has_curves:
@@ -322,7 +350,13 @@ class Saturated(Ledger):
         return np.concatenate(columns, axis=1).reshape(*delta.shape, -1)
 
     def _read(self, group: Indices, columns: slice, lost: slice) -> Vector:
-        """Return columns of the costs of groups: (m,) -> (m, columns). `lost` are the columns of unbounded costs."""
+        """Return the costs of groups so far: (m,) -> (m, columns).
+
+        Args:
+            group: (m,) the groups.
+            columns: the columns of the costs.
+            lost: the columns that count infinite costs (pure ε, ρ, curve) which belong to `columns`.
+        """
         is_begun = (self._first[group] < self._done)[:, None]
         since = is_begun * (self._sum[columns] - self._begun[group, columns])
         unbounded = (self._lost[lost] > self._begun_lost[group, lost]) & is_begun
@@ -335,16 +369,20 @@ class Saturated(Ledger):
         return pure, rho
 
     def rdp(self, group: Indices) -> Vector:
-        """Return Rényi divergences of groups: (m,) -> (m, orders). Where no curves are kept they follow from ρ."""
+        """Return the Rényi divergences of groups: (m,) -> (m, orders).
+
+        If no curves are kept, return ρ times the order.
+        """
         if self._has_curves:
             return self._read(group, slice(RHO + 1, None), slice(RHO + 1, RHO + 2))
         return np.asarray(self._read(group, slice(RHO, RHO + 1), slice(RHO, RHO + 1)) * ORDERS)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases and changes that cost no less than any group.
+        """Return releases and their L2 changes that, composed, cost no less than any group at the last horizon.
 
-        They are, for each kind of noise and each k, the k-th largest use of any group, and all hidden changes. A
-        release that carries a sample again counts with both its changes, and once more with the hidden change.
+        For each kind of noise and each k, one release stands for the largest k-th most expensive use of any group. All
+        hidden changes after the earliest use follow. A release that carries a group again enters with its direct and
+        hidden change together, and once more with the hidden change.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
@@ -371,5 +409,5 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return, by message, how often at most it carries one sample, and no less than 1: (messages,)."""
+    """Return, for every message, the largest number of times that it carries one group, at least 1: (messages,)."""
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

@@ -1,28 +1,29 @@
-"""Price every group of samples by its own hidden changes, round by round, for several agents side by side.
+"""Add up the costs of every group of samples from its own hidden changes, round by round, for several agents at once.
 
-A group is a set of samples that an agent always uses together. From its first use on, a change of the group may move
-the agent's hidden parts by some h (`leakage`), and every later message with them. Groups whose h has become equal (most
-often at the cap of what a gradient can move) are moved equally from then on. They are merged into a *cluster*, so time
-grows with the rounds times the clusters, not with the rounds times the groups. A group that is used again leaves its
-cluster. A merged cluster goes on from the elementwise largest h of its members, and the response to an older change is
-monotone in its size, so no cost is ever below that of the group by itself.
+A group is a set of samples that an agent always uses together. From the first use of the group on, a change of the
+group may move the agent's hidden parts by some h (`leakage`), and all later messages with them. The h of many groups
+become equal, most often at the upper bound on the change of a gradient. Groups with equal h move all later messages
+equally, so they are merged into a *cluster*. The running time then grows with the rounds times the clusters, not with
+the rounds times the groups. A group that is used again leaves its cluster. A merged cluster continues with the
+elementwise largest h of its members. The response to an older change is monotone in the size of the change, so no cost
+is below the cost that the group would have without clusters.
 
 Example: each of 4,000 samples is used once, and the h of a sample shrinks by a factor 0.3 every round. Soon h moves a
 message by almost nothing. At the end the 4,000 groups form 51 clusters, so a round costs the work of 51 recursions.
 
-The recursion prices Laplace, Gaussian, gamma-norm and pure mechanisms alike: given all messages so far, the bound on
-the change of the next message is a public constant, and the costs of such bounds add up (ρ and Rényi curves; for
-Gaussian noise Σ (change/σ)² exactly). Two conditions make the recursion finite and true. The gradient is Lipschitz in
-the point at which it is taken, with a finite public constant; clipping is nonexpansive. And the weight with which an
-agent's own state enters its next state without noise is public and stands in the leakage's transition; a weight on the
-agent's own release costs nothing, because the release was sent.
+The recursion applies to Laplace, Gaussian, gamma-norm and pure mechanisms. Given all earlier messages, the bound on the
+change of the next message is a public constant, and the costs of such bounds add up (ρ and Rényi curves; for Gaussian
+noise Σ (change/σ)² exactly). The recursion needs two conditions. First, the gradient is Lipschitz in the point at which
+it is taken, with a finite public constant; clipping is nonexpansive. Second, the weight with which an agent's own state
+enters its next state without noise is public and is part of the leakage's `transition`. A weight on the agent's own
+release adds no cost, because the release was sent.
 
-How far a cost may lie above that of the group by itself depends on which clusters are merged:
+Clusters raise the cost of a group by an amount that depends on which clusters are merged:
 
-- clusters whose h differ by rounding alone are always merged;
-- where an agent has more than `FEW` clusters, those within `LOOSE` of each other are merged once. Costs rise by no more
-  than that, because the response to a change grows no faster than the change;
-- clusters that move a message by almost nothing, compared with the least cost of a use, are merged coarsely.
+- Clusters whose h differ only by rounding are always merged.
+- If an agent has more than `FEW` clusters, clusters whose h differ by less than `LOOSE` are merged, each once. Costs
+  rise by no more than `LOOSE`, because the response to a change grows no faster than the change.
+- Clusters that move a message by almost nothing, compared with the smallest cost of a use, are merged coarsely.
 """
 
 from __future__ import annotations
@@ -40,50 +41,50 @@ from mpinodes.privacy.leakage import LARGEST_HISTORY, Indices, Lanes, Signed
 from mpinodes.privacy.ledger import MOST_KEPT, PURE, RHO, Facts, Ledger, Saturated, Unlisted, Uses
 from mpinodes.privacy.shifts import Counts, Prices, Shifts, Used, columns
 
-BLOCK = 512  # uses of all agents between two merges; at most a quarter as many rounds
-FEW = 512  # clusters of an agent up to which only changes that are equal to rounding are merged
+BLOCK = 512  # number of uses, of all agents, between two merges; and at most BLOCK / 4 rounds
+FEW = 512  # up to this number of clusters of an agent, only changes that differ by rounding are merged
 
-# Numbers of last bits by which two doubles may differ and count as equal: relative 1e-14, 0.4 %, 1/8, and 2^16.
+# Two doubles that differ only in this number of last bits count as equal: relative 1e-14, 0.4 %, 1/8, and 2^16.
 ALIKE, LOOSE, COARSE, COARSEST = 6, 44, 49, 56
-# Of the least cost of a use: clusters that move a message by less are merged within COARSE, or within COARSEST.
+# Clusters with a cost per message below this share of the smallest cost of a use are merged within COARSE, or COARSEST.
 SMALL, NOTHING = 1e-6, 1e-17
-FLOOR = 1e-100  # of the same: smaller changes, but for 0, are raised to it, since subnormal doubles are slow
+FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because subnormal doubles are slow
 
 
 class Clusters:
-    """Follow the groups of several agents by bounds on norms, and merge groups whose hidden changes are equal.
+    """Bound the hidden changes of all groups of several agents by norms, and merge groups with equal hidden changes.
 
-    The cost of a group is `_own` of the group plus `_cost` of its cluster. Where clusters are merged, or a group leaves
-    its cluster, the difference is added to `_own`.
+    The cost of a group is `_own` of the group plus `_cost` of its cluster. When clusters are merged, or a group leaves
+    its cluster, the difference of their costs is added to `_own`.
 
     Args:
         agents: number n of agents.
         groups: number of groups of each agent.
         parts: number of hidden parts.
-        shifts: what Rényi curves are made of; None: no curves are made.
+        shifts: the table of Rényi curves; None if no curves are computed.
     """
 
     def __init__(self, agents: int, groups: int, parts: int, shifts: Shifts | None) -> None:
         self._shifts = shifts
         self._own = np.zeros((agents, groups, columns(shifts)))
-        self._cluster_of = np.full((agents, groups), -1)  # label of each group's cluster; -1: not used yet
-        self._least_use = np.full(agents, np.inf)  # the least pure ε that a use has cost
-        self._most_read = np.zeros(agents)  # the largest pure ε that a hidden part has cost when moved by 1
-        # The clusters in the order of their labels, which count up and are never used twice:
+        self._cluster_of = np.full((agents, groups), -1)  # label of each group's cluster; -1 before the first use
+        self._least_use = np.full(agents, np.inf)  # the smallest pure ε of a use so far
+        self._most_read = np.zeros(agents)  # the largest pure ε so far of a message if a hidden part moves by 1
+        # The next arrays list the clusters, ascending by label. No label is used twice.
         self.labels = np.zeros(0, np.int64)
         self._new_label = 0
         self._agent = np.zeros(0, np.int64)
-        self._members = np.zeros(0, np.int64)  # number of groups
-        self._change = np.zeros((parts, 0))  # bounds on how far the hidden parts are moved
-        self._cost = np.zeros((0, columns(shifts)))  # since the cluster exists
+        self._members = np.zeros(0, np.int64)  # number of groups in the cluster
+        self._change = np.zeros((parts, 0))  # h: bounds on how far the hidden parts move
+        self._cost = np.zeros((0, columns(shifts)))  # costs since the cluster was made
         self._is_raised = np.zeros(0, bool)  # whether a merge within LOOSE has raised the change
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
-        """Follow all groups through the next rounds.
+        """Add the costs of the next rounds to all groups.
 
         Args:
             events: (rounds, agents).
-            uses: by agent, the uses in these rounds.
+            uses: for each agent, the uses in these rounds.
         """
         prices, lanes = Prices(events, self._shifts), Lanes(events)
         agent = np.repeat(np.arange(len(uses)), [len(used.message) for used in uses])
@@ -104,19 +105,19 @@ class Clusters:
             self._merge()
 
     def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
-        """Move the groups that the next rounds use into new clusters.
+        """Move the groups that a block of rounds uses into new clusters, and return the uses of the block by cluster.
 
         Groups that come from one cluster and are used in the same messages share a new cluster.
 
         Args:
-            message: (uses,) of these rounds, ascending.
-            agent: (uses,) whose message it is.
-            group: (uses,) that the message first carries.
-            rounds: number of rounds.
+            message: (uses,) the message of each use, from 0 in the block, ascending.
+            agent: (uses,) the agent that sends the message.
+            group: (uses,) the group that the message first carries.
+            rounds: number of rounds of the block.
         """
         groups = self._cluster_of.shape[1]
         own, label = self._own.reshape(-1, self._own.shape[-1]), self._cluster_of.ravel()
-        places, use = np.unique(agent * groups + group, return_inverse=True)  # of the groups, and by use which of them
+        places, use = np.unique(agent * groups + group, return_inverse=True)  # the used groups; the group of each use
         begun = label[places] >= 0
         before = np.full(len(places), -1)
         before[begun] = np.searchsorted(self.labels, label[places[begun]])
@@ -150,7 +151,7 @@ class Clusters:
         )
 
     def _merge(self) -> None:
-        """Merge clusters of an agent whose hidden changes are alike, into the oldest of them."""
+        """Merge clusters of one agent whose hidden changes are nearly equal into the oldest of these clusters."""
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
         np.maximum(self._change, floor[self._agent], out=self._change, where=self._change > 0)
@@ -158,7 +159,7 @@ class Clusters:
             if not len(self._agent):
                 return
             with np.errstate(invalid="ignore"):
-                moves = self._most_read[self._agent] * self._change.max(axis=0)  # nan: not known
+                moves = self._most_read[self._agent] * self._change.max(axis=0)  # nan: change inf, weight 0
             least = self._least_use[self._agent]
             bits = np.full(len(self._agent), ALIKE)
             if is_crowded:
@@ -166,24 +167,24 @@ class Clusters:
                 bits[many & ~self._is_raised] = LOOSE
                 bits[many & (moves <= SMALL * least)] = COARSE
             bits[moves <= NOTHING * least] = COARSEST
-            # Doubles that differ in these last bits alone get one number; 0 is alike to 0 alone.
+            # Doubles that differ only in these last bits get the same number. 0 is merged only with 0.
             cells = np.where(self._change == 0, -1, np.ascontiguousarray(self._change).view(np.int64) >> bits)
             keys = (*cells, bits, *np.isinf(self._cost[:, [PURE, -1]]).T, self._agent)
             order = np.lexsort(keys)
             is_other = np.any([key[order[1:]] != key[order[:-1]] for key in keys], axis=0)
             starts = np.flatnonzero(np.append(True, is_other))
             oldest = order[starts]
-            # The groups of the other clusters move into the oldest; their costs so far stay.
+            # The groups of the merged clusters move into the oldest cluster and keep their costs so far.
             target, is_absorbed = np.arange(len(self.labels)), np.zeros(self._new_label + 1, bool)
             target[order[1:][~is_other]] = np.repeat(oldest, np.diff(np.append(starts, len(order))) - 1)
             is_absorbed[self.labels[order[1:][~is_other]]] = True
             label = self._cluster_of.ravel()
-            moved = np.flatnonzero(is_absorbed[label])  # the last entry is that of -1
+            moved = np.flatnonzero(is_absorbed[label])  # label -1 (no cluster) reads the last entry, which is False
             before = np.searchsorted(self.labels, label[moved])
             after = target[before]
             with np.errstate(invalid="ignore"):
                 more = self._cost[before] - self._cost[after]
-            more[np.isnan(more)] = 0.0  # unbounded before and after
+            more[np.isnan(more)] = 0.0  # both costs are inf
             self._own.reshape(-1, self._own.shape[-1])[moved] += more
             label[moved] = self.labels[after]
             change, by_age = self._change[:, order], np.argsort(oldest)
@@ -198,7 +199,7 @@ class Clusters:
                 return
 
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
-        """Return columns of the costs of an agent's groups: (m,) -> (m, columns)."""
+        """Return the costs of groups of one agent, in some columns: (m,) -> (m, columns)."""
         total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
         begun = label >= 0
         total[begun] += self._cost[np.searchsorted(self.labels, label[begun]), columns]
@@ -206,7 +207,7 @@ class Clusters:
 
 
 class Exact:
-    """Follow the groups of one agent whose dynamics are exact, with signs; no groups are merged.
+    """Compute the costs of all groups of one agent whose dynamics are exact and have signs. No groups are merged.
 
     Time and memory grow with the square of the rounds.
     """
@@ -217,7 +218,12 @@ class Exact:
         self._costs = np.zeros((groups, columns(shifts)))
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
-        """Follow all groups through the next rounds: (rounds, 1) events, and the uses of the one agent."""
+        """Add the costs of the next rounds to all groups.
+
+        Args:
+            events: (rounds, 1) of the one agent.
+            uses: a list with the uses of the agent in these rounds.
+        """
         groups = len(self._before)
         for first in range(0, len(events), BLOCK):
             block = events[first : first + BLOCK]
@@ -231,12 +237,12 @@ class Exact:
             self._before, self._done = used.begun(len(block))[-1], self._done + len(block)
 
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
-        """Return columns of the costs of groups: (m,) -> (m, columns)."""
+        """Return the costs of groups, in some columns: (m,) -> (m, columns). `agent` is ignored."""
         return self._costs[group, columns]
 
 
 class Agent(NamedTuple):
-    """The events of one agent, (rounds,), with their uses, and the facts of all of them."""
+    """Hold the (rounds,) events of one agent, its uses, and the facts of all its events."""
 
     events: Events
     uses: Uses | Unlisted
@@ -244,12 +250,12 @@ class Agent(NamedTuple):
 
 
 class Followed:
-    """Several agents that are followed side by side.
+    """Compute the recursion of several agents together, block by block of rounds.
 
     Args:
         agents: the agents.
-        counts: count shifts by size instead of making Rényi curves; None: make curves where ρ does not say all, and
-            the groups are not too many.
+        counts: a table that counts shifts by size, which replaces the Rényi curves. If None, Rényi curves are computed
+            unless all noise is Gaussian or an agent has more than `MOST_KEPT` groups.
     """
 
     def __init__(self, agents: Sequence[Agent], counts: Counts | None = None) -> None:
@@ -273,7 +279,7 @@ class Followed:
             self._groups = Clusters(len(self.agents), groups, events.hidden, shifts)
 
     def follow(self, horizon: int) -> None:
-        """Follow all agents up to a round; from the start, if more rounds were followed before."""
+        """Add the costs of all rounds up to `horizon`; start again at round 1 if later rounds were added before."""
         if horizon < self._done:
             self._begin()
         while self._done < horizon:
@@ -284,17 +290,17 @@ class Followed:
             self._done = last
 
     def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
-        """Return columns of the costs of an agent's groups after `horizon` rounds: (m,) -> (m, columns)."""
+        """Return the costs of groups of one agent after `horizon` rounds, in some columns: (m,) -> (m, columns)."""
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)
 
 
 class Recursive(Ledger):
-    """The ledger that follows every group's own hidden changes, round by round.
+    """The ledger of an agent that bounds the hidden changes of every group by the recursion of `leakage`.
 
     Args:
-        followed: the agents that are followed together, the ledger's own agent among them.
-        place: the place of the own agent.
+        followed: several agents whose recursions run together, among them the agent of this ledger.
+        place: the index of this agent in `followed.agents`.
     """
 
     def __init__(self, followed: Followed, place: int = 0) -> None:
@@ -302,26 +308,32 @@ class Recursive(Ledger):
         self._followed, self._place, self._horizon = followed, place, -1
 
     def follow(self, horizon: int) -> None:
-        """Follow the agent, and those beside it, up to a round."""
+        """Add the costs of all rounds up to `horizon`, for all agents of `followed`."""
         self._followed.follow(horizon)
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """Return pure ε and ρ of every group after `horizon` rounds: (groups,) each. With Gaussian noise ε is inf."""
+        """Return pure ε and ρ of every group after `horizon` rounds: (groups,) each.
+
+        If any noise is Gaussian, the pure ε of every group that moves a release is inf.
+        """
         self._horizon = horizon
         pure, rho = self._followed.costs(horizon, self._place, np.arange(self.facts.groups), slice(0, 2)).T
         return (np.where(pure > 0, inf, 0.0) if Kind.GAUSSIAN in self.facts.kinds else pure), rho
 
     def rdp(self, group: Indices) -> Vector:
-        """Return Rényi divergences of groups: (m,) -> (m, orders). Where no curves are kept they follow from ρ."""
+        """Return the Rényi divergences of groups: (m,) -> (m, orders).
+
+        If no curves are kept, return ρ times the order.
+        """
         costs = self._followed.costs(self._horizon, self._place, group)
         return costs[:, 2:] if costs.shape[1] > 2 else costs[:, [RHO]] * ORDERS
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases and changes that cost no less than any group: of Laplace noise, counted by size.
+        """Return releases and their L2 changes that, composed, cost no less than any group at the last horizon.
 
-        For every size of a shift, as many releases lie above that size as any group has. The rounding of a release is
-        contained in its shift, and counts once more with the release. Noise of another kind gets the envelope of
-        `Saturated`.
+        For Laplace noise, the shifts of each group are counted by size. For every size, the result has as many shifts
+        of at least that size as the group that has most of them. A shift includes the rounding of its release, and the
+        rounding is added once more by the caller. For all other noise, the result is `Saturated.envelope`.
         """
         if not self.facts.is_all(Kind.LAPLACE):
             ceiling = Saturated(self._events, self._uses, self.facts)
@@ -340,9 +352,9 @@ class Recursive(Ledger):
 def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     """Return a ledger for each agent, given its (rounds,) events and its uses.
 
-    An agent's groups are followed one by one where older changes may move its messages by more or less. Agents with
-    noise of the same kinds are followed side by side. All other agents, and those whose messages are not all priced,
-    get the ledger `Saturated`.
+    An agent gets a `Recursive` ledger if the bound on the move of its messages depends on the size of older changes,
+    and all its messages have known, finite costs. The recursions of agents with the same kinds of noise run together.
+    Every other agent gets a `Saturated` ledger.
     """
     agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
@@ -364,5 +376,5 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
 
 
 def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
-    """Return the ledger of one agent, given its (rounds,) events and its uses."""
+    """Return the ledger of one agent, from its (rounds,) events and its uses."""
     return open_ledgers([(events, uses)])[0]

@@ -1,6 +1,7 @@
-"""Costs of the releases of several agents, given how far each release is moved, for many clusters of samples at once.
+"""Compute the costs of releases of several agents from how far each release moves, for many clusters at once.
 
-`Prices` turns moves into pure ε and ρ. `Shifts` adds Rényi curves, and `Counts` counts shifts by size for `tight`.
+A cluster is a set of groups of samples that move all messages equally (`recursive`). `Prices` turns L2 changes of
+releases into pure ε and ρ. `Shifts` adds Rényi curves. `Counts` counts shifts by size, for the composition in `tight`.
 """
 
 from __future__ import annotations
@@ -19,36 +20,43 @@ from mpinodes.privacy.ledger import PURE, RHO, Costs
 
 
 class Shifts:
-    """Rényi curves of shifts of one noise law, with shifts rounded up to cells 0.2 to 0.4 % wide.
+    """Tabulate Rényi curves of one noise distribution, by the size of the shift.
 
-    A shift is the L1 change of a release over the scale of its noise.
+    A shift is the L1 change of a release divided by its noise scale. Sizes are rounded up to cells, intervals that are
+    0.2 to 0.4 % wide.
 
     Args:
-        kind: the law, LAPLACE, GAMMA_NORM or PURE; a release of another law costs ρ times the order.
-        dimension: of a vector, for gamma-norm noise.
+        kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE. For a release with any other noise, the Rényi
+            divergence is bounded by ρ times the order.
+        dimension: of a released vector, used for gamma-norm noise only.
 
     Attributes:
-        sizes: the upper ends of the cells.
+        sizes: (cells,) the upper ends of the cells.
     """
 
-    BITS = 44  # number of last bits by which shifts of one cell differ
+    BITS = 44  # shifts of one cell, as doubles, differ only in this number of last bits
     LEAST, LARGEST = 2.0**-14, 2.0**30  # the range of the cells; the curve of a larger shift is inf
-    SMALL = 1 / 128  # of the shift of a use: below, ρ times the order is within a hundredth, at orders that matter
+    SMALL = 1 / 128  # below this share of the shift of a use, ρ times the order is within 1 % at the orders that matter
 
     def __init__(self, kind: Kind = Kind.LAPLACE, dimension: int = 0) -> None:
         self.kind, self._dimension = kind, dimension
         self._first, last = (int(np.float64(size).view(np.int64)) >> self.BITS for size in (self.LEAST, self.LARGEST))
         self.sizes = (np.arange(self._first, last + 1) << self.BITS).view(np.float64)
         self._ratios: list[float] = []
-        self._row = np.zeros(0, np.int64)  # by ratio and cell, its row in the table; -1: not computed yet
+        self._row = np.zeros(0, np.int64)  # for each ratio and cell, the row of the table; -1 if not computed yet
         self._table = self.cost_of_rho()[None]  # (rows, columns) of costs
 
     def cost_of_rho(self) -> Vector:
-        """Return the cost of ρ = 1, of a release whose shift is in no cell: (columns,)."""
+        """Return the cost of a release with ρ = 1 whose shift is in no cell: (columns,)."""
         return ORDERS
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return the cost of shifts as large as cells, given the largest ρ per shift squared: (m,) -> (m, columns)."""
+        """Return the costs of shifts at the upper ends of cells: (m,) -> (m, columns).
+
+        Args:
+            cell: (m,) indices of cells.
+            ratio: (m,) the largest ρ divided by the square of the shift.
+        """
         size = self.sizes[cell]
         if self.kind == Kind.LAPLACE:
             curve = laplace_rdp(size)
@@ -57,11 +65,14 @@ class Shifts:
         return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
-        """Return the shift above which a release is in a cell, given the least shift of a use."""
+        """Return the smallest shift that is put in a cell: (agents,) smallest shifts of a use -> (agents,)."""
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """Return the number of a ratio of ρ to the square of a shift, rounded up a little."""
+        """Return the index of a ratio in the table, and add a missing ratio; it is rounded up slightly.
+
+        `least` is ρ divided by the square of the shift.
+        """
         up = float(np.int64(((int(np.float64(least).view(np.int64)) >> 42) + 1) << 42).view(np.float64))
         if up not in self._ratios:
             self._ratios.append(up)
@@ -69,13 +80,13 @@ class Shifts:
         return self._ratios.index(up)
 
     def sums(self, shift: Vector, rho: Vector, ratio: Indices, least: Vector) -> Vector:
-        """Return the cost of all releases together, by cluster: (clusters, columns).
+        """Return the cost of all releases together, for each cluster: (clusters, columns).
 
         Args:
-            shift: (releases, clusters).
-            rho: (releases, clusters).
-            ratio: (clusters,) numbers of ratios.
-            least: (clusters,) shift above which a release is in a cell.
+            shift: (releases, clusters) the shifts.
+            rho: (releases, clusters) ρ of zCDP.
+            ratio: (clusters,) indices that `ratio` returned.
+            least: (clusters,) a release with a larger shift is put in a cell; any other release is charged by its ρ.
         """
         from scipy import sparse
 
@@ -89,7 +100,8 @@ class Shifts:
             self._row[new] = np.arange(len(self._table), len(self._table) + len(new))
             of, cell = np.divmod(new, len(self.sizes))
             self._table = np.concatenate([self._table, self.costs_of_cells(cell, np.array(self._ratios)[of])])
-        # A sparse matrix times the table: of every cluster, first the ρ that is in no cell (row 0), then the cells.
+        # Multiply a sparse matrix with the table. In the row of a cluster, the first entry is the sum of ρ of releases
+        # in no cell (row 0 of the table), and every further entry is a 1 for a release in a cell.
         begins, places = np.cumsum(number + 1) - number - 1, np.arange(len(cluster)) + cluster + 1
         times, row = np.ones(len(cluster) + len(ratio)), np.zeros(len(cluster) + len(ratio), np.int64)
         times[begins], row[places] = np.where(inside, 0.0, rho).sum(axis=0), self._row[key]
@@ -100,30 +112,35 @@ class Shifts:
 
 
 class Counts(Shifts):
-    """Numbers of shifts by size, in cells 1.5 to 3 % wide; a smaller shift counts as one in the lowest cell."""
+    """Count shifts by size, in cells that are 1.5 to 3 % wide.
+
+    Shifts below the lowest cell are counted in the lowest cell.
+    """
 
     BITS = 47
 
     def cost_of_rho(self) -> Vector:
-        """Return zeros: every shift is in a cell."""
+        """Return zeros, because every shift is in a cell."""
         return np.zeros(len(self.sizes))
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return a 1 in the column of each cell: (m,) -> (m, cells)."""
+        """Return a 1 in the column of each cell: (m,) -> (m, cells). `ratio` is ignored."""
         return np.eye(len(self.sizes))[cell]
 
     def least(self, use: Vector) -> Vector:
-        """Return 0: every shift is in a cell."""
+        """Return zeros, because every shift is in a cell."""
         return np.zeros(len(use))
 
 
 class Used(NamedTuple):
-    """The uses of a stretch of rounds, by cluster of samples.
+    """Hold the uses of a block of rounds, by cluster.
+
+    A use is a message that is the first to carry a loss of a cluster.
 
     Attributes:
-        message: (uses,) counted from 0.
-        cluster: (uses,) whose samples the message first carries.
-        before: (clusters,) whether any message before the stretch carried samples of the cluster.
+        message: (uses,) the message, counted from 0 in the block.
+        cluster: (uses,) the cluster whose samples the message first carries.
+        before: (clusters,) whether any message before the block carried samples of the cluster.
     """
 
     message: Indices
@@ -131,29 +148,30 @@ class Used(NamedTuple):
     before: NDArray[np.bool_]
 
     def begun(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether a message, or any one before it, carries samples of a cluster: (rounds, clusters)."""
+        """Return whether this message or any earlier message carried samples of the cluster: (rounds, clusters)."""
         carries = np.zeros((rounds, len(self.before)), bool)
         carries[self.message, self.cluster] = True
         return np.logical_or.accumulate(carries) | self.before
 
     def begun_before(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any message before a message carries samples of a cluster: (rounds, clusters)."""
+        """Return whether any earlier message carried samples of the cluster: (rounds, clusters)."""
         return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
 
 
 def columns(shifts: Shifts | None) -> int:
-    """Return the number of columns of a cost: pure ε, ρ, and those of `shifts`."""
+    """Return the number of columns of an array of costs: pure ε, ρ, and the columns of `shifts`."""
     return 2 + (len(shifts.cost_of_rho()) if shifts else 0)
 
 
 class Prices:
-    """Costs of releases of several agents, given how far each release is moved.
+    """Compute the costs of releases of several agents from how far each release moves.
 
-    The column of pure ε sums the shifts of all laws; where a Gaussian release is moved, pure ε is inf (`Recursive.at`).
+    The column of pure ε sums the shifts of all noise distributions, Gaussian noise included. `Recursive.at` replaces
+    this sum by inf if any noise is Gaussian.
 
     Args:
         events: (rounds, agents).
-        shifts: what Rényi curves are made of; None: no curves are made.
+        shifts: the table of Rényi curves; None if no curves are computed.
     """
 
     def __init__(self, events: Events, shifts: Shifts | None) -> None:
@@ -165,7 +183,7 @@ class Prices:
         if self._is_rounded:
             rounding, self._rounding = (column.reshape(shape) for column in costs.roundings)
             self._grain = np.divide(rounding * events.draws, events.scale, where=~self._clean, out=np.zeros(shape))
-        # The least ratio of L1 to L2 change turns a shift back into the largest ρ; that of rounding is no less.
+        # ρ is at most the shift squared times the largest ρ / shift² of the agent. Rounding does not raise this ratio.
         self._shifts = shifts
         if shifts:
             kind = costs.kind.reshape(shape)
@@ -174,14 +192,14 @@ class Prices:
             self._ratio = np.array([shifts.ratio(most) for most in squares.max(axis=(0, 2)).tolist()])
 
     def costs(self, rounds: slice, agent: Indices, moved: Vector, used: Used, least: Vector) -> Vector:
-        """Return the cost of some rounds by cluster: (clusters, columns).
+        """Return the cost of a block of rounds for each cluster: (clusters, columns).
 
         Args:
-            rounds: the rounds of the releases.
-            agent: (clusters,) whose releases they are.
-            moved: (vectors, rounds, clusters) how far each release is moved, in L2.
-            used: the uses in these rounds; from its first use on, a cluster pays for rounding.
-            least: (agents,) the least pure ε of a use.
+            rounds: the rounds of the block.
+            agent: (clusters,) the agent of each cluster.
+            moved: (vectors, rounds, clusters) how far each release moves, in L2.
+            used: the uses in these rounds. A cluster pays for the rounding of releases from its first use on.
+            least: (agents,) the smallest pure ε of a use.
         """
         shifts = self._shifts
         total = np.zeros((len(agent), columns(shifts)))

@@ -1,6 +1,8 @@
-"""Compose releases by privacy loss distributions, with Google's dp-accounting: a nearly exact upper bound.
+"""Compose releases with privacy loss distributions, by Google's dp-accounting.
 
-Imported only where `privacy.tight` asks for it: it takes seconds to import.
+The result is a nearly exact upper bound.
+
+This module is imported only if `privacy.tight` is set, because dp-accounting takes seconds to import.
 """
 
 from __future__ import annotations
@@ -14,15 +16,15 @@ from mpinodes.core.errors import BadInput
 from mpinodes.privacy.ledger import Ledger
 
 GRID = 1e-4  # step of the discretized privacy losses
-BUCKETS = 128  # distinct shifts at most
+BUCKETS = 128  # largest number of distinct shifts that are composed
 
 
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> float:
-    """Return ε at δ of all releases in the envelopes of the ledgers; inf: noise that cannot be composed.
+    """Return the ε at δ of all releases in the envelopes of the ledgers; inf if the noise cannot be composed.
 
     Args:
-        ledgers: of the agents.
-        counts: how many agents each ledger stands for.
+        ledgers: the distinct ledgers of the agents.
+        counts: the number of agents that share each ledger.
         delta: δ.
 
     Raises:
@@ -50,7 +52,7 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> f
     for kind, parts in shifts.items():
         sizes = np.concatenate(parts)
         values, numbers = np.unique(sizes[sizes > 0], return_counts=True)
-        if len(values) > BUCKETS:  # round up to a geometric grid
+        if len(values) > BUCKETS:  # too many distinct shifts: round them up to a geometric grid
             grid = np.geomspace(values[0], values[-1] * (1 + 1e-12), BUCKETS)
             numbers = np.bincount(np.searchsorted(grid, values), numbers, len(grid)).astype(int)
             values, numbers = grid[numbers > 0], numbers[numbers > 0]
@@ -64,7 +66,7 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> f
             release = release.self_compose(number)
             whole = release if whole is None else whole.compose(release)
     if squares:
-        # The standard deviation for a shift of 1: the accountant's own REPLACE_ONE would double the shift.
+        # The standard deviation for a shift of 1. REPLACE_ONE of dp-accounting is not used: it would double the shift.
         release = pld.from_gaussian_mechanism(squares**-0.5, value_discretization_interval=GRID)
         whole = release if whole is None else whole.compose(release)
     return 0.0 if whole is None else float(whole.get_epsilon_for_delta(delta))

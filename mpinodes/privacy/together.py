@@ -1,10 +1,11 @@
 """Add up what several runs on the same data cost together, sample by sample.
 
-A sample is identified by its row in the source, because its place in an agent's share, in an epoch, and the share
-itself may differ from run to run. If nothing maps the samples of one run to those of another, each run is charged the
-cost of its worst sample. Given the data, runs are independent and their settings are fixed beforehand, so plain
-composition holds. `Cost` is the cost of one run or several, `composed` adds costs, and `Together` collects the runs of
-a job.
+A sample is identified by its row in the source of the data, because the position of a sample in an agent's share or in
+an epoch, and the share itself, may differ from run to run. If the samples of one run cannot be matched with the samples
+of another run, each run is charged the cost of its worst sample. Given the data, runs are independent, and their
+settings are fixed beforehand, so plain composition holds. `Cost` is the cost of one or several runs, `composed` adds
+costs, and `Together` collects the runs of a job. With adjacency `one-round` or `one-agent`, read "round" or "agent" for
+"sample".
 """
 
 from __future__ import annotations
@@ -25,20 +26,20 @@ from mpinodes.privacy.curves import ORDERS
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger
 
-MOST_CURVES = 300_000  # Rényi curves in memory, of all samples together: 245 MB
-OWN = 2**40  # above the largest number of a sample; agents' own samples are numbered from multiples of it
+MOST_CURVES = 300_000  # largest number of Rényi curves in memory, all agents and samples together: 245 MB
+OWN = 2**40  # larger than any sample number; the numbers of agent i's private samples start at i * OWN
 
 
 class Cost(NamedTuple):
-    """The cost of one run or several, for every sample that they used.
+    """Hold the cost of one or several runs, for every sample that they used.
 
     Attributes:
-        samples: (m,) numbers of the samples, ascending; any other sample costs nothing.
-        pure, rho: (m,) pure ε and ρ of zCDP; inf: there is none.
-        rdp: gives Rényi divergences, by places in `samples`: (k,) -> (k, orders).
+        samples: (m,) numbers of the samples, ascending. A sample that is not listed costs nothing.
+        pure, rho: (m,) pure ε and ρ of zCDP; inf if there is no finite value.
+        rdp: maps indices into `samples`, (k,), to Rényi divergences, (k, orders).
         is_gaussian: whether all noise is Gaussian.
-        distance: total variation distance of the releases from those accounted for.
-        unknown: whether the leakage of some message is unknown.
+        distance: the total variation distance between the releases and the distributions that are accounted for.
+        unknown: whether the leakage of any message is unknown, so that nothing is proven.
     """
 
     samples: Indices
@@ -50,7 +51,7 @@ class Cost(NamedTuple):
     unknown: bool = False
 
     def loss(self, delta: float) -> PrivacyLoss:
-        """Return the loss of the worst sample."""
+        """Return the privacy loss at δ of the sample with the largest loss."""
         if self.unknown:
             return UNPROVEN
         return at_distance(
@@ -58,7 +59,10 @@ class Cost(NamedTuple):
         )
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
-        """Return the cost with its curves computed; if there are more samples than `room`, without curves."""
+        """Return this cost with all Rényi curves computed.
+
+        If there are more samples than `room`, all curves are inf.
+        """
         m, rho = len(self.samples), self.rho
         if self.is_gaussian:
             return self._replace(rdp=lambda at: rho[at, None] * ORDERS)
@@ -68,7 +72,7 @@ class Cost(NamedTuple):
         return self._replace(rdp=lambda at: curves[at])
 
     def most(self) -> Cost:
-        """Return the cost of a single sample that costs no less than any of the samples."""
+        """Return the cost of one imaginary sample: in every column, the largest cost of any sample."""
         if not len(self.samples):
             return self
         curve = np.zeros((1, len(ORDERS)))
@@ -83,15 +87,15 @@ class Cost(NamedTuple):
 
 
 def _stretches(size: int) -> list[Indices]:
-    """Return the places 0 to size − 1, a few thousand at a time."""
+    """Return the indices 0 to `size` − 1, split into arrays of a few thousand."""
     return np.array_split(np.arange(size), -(-size // 4096)) if size else []
 
 
 def composed(costs: Sequence[Cost]) -> Cost:
-    """Return the sum of costs, sample by sample."""
+    """Return the sum of several costs, sample by sample."""
     samples = np.unique(np.concatenate([np.zeros(0, np.int64), *(cost.samples for cost in costs)]))
     pure, rho = np.zeros(len(samples)), np.zeros(len(samples))
-    places = []  # by cost, the place of each sample in it; -1: not used
+    places = []  # for each cost, the index of each sample in `cost.samples`; -1 if the cost does not list the sample
     for cost in costs:
         here = np.searchsorted(samples, cost.samples)
         pure[here] += cost.pure
@@ -101,6 +105,7 @@ def composed(costs: Sequence[Cost]) -> Cost:
         places.append(place)
 
     def rdp(at: Indices) -> Vector:
+        """Return the sum of the Rényi divergences of all costs, by indices into `samples`: (k,) -> (k, orders)."""
         curves = np.zeros((len(at), len(ORDERS)))
         for cost, place in zip(costs, places, strict=True):
             there = place[at] >= 0
@@ -112,15 +117,15 @@ def composed(costs: Sequence[Cost]) -> Cost:
 
 
 def whole(classes: Sequence[Cost]) -> Cost:
-    """Return the sum of costs whose samples nothing maps to each other: the sum of the costs of worst samples."""
+    """Return the sum of costs whose samples cannot be matched: the sum of the worst-sample costs (`Cost.most`)."""
     return classes[0] if len(classes) == 1 else composed([cost.most() for cost in classes])
 
 
 class RunCost(NamedTuple):
-    """The cost of a run.
+    """Hold the costs of one run.
 
     Attributes:
-        agents: the cost of each agent's own messages; agents of equal cost share one object.
+        agents: for each agent, the cost of the messages that it sends; agents of equal cost share one object.
         network: the cost of all messages.
     """
 
@@ -129,21 +134,21 @@ class RunCost(NamedTuple):
 
 
 def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
-    """Return the cost of the first rounds of a run for every sample, or, by the adjacency, every round or agent."""
+    """Return the cost of rounds 1 to `horizon` of a run, for every sample (or round, or agent, by the adjacency)."""
     shared = setup.experiment.data["partition"] == "shared"
     history = accountant.history
     (apart,) = distances(history, [horizon])
     uses = np.concatenate([events.uses for _, events in history.blocks()])[:horizon]
 
     def curves(ledger: Ledger, group: Indices, at: Indices) -> Vector:
-        """Return the Rényi divergences of samples at some places, given the group of every sample."""
+        """Return the Rényi divergences of samples, by indices `at`; `group` is the group of every sample."""
         some, where = np.unique(group[at], return_inverse=True)
         return np.asarray(ledger.rdp(some)[where])
 
     made: dict[Hashable, Cost] = {}
     agents = []
     for i, ledger in enumerate(accountant.ledgers(horizon)):
-        # the rounds whose losses the messages carry
+        # The last argument is the list of rounds whose losses the agent's messages carry.
         samples, group = _members(setup, i, np.unique(uses[uses[:, i] > 0, i]).tolist())
         key = ledger, samples.tobytes(), group.tobytes(), apart[i]
         if key not in made:
@@ -152,19 +157,25 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
             is_gaussian, distance = ledger.facts.is_all(Kind.GAUSSIAN), float(apart[i])
             made[key] = Cost(samples, pure[group], rho[group], rdp, is_gaussian, distance, unknown)
         agents.append(made[key])
-    # Only its owner's messages depend on a private sample: no two agents have a sample in common.
+    # If the data are not shared, no two agents have a sample in common, so `composed` adds nothing across agents.
     network = composed(agents)
     return RunCost(agents, network if shared else network._replace(distance=float(apart.max())))
 
 
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
-    """Return the samples that an agent's messages carry, ascending, and the group of each in the agent's ledger.
+    """Return the samples that an agent's messages carry, ascending, and the group of each sample in the agent's ledger.
 
-    By adjacencies other than one-sample, the groups stand for the samples. Else each sample is its own group, or the
-    samples of a round are one group: they come in the same rounds, and so cost the same.
+    With adjacency `one-round` or `one-agent`, the group numbers are returned as sample numbers. With `one-sample`,
+    either each sample is a group, or the samples of one round are a group. Samples of a group cost the same, because
+    they are always used in the same rounds.
+
+    Args:
+        setup: of the run.
+        agent: the agent.
+        used: the rounds whose losses the agent's messages carry.
 
     Raises:
-        ValueError: the samples of a group come in different rounds, against the contract of `Stream.groups`.
+        ValueError: the samples of a group come in different rounds, which the contract of `Stream.groups` forbids.
     """
     own = 0 if setup.experiment.data["partition"] == "shared" else agent * OWN
     groups, samples = accounted_groups(setup)(agent), setup.stream.samples(agent)
@@ -178,7 +189,7 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
         for t in used:
             (place,) = groups(t)
             if carried.setdefault(place, came := list(samples(t))) != came:
-                raise ValueError("samples of one group come in different rounds, against Stream.groups")
+                raise ValueError("samples of one group are used in different rounds, which Stream.groups forbids")
         number = np.fromiter((k for came in carried.values() for k in came), np.int64)
         group = np.repeat(list(carried), [len(came) for came in carried.values()])
     rows = setup.stream.source_rows(agent)
@@ -188,14 +199,14 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
 
 
 def same_things(setup: Setup, job: Hashable) -> Hashable:
-    """Return a key that is equal for runs whose samples (or rounds, or agents) have the same numbers.
+    """Return a key. Runs with equal keys give the same numbers to the same samples (or rounds, or agents).
 
-    The costs of runs with equal keys add up sample by sample, round by round or agent by agent.
+    The costs of runs with equal keys add up sample by sample (or round by round, or agent by agent).
 
     Args:
         setup: of the run.
-        job: the directory of the job. A file, or a stream of the user's, may be another in the next job, unless
-            `data.identity` names the data.
+        job: the directory of the job. It is part of the key of data from a file or from a user's stream, because the
+            file or stream may hold other data in another job. If `data.identity` is set, it replaces the directory.
     """
     e, stream = setup.experiment, setup.stream
     adjacency, section = e.privacy.adjacency, dict(e.data)
@@ -206,46 +217,47 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
     if stream.drawn_from_seed is False and stream.source_rows(0) is not None:
         dealt_alike = {key: value for key, value in section.items() if key not in stream.dealing}
         if adjacency == "one-sample":
-            # With one file for each agent, the number of agents says which rows there are.
+            # If every agent has a file, the number of agents determines which rows exist.
             seed, agents, section = 0, agents if "{agent}" in str(section.get("file")) else 0, dealt_alike
         elif adjacency == "one-agent":
             seed, section = _rows(setup), dealt_alike
         elif type(stream).samples.__module__.startswith("mpinodes.") and stream.keeps_order:
-            seed = _rows(setup)  # the seed deals the rows, but does not order an agent's rows
+            seed = _rows(setup)  # the seed decides which agent gets a row, but not the order of an agent's rows
     return adjacency, whose, repr(sorted(section.items())), seed, agents
 
 
 def _rows(setup: Setup) -> Hashable:
-    """Return a key of which agent has which rows of the source."""
+    """Return a key that determines which agent has which rows of the source."""
     shares = (setup.stream.source_rows(i) for i in range(setup.topology.agents))
     return tuple(blake2b(np.asarray(rows, np.int64).tobytes()).digest() for rows in shares)
 
 
-# Why nothing is proven of runs with different keys of `same_things`, by adjacency. For samples something is: each run
-# costs at most what its worst sample does. A round or an agent of one run may be spread over many of another.
+# For each adjacency, why nothing is proven of runs with different keys of `same_things`. The text is empty for
+# samples, because each run costs at most as much as its worst sample. But the samples of one round (or agent) of a
+# run may be spread over many rounds (or agents) of another run.
 UNMAPPED = {
     "one-sample": "",
-    "one-round": "the samples of one round of a run may lie in several rounds of another; data.seed, the same in all "
-    "runs with the same data settings, fixes their order",
-    "one-agent": "the samples of one agent of a run may be several agents' in another; data.seed, or one file for each "
-    "agent, fixes who has which",
+    "one-round": "the samples of one round of a run may be used in several rounds of another run; to fix the order of "
+    "the samples, set data.seed to the same number in all runs with the same data settings",
+    "one-agent": "the samples of one agent of a run may belong to several agents in another run; to fix which agent has "
+    "which samples, set data.seed, or give one file for each agent",
 }
 
 
 def other_data(setup: Setup) -> bool:
-    """Return whether a run with another seed draws new samples."""
+    """Return whether a run with another seed draws new samples, so that the two runs use different data."""
     return setup.stream.drawn_from_seed is True and "seed" not in setup.experiment.data
 
 
 class Together:
-    """The cost of publishing several runs on the same data, which are taken one by one.
+    """Add up the cost of publishing several runs on the same data. The runs are added one at a time.
 
-    Costs of consecutive runs with an equal key of `same_things` add up sample by sample. Where the key changes, the
-    costs of worst samples add up.
+    The costs of consecutive runs with an equal key of `same_things` add up sample by sample. Between runs with
+    different keys, the costs of the worst samples add up.
 
     Attributes:
         runs: the number of runs so far.
-        unproven_because: why nothing is proven; empty: something is.
+        unproven_because: the reason why nothing is proven; empty if a bound is proven.
     """
 
     def __init__(self, adjacency: str) -> None:
@@ -253,10 +265,15 @@ class Together:
         self._adjacency = adjacency
         self._things: Hashable = None
         self._now: RunCost | None = None  # of the runs with the same key as the last run
-        self._before: RunCost | None = None  # of all runs before, by their worst samples
+        self._before: RunCost | None = None  # of all earlier runs, as the sum of the costs of their worst samples
 
     def take(self, cost: RunCost, things: Hashable) -> None:
-        """Add a run, given its cost and its key of `same_things`."""
+        """Add a run.
+
+        Args:
+            cost: the cost of the run.
+            things: the key of the run, from `same_things`.
+        """
         self.runs += 1
         if self._now and things != self._things:
             self._before, self._now = _joined(self._before, _of_worst(self._now)), None
@@ -264,17 +281,17 @@ class Together:
         self._things, self._now = things, _joined(self._now, cost)
 
     def take_unproven(self, because: str) -> None:
-        """Add a run of which nothing is proven, given the reason."""
+        """Add a run for which nothing is proven; `because` is the reason."""
         self.runs += 1
         self.unproven_because = self.unproven_because or because
 
     @property
     def by(self) -> str:
-        """Return by what costs are added up: "sample", "round" or "agent"; "maxima": by the worst of each run."""
+        """Return how costs are added up: by "sample", "round" or "agent"; "maxima" if the maxima of runs are added."""
         return "maxima" if self._before else self._adjacency.removeprefix("one-")
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
-        """Return the loss of all messages of all runs, and the loss of each agent's own messages."""
+        """Return the loss of all messages of all runs, and a list with the loss of the messages of each agent."""
         if self.unproven_because or not self._now:
             return UNPROVEN, []
         cost = _joined(self._before, _of_worst(self._now)) if self._before else self._now
@@ -282,18 +299,19 @@ class Together:
 
 
 def _of_worst(cost: RunCost) -> RunCost:
-    """Return the cost of a worst sample, for each agent and for the network."""
+    """Return the costs of a run with all samples replaced by one imaginary worst sample (`Cost.most`)."""
     return RunCost(_changed([(agent,) for agent in cost.agents], lambda costs: costs[0].most()), cost.network.most())
 
 
 def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
-    """Return the cost of the runs so far and the next together, with curves computed."""
+    """Return the costs of the earlier runs and of the next run together, with all Rényi curves computed."""
     parts = [cost] if before is None else [before, cost]
     network = composed([part.network for part in parts]).settled()
-    room = MOST_CURVES // max(1, len(network.samples)) - 1  # agents that there is room for
+    room = MOST_CURVES // max(1, len(network.samples)) - 1  # number of agents whose curves fit into memory
     made: list[Cost] = []
 
     def join(costs: tuple[Cost, ...]) -> Cost:
+        """Return the sum of one agent's costs; once memory is full, without Rényi curves."""
         made.append(composed(costs).settled(MOST_CURVES if len(made) < room else 0))
         return made[-1]
 
@@ -301,7 +319,12 @@ def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
 
 
 def _changed(agents: Sequence[tuple[Cost, ...]], change: Callable[[tuple[Cost, ...]], Cost]) -> list[Cost]:
-    """Return the changed costs of agents; agents that share the same objects share the result."""
+    """Apply a function to the costs of each agent, once for agents that share the same objects.
+
+    Args:
+        agents: for each agent, its costs.
+        change: maps the costs of an agent to one cost.
+    """
     keys = [tuple(map(id, costs)) for costs in agents]
     first = dict(zip(reversed(keys), reversed(agents), strict=True))
     made = {key: change(costs) for key, costs in first.items()}

@@ -1,37 +1,38 @@
-"""Bound what one node, or some that collude, can learn of the data of another, if all messages are linear in the noise.
+"""Bound what one node, or several colluding nodes, can learn of another node's data, if messages are linear in noise.
 
 From some round L on, a run may send nothing new. In round L every agent k releases y_k = v_k + e_k, e_k ~ N(0, s_k² I),
-and from then on all agents relay. A message of round t >= L is then a fixed mix of these releases, Σ_k M_jk y_k, with
-M(L) = I and M(t + 1) = W(t) M(t). W(t) are the mixing weights of round t. They depend on the graph and on public
-scalars, never on data. Viewers C receive the messages of their in-neighbors, and know all messages of their own. Let A
-be the rows of M that they receive, without the columns of C. The viewers see A(v + e), a Gaussian vector of known
-covariance A Σ Aᵀ ⊗ I. Adjacent data move one v_u by Δ at most, and no other. With B = A Σ^½ and g the column u of A,
+and from then on all agents relay: they send weighted means of received messages. A message of round t >= L is then a
+fixed mix of the releases of round L, Σ_k M_jk y_k, with M(L) = I and M(t + 1) = W(t) M(t). W(t) are the mixing weights
+of round t. They depend on the graph and on public scalars, never on data. The *viewers* are the nodes C that collude;
+they receive the messages of their in-neighbors and know their own messages. Let A be the rows of M that the viewers
+receive, without the columns of C. The viewers see A(v + e), a Gaussian vector of known covariance A Σ Aᵀ ⊗ I. Adjacent
+data change v_u of one agent u by at most Δ, and change no other v_k. With B = A Σ^½ and g the column u of A,
 
     μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu,
 
-and the view is μ-GDP; the best test attains this. ℓ_u, the *leverage* of u, is the squared norm of the projection of
-the unit vector e_u onto the row space of B. The leverage is 1 where y_u follows from the messages received, as for all
-nodes that receive the message of u in round L, and 0 where nothing of y_u has arrived. So the loss toward a node is
-never above the loss toward an eavesdropper on all links.
+and the view is μ-GDP, which is exact: the best test attains μ. ℓ_u, the *leverage* of u, is the squared norm of the
+projection of the unit vector e_u onto the row space of B. The leverage is 1 if y_u follows from the received messages,
+as for all nodes that receive the message of u in round L. It is 0 if no received message depends on y_u. So the loss
+toward a node is never above the loss toward an eavesdropper on all links.
 
-Messages before round L also depend on data, and round L depends on these messages. Given all of them, on every link,
-round L is as above. A view is therefore √(μ_before² + Δ²ℓ_u/s_u²)-GDP, with μ_before the loss of the earlier messages
-on all links. This is an upper bound, and exact if there are no earlier messages.
+Messages before round L also depend on data, and round L depends on these messages. Given all earlier messages, on every
+link, the formula above holds for round L. A view is therefore √(μ_before² + Δ²ℓ_u/s_u²)-GDP, with μ_before the loss of
+the earlier messages on all links. This is an upper bound, and exact if there are no earlier messages.
 
 The losses of single rows of A do not add up to a bound, because all rows share the same noise: two rows that differ in
 y_u alone reveal y_u.
 
-Leverages are computed in doubles; a bound on the rounding error of all rounds is added to them (`Space`).
+Leverages are computed in doubles. A bound on the rounding error of all rounds is added to the leverages (`Space`).
 
-A second reduction is tighter where agents never add anything that depends on received messages: m(t + 1) is then
-c W(t) m(t) plus data and noise of the round itself, with c public (`Algorithm.carried_on`). All messages received from
-round 1 on are linear in the noise of all rounds. Data move them along one direction, by Δ(t) in round t. With A their
-rows over all (round, agent),
+A second bound is tighter for algorithms whose agents never add anything that depends on received messages. Then
+m(t + 1) = c W(t) m(t) plus data and noise of round t + 1, with c public (`Algorithm.carried_on`). All messages received
+from round 1 on are linear in the noise of all rounds. Adjacent data move the messages along one direction, by Δ(t) in
+round t. With A the rows of the received messages over all pairs (round, agent),
 
     μ² = (A Δ)ᵀ (A Σ Aᵀ)⁻¹ (A Δ),
 
-which is exact again. No such reduction holds where the data in a message depend on messages that the viewers did not
-receive: see scripts/relayed_message.py.
+which is again exact. No such bound holds if the data in a message depend on messages that the viewers did not receive:
+see scripts/relayed_message.py.
 """
 
 from __future__ import annotations
@@ -59,21 +60,21 @@ from mpinodes.privacy.recursive import open_ledger
 
 Errors = Sequence[tuple[float, Vector, Vector]]
 
-# Drawn at random, so that nobody can choose weights that deceive the rank modulo this prime.
+# The prime is random, so that nobody can choose weights whose rank modulo this prime is below the true rank.
 PRIME: int = next(p for p in iter(lambda: randbits(29) | 1 << 30 | 1, 0) if pow(3, p - 1, p) == 1)
-SMALL = 64  # a residue this small is taken for the integer itself: wrong with a probability below 1e-6
-EPSILON = 2.0**-52
-WIDE = 4 * float(np.finfo(np.longdouble).eps)
-BLUR = 1e-3  # the largest rounding error with which a direction counts as known; leverages rise by the error
-SLACK = 1e-6  # added to leverages as well
-TERMS = 24  # terms of an error that are followed one by one
-WELL = 1e-6  # the least ratio of the smallest to the largest singular value of independent rows
-LARGEST = 1500  # releases that `carried_on` looks at, at most
-MOST = 10**9  # agents^4 times rounds, above which the views of all nodes are left out: some seconds
+SMALL = 64  # residues of at most this size count as integers, which is wrong with a probability below 1e-6
+EPSILON = 2.0**-52  # rounding unit of doubles
+WIDE = 4 * float(np.finfo(np.longdouble).eps)  # bound on the relative rounding error of products in long doubles
+BLUR = 1e-3  # a row space counts as known up to this rounding error; leverages rise by the error
+SLACK = 1e-6  # added to leverages in addition to the rounding error
+TERMS = 24  # largest number of terms of an error; more terms are replaced by their bound
+WELL = 1e-6  # rows count as independent if their smallest singular value is at least this share of the largest
+LARGEST = 1500  # largest number of releases for which `carried_on` computes a bound
+MOST = 10**9  # if agents^4 times rounds is above this number (some seconds), the views of all nodes are not computed
 
 
 def relayed_from(setup: Setup, events: Events) -> int | None:
-    """Return L, the last round with new releases; None: the views of nodes are not known to be linear.
+    """Return L, the last round with new releases; None if the messages are not known to be linear in the noise.
 
     Args:
         setup: of the run.
@@ -81,9 +82,9 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
     """
     e, links = setup.experiment, setup.links
     is_known = type(setup.mechanism).__module__.startswith("mpinodes.mechanisms.") and e.noise.backend == "numpy"
-    is_late = links and links.most_late  # a message then mixes more than the last round
-    settles = setup.algorithm.settled_below and not setup.endless  # who still moves depends on messages not received
-    spreads = e.data["partition"] == "shared" or setup.stream.unproven_because  # a sample moves more than one agent's
+    is_late = links and links.most_late  # if messages arrive late, a message mixes messages of several rounds
+    settles = setup.algorithm.settled_below and not setup.endless  # which agents stop depends on messages not received
+    spreads = e.data["partition"] == "shared" or setup.stream.unproven_because  # a sample changes several v_k
     if not (e.private and is_known) or events.vectors > 1 or is_late or settles or spreads:
         return None
     start = 0
@@ -91,7 +92,7 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
         is_gaussian = np.isin(some.kind, (Kind.CLEAN, Kind.GAUSSIAN)).all()
         if some.is_unknown.any() or some.is_hidden.any() or some.tv_distance.any() or not is_gaussian:
             return None
-        # Any message but a Start or a Relay may hold a function of received messages. Only those two state no l2.
+        # Every message except a Start or a Relay may be new. Only Start and Relay have l2 = 0.
         is_new = ((some.kind[..., 0] != Kind.CLEAN) | (some.uses > 0) | (some.l2[..., 0] > 0)).any(axis=1)
         start = first + int(np.flatnonzero(is_new)[-1]) + 1 if is_new.any() else start
     if not 0 < start < len(events):
@@ -103,9 +104,11 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 
 
 def weights(setup: Setup, first: int, last: int) -> Vector:
-    """Return the mixing weights of rounds first .. last − 1: (rounds, n, n); [t, i, j] is what i gives j's message.
+    """Return the mixing weights of rounds first .. last − 1: (rounds, n, n).
 
-    They are recomputed from the graph and the scalars of the mixing, which are public.
+    Agent i gives the weight [t, i, j] to agent j.
+
+    The weights are computed again from the graph and the scalars of the mixing, which are public.
     """
     n, count = setup.topology.agents, max(0, last - first)
     rounds = islice(mixed(setup.mixing, setup.reached, range(n), first), count)
@@ -114,12 +117,12 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
 @dataclass(frozen=True)
 class Relayed:
-    """The rounds of a run in which all agents relay, and what these rounds reveal.
+    """Hold the rounds of a run in which all agents relay, and what these rounds reveal. T is the last round.
 
     Attributes:
-        start: L.
+        start: L, the last round with new releases.
         weights: (T − L, n, n) mixing weights of rounds L, L + 1, ...
-        heard: (T − L + 1, n, n); [t, i, j]: whether i receives the message of j, or is j. Lost messages count as
+        heard: (T − L + 1, n, n); [t, i, j]: whether i receives the message of j, or i = j. Lost messages count as
             received.
         scale: (n,) noise scale of the releases of round L, per coordinate.
     """
@@ -131,7 +134,7 @@ class Relayed:
 
     @classmethod
     def of(cls, setup: Setup, events: Events) -> Relayed | None:
-        """Return the relaying rounds of a run, given its (rounds, agents) events; None: there are none."""
+        """Return the relaying rounds of a run, from its (rounds, agents) events; None as in `relayed_from`."""
         start = relayed_from(setup, events)
         if start is None:
             return None
@@ -141,7 +144,7 @@ class Relayed:
 
     @cached_property
     def is_fixed(self) -> bool:
-        """Return whether graph and weights stay the same."""
+        """Return whether graph and weights are the same in all these rounds."""
         return bool((self.weights == self.weights[:1]).all() and (self.heard == self.heard[:1]).all())
 
     @property
@@ -152,23 +155,27 @@ class Relayed:
 
     @cached_property
     def residues(self) -> Indices:
-        """Return the weights modulo PRIME, (T − L, n, n): exact, because a double is an integer over a power of two."""
+        """Return the weights modulo PRIME, (T − L, n, n).
+
+        The residues are exact, because every double is an integer divided by a power of two.
+        """
         values, where = np.unique(self.weights, return_inverse=True)
         exact = [a * pow(b, -1, PRIME) % PRIME for a, b in (float(w).as_integer_ratio() for w in values)]
         return np.array(exact, np.int64)[where].reshape(self.weights.shape)
 
     def leverages(self, viewers: Sequence[int]) -> Vector:
-        """Return upper bounds on ℓ of every agent toward viewers that share all they know: (n,); nan for the viewers.
+        """Return upper bounds on the leverage ℓ of every agent toward viewers who share all they know: (n,).
 
-        The rank of B is found over a prime field, without rounding: never above the true rank, and below with a
-        probability of less than 1e-6. The row space is found in doubles, with a bound on the error that builds up from
-        round to round. Where the error is above `BLUR`, ℓ is 1 for every agent of which anything has arrived.
+        The leverage of a viewer is nan. The rank of B is computed over a prime field, without rounding. This rank is
+        never above the true rank, and below the true rank with a probability of less than 1e-6. The row space is
+        computed in doubles, with a bound on the rounding error over all rounds. If the error is above `BLUR`, ℓ is 1
+        for every agent whose release a received message depends on.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
         exact, space = self.seen(viewers)
         space = space.mixed(np.diag(self.scale)[:, noised], len(_echelon(exact[:, noised])))
-        arrived = self._rows(-1, viewers).any(axis=0)  # whether anything of y_k has arrived at the viewers
+        arrived = self._rows(-1, viewers).any(axis=0)  # whether any message that the viewers received depends on y_k
         for t in reversed(range(len(self.weights))):
             arrived = arrived @ (self.weights[t] != 0) | self._rows(t, viewers).any(axis=0)
         leverage = np.where(arrived, 1.0, 0.0)
@@ -178,14 +185,14 @@ class Relayed:
         return leverage
 
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
-        """Return the messages of a round that the viewers receive: one row of the identity for each."""
+        """Return the messages of round L + t that the viewers receive: one row of the identity matrix for each."""
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
     def seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
         """Return the row space of A: a reduced basis over the prime field, and a `Space` in doubles.
 
-        The loop goes backwards. The rows seen of the messages of round t are those received in round t, and the rows
-        seen of round t + 1 times W(t).
+        The loop goes from the last round to round L. The rows seen from round t on are the messages received in round
+        t, and the rows seen from round t + 1 on, times W(t).
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
@@ -194,21 +201,22 @@ class Relayed:
             before, received = len(exact), self._rows(t, viewers)
             exact = _echelon(np.concatenate([received, _product(exact, self.residues[t])]))
             small = np.where(exact > PRIME // 2, exact - PRIME, exact)
-            # A basis of small integers over the prime field is a basis over the rationals, too.
+            # If all entries are small integers, the basis over the prime field is also a basis over the rationals.
             is_known = bool((np.abs(small) <= SMALL).all())
             space = Space.of(small) if is_known else space.mixed(self.weights[t], len(exact), received)
             if self.is_fixed and len(exact) in (before, n) and t < len(self.weights) - 1:
-                break  # the space grows no more
+                break  # the space no longer grows
         return exact, space
 
 
 @dataclass(frozen=True)
 class Space:
-    """A row space, with a bound on its rounding error.
+    """Hold a row space, with a bound on its rounding error.
 
     Attributes:
-        basis: (rank, n) orthonormal up to rounding; the exact space has the basis `basis` + X.
-        errors: (size, left, right) of each term of X = Σ left E right, for some E of spectral norm at most `size`.
+        basis: (rank, n) orthonormal up to rounding. The exact row space has the basis `basis` + X, with X unknown.
+        errors: (size, left, right) for each term of X = Σ left E right. Each E is an unknown matrix of spectral norm at
+            most `size`.
     """
 
     basis: Vector
@@ -216,23 +224,29 @@ class Space:
 
     @classmethod
     def of(cls, rows: Indices) -> Space:
-        """Return the space of a reduced basis of small integers."""
+        """Return the row space of a reduced basis of small integers."""
         size = 8 * rows.size * EPSILON * float(norm(rows))
         basis = np.linalg.qr(rows.T.astype(float)).Q.T
         return cls(basis, [(size, np.eye(len(rows)), np.eye(rows.shape[1]))])
 
     @cached_property
     def error(self) -> float:
-        """Return a bound on the spectral norm of X; inf: X may be so large that the space is not known."""
+        """Return a bound on the spectral norm of X; inf if it is above `BLUR`, so that the space counts as unknown."""
         size = _largest(self.errors)
         return size if size <= BLUR else inf
 
     def mixed(self, w: Vector, rank: int, received: Any = ()) -> Space:
-        """Return the space that the rows times `w` and the rows received span, given its dimension `rank`.
+        """Return the space that the rows of this space times `w`, and the rows `received`, span.
 
-        With the new `basis`, the exact rows are C `basis` + D, where D comes from X and from rounding here. With
-        G C = I + F, they span `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus
-        grow by the product of matrices, which is far less than the product of the norms of the matrices.
+        With the new `basis`, the exact rows are C `basis` + D, where D comes from X and from rounding in this step.
+        With G C = I + F, the rows span `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several
+        rounds thus grow by the norm of a product of matrices, which is far less than the product of the norms of the
+        matrices.
+
+        Args:
+            w: (n, m) the matrix.
+            rank: the dimension of the new space, which is known exactly.
+            received: (rows, m) further rows.
         """
         if not isfinite(self.error):
             return self
@@ -258,9 +272,13 @@ class Space:
 
 
 def _largest(errors: Errors) -> float:
-    """Return a bound on the spectral norm of a sum of errors: of a matrix, √(‖·‖₁ ‖·‖∞) or the Frobenius norm."""
+    """Return a bound on the spectral norm of Σ left E right.
+
+    The norm of a matrix is bounded by √(‖·‖₁ ‖·‖∞) and by the Frobenius norm.
+    """
 
     def spectral(matrix: Vector) -> float:
+        """Return a bound on the spectral norm of a matrix."""
         sizes = np.abs(matrix)
         largest = sizes.sum(axis=0).max(initial=0.0) * sizes.sum(axis=1).max(initial=0.0)
         return float(min(norm(matrix), np.sqrt(largest)))
@@ -269,7 +287,7 @@ def _largest(errors: Errors) -> float:
 
 
 def _echelon(rows: Indices) -> Indices:
-    """Return the reduced basis of the space of some rows over the prime field: (m, n) -> (rank, n)."""
+    """Return the reduced row echelon basis of the space of the rows over the prime field: (m, n) -> (rank, n)."""
     rows, rank = rows.copy(), 0
     for column in range(rows.shape[1]):
         there = np.flatnonzero(rows[rank:, column])
@@ -285,13 +303,26 @@ def _echelon(rows: Indices) -> Indices:
 
 
 def _product(left: Indices, right: Indices) -> Indices:
-    """Return a product of matrices over the prime field; `right` is split in two, so that sums fit 63 bits."""
+    """Return the product of two matrices over the prime field.
+
+    `right` is split in two, so that the sums fit in 63 bits.
+    """
     high, low = np.divmod(right, 2**16)
     return np.asarray((left @ high % PRIME * 2**16 + left @ low) % PRIME)
 
 
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of every agent toward viewers, of all messages since round 1: (n,); None: they are not known linear."""
+    """Return μ of every agent toward viewers, for all messages since round 1: (n,), by the second bound of this module.
+
+    None: the messages are not known to be linear in the noise, there are too many releases, or rounding hides the
+    result.
+
+    Args:
+        setup: of the run.
+        events: (L, agents) of rounds 1 to L.
+        relayed: the rounds from L on.
+        viewers: the nodes that share all they know.
+    """
     start, n = relayed.start, len(relayed.scale)
     factors = [setup.algorithm.carried_on(t) for t in range(2, start + 1)]
     scale, shift = (events.event(name)[1:start, :, 0] for name in ("scale", "l2"))  # of rounds 2 .. L
@@ -302,12 +333,12 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
         return None
     mixed = weights(setup, 2, start)
     others = np.setdiff1d(np.arange(n), viewers)
-    exact, space = relayed.seen(viewers)  # of others' messages of round L; if rounding hides it, the whole space
+    exact, space = relayed.seen(viewers)  # rows over the messages of round L; if rounding hides them, all rows are used
     space = space.mixed(np.eye(n)[:, others], len(_echelon(exact[:, others])))
     last, error = (space.basis, space.error) if isfinite(space.error) else (np.eye(len(others)), 0.0)
-    made = np.zeros((start - 1, n, start - 1, n))  # message (t, i) as a mix of the new parts (τ, k) of all releases
+    made = np.zeros((start - 1, n, start - 1, n))  # [t, i, τ, k]: weight in message (t, i) of what is new in (τ, k)
     made[0, :, 0] = np.eye(n)
-    lost = np.zeros(start - 1)  # bound on the rounding error of the messages of each round, in spectral norm
+    lost = np.zeros(start - 1)  # for each round, a bound on the rounding error of `made`, in spectral norm
     for t in range(1, start - 1):
         w = factors[t] * mixed[t - 1]
         made[t], made[t, :, t] = np.einsum("ij,jsk->isk", w, made[t - 1]), np.eye(n)
@@ -324,7 +355,7 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
     if not len(sizes) or sizes[-1] < WELL * sizes[0] or not off <= BLUR * sizes[-1]:
         return None
     mu = np.full(n, np.nan)
-    # No direction of the rows is further off than this angle, which is charged with the μ of all links.
+    # Rounding turns a direction of the rows by at most `off / sizes[-1]`; this angle times the μ of all links is added.
     angle = off / sizes[-1] * norm(shift / scale, axis=0)[others]
     mu[others] = norm(left.T @ moved / sizes[:, None], axis=0) * (1 + SLACK) + angle
     return mu
@@ -332,17 +363,20 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 
 @dataclass(frozen=True)
 class Views:
-    """Bounds on what every node can learn of every agent, in a run whose last rounds relay; `epsilons` gives their ε.
+    """Hold bounds on what every node can learn of every agent, in a run whose last rounds relay.
+
+    `epsilons` gives their ε.
 
     Attributes:
-        start: L, the last round with new releases; earlier messages are priced on all links.
-        leverage: (viewer, agent).
+        start: L, the last round with new releases.
+        leverage: (viewer, agent) the leverage ℓ.
         before: (agent,) μ of all messages before round L, on all links.
         release: (agent,) μ of the release of round L alone.
         relayed: (viewer, agent) μ of the messages from round L on, given all earlier messages on every link.
-        mu: (viewer, agent) μ of the whole view; inf: unproven; nan on the diagonal.
+        mu: (viewer, agent) μ of the whole view; inf if unproven; nan on the diagonal.
         links: (agent,) μ of all messages on all links.
-        distance: (viewer, agent) hops over all edges of rounds L, L + 1, ...; −1: there is no path; nan: itself.
+        distance: (viewer, agent) the number of hops from viewer to agent, over all edges of rounds L, L + 1, ...; −1 if
+            there is no path; nan on the diagonal.
     """
 
     start: int
@@ -356,18 +390,21 @@ class Views:
 
 
 def epsilons(mu: Vector, delta: float) -> Vector:
-    """Return ε at δ of μ-GDP, for each entry of `mu`; nan where μ or ε is not finite: unproven, and on the diagonal."""
+    """Return the ε at δ of μ-GDP for each entry of `mu`.
+
+    An entry is nan if μ or ε is not finite, because then nothing is proven or the entry is on the diagonal.
+    """
     known = {m: e for m in np.unique(mu).tolist() if isfinite(m) and isfinite(e := gdp_epsilon(m, delta))}
     return np.array([known.get(m, np.nan) for m in mu.ravel().tolist()]).reshape(mu.shape)
 
 
 def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views | None:
-    """Return the views of all nodes; None: the messages are not known to be linear, or there are too many nodes.
+    """Return the views of all nodes; None if the messages are not known to be linear, or if there are too many nodes.
 
     Args:
         setup: of the run.
         events: (rounds, agents) of the whole run.
-        relayed: the rounds that relay, if they are known already.
+        relayed: the relaying rounds, if the caller has computed them.
     """
     from scipy.sparse.csgraph import shortest_path
 
@@ -389,9 +426,14 @@ def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views
 
 
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of every agent toward viewers that share all they know: (n,); nan for the viewers.
+    """Return μ of every agent toward viewers who share all they know: (n,); nan for the viewers.
 
-    None: the messages are not known to be linear.
+    None: the messages are not known to be linear in the noise.
+
+    Args:
+        setup: of the run.
+        events: (rounds, agents) of the whole run.
+        viewers: the nodes that collude.
     """
     relayed = Relayed.of(setup, events)
     if relayed is None:
@@ -407,13 +449,16 @@ Costs = Sequence[tuple[Vector, Vector]]
 def _toward(
     setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int], costs: Costs, leverage: Vector
 ) -> Vector:
-    """Return μ of every agent toward viewers, the smaller of what the two reductions give: (n,)."""
+    """Return μ of every agent toward viewers: (n,), the smaller of the two bounds of this module."""
     mu, whole = _mu(costs, leverage), carried_on(setup, events, relayed, viewers)
     return mu if whole is None else np.minimum(mu, whole)
 
 
 def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
-    """Return ρ of an agent's messages before round L, the last of `events`, and of that message: (groups,) each."""
+    """Return ρ of an agent's messages before round L and ρ of its message of round L, by group: (groups,) each.
+
+    `events` are (L, agents).
+    """
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
     before, whole = ledger.at(len(own) - 1)[1], ledger.at(len(own))[1]
@@ -421,7 +466,12 @@ def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
 
 
 def _mu(costs: Costs, leverage: Vector) -> Vector:
-    """Return μ of the worst group of every agent, toward a view of its last release with some leverage: (n,)."""
+    """Return μ of every agent, for its worst group: (n,).
+
+    Args:
+        costs: for each agent, what `_cost` returns.
+        leverage: (n,) the share of ρ of the last release that the viewers see.
+    """
     mu = leverage.copy()  # nan where the leverage is nan
     for agent, ((before, last), share) in enumerate(zip(costs, leverage.tolist(), strict=True)):
         if not np.isnan(share):
