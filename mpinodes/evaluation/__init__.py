@@ -1,1 +1,1 @@
-"""Losses of decisions, comparators, regret, and the account of a run."""
+"""Evaluate a run: the losses of its decisions, its comparators and regret, and its privacy accounting."""

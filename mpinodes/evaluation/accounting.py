@@ -1,4 +1,7 @@
-"""Compute the privacy section of a run's summary and record, and how accurate the local solves were."""
+"""Compute the privacy section of a run's summary, its privacy variables in record.h5, and the accuracy of local solves.
+
+The rounds of a run report privacy events. The accountant turns the events into privacy losses.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,12 @@ from mpinodes.summary import summary as typed
 
 
 class Accounting:
-    """The privacy accounting of one run: `close` with all events, then read the results.
+    """Account for the privacy loss of one run: call `close` with all privacy events, then read the results.
+
+    An event describes the release of one message: its noise scale, its sensitivity, and the data that it carries.
 
     Attributes:
-        solver: how accurate the local solves were; None: the algorithm has none.
+        solver: the accuracy and cost of the agents' local solves; None if the algorithm has no local solves.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -33,14 +38,15 @@ class Accounting:
         self._key = _key(setup)
 
     def close(self, events: Events, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
-        """Price all events at the horizons.
+        """Compute the claimed and the proven privacy loss of the run at each horizon, from all its events.
 
-        Nothing is proven if the stream reads public facts off the data, or if nothing is known of the noise's key.
+        A horizon is a round after which results are measured. Nothing is proven if public facts are computed from
+        private data, or if the secrecy of the noise key is unknown.
 
         Args:
-            events: (rounds, agents) of the whole run.
-            horizons: rounds, ascending.
-            tell: is called with the number of horizons done, and of all.
+            events: the events of the whole run, (rounds, agents).
+            horizons: (h,) rounds, ascending.
+            tell: a function that is called with the number of horizons done and the number of all horizons.
         """
         setup, privacy = self._setup, self._setup.experiment.privacy
         self._accountant = Accountant(events, groups(setup), setup.experiment.data["partition"] == "shared")
@@ -60,11 +66,12 @@ class Accounting:
         self.solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
 
     def publish(self, together: Together, mark: str) -> None:
-        """Add the cost of the run to that of all runs of its job.
+        """Add the privacy cost of this run to the cost of publishing all runs of its job.
 
         Args:
-            together: the cost of the runs so far.
-            mark: `siblings.files_mark` of the run, because files may change before the next run of the job.
+            together: the cost of the earlier runs of the job.
+            mark: the value of `siblings.files_mark` for this run. It is taken now, because the user's files may change
+                before the next run of the job.
         """
         if np.isnan(self._losses.network[-1].epsilon):
             together.take_unproven("nothing is proven of a run alone")
@@ -73,7 +80,10 @@ class Accounting:
         together.take(cost, (same_things(self._setup, job=None), mark))
 
     def variables(self) -> Variables:
-        """Return the variables of record.h5."""
+        """Return the claimed, pure and proven ε of agents and network at each horizon, and the ε toward single nodes.
+
+        The result holds variables of record.h5 by name.
+        """
         claimed, agents, network = self._losses
         delta = self._setup.experiment.privacy.delta
         pure, epsilon = np.moveaxis(np.array([[loss[:2] for loss in at] for at in agents]), -1, 0)
@@ -87,7 +97,7 @@ class Accounting:
             axes, of = ("horizon", "agent"), f"{label}, of an agent's share"
             variables[f"epsilon_{name}"] = Variable(axes, of_agents, of)
             variables[f"epsilon_{name}_network"] = Variable(axes[:1], of_network, f"{label}, of the network")
-        if seen := self._views:  # each node is known to learn less than all links give away
+        if seen := self._views:  # a single node provably learns less than an observer of all links
             pair, node = ("viewer", "agent"), f"ε toward one node at δ = {delta:g}"
             before = f"ε on all links at δ = {delta:g}, before relaying"
             relayed = f"{node}, of what is relayed, at most"
@@ -103,7 +113,7 @@ class Accounting:
         """Return the privacy section of the summary.
 
         Args:
-            sharing: runs on other data that have the same noise.
+            sharing: the names of runs on other data that drew the same noise.
         """
         (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
         granted = samples = seen = None
@@ -113,21 +123,21 @@ class Accounting:
         reasons = [setup.stream.unproven_because]
         if self._key == "unknown":
             reasons.append(
-                "whoever has the mechanism's file may know its noise: it must draw each number from noise.at(t)"
+                "anyone with the mechanism's file may know the noise: the file must draw each number from noise.at(t)"
             )
         solver = self.solver
         if solver and math.isinf(setup.run.sample_sensitivity):
             reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
         elif solver and solver.unsolved:
             reasons.append("a local solver ended short of its tolerance")
-        # A class states this for itself alone: a class that extends it may not keep it.
+        # Read this attribute from the class alone, because a subclass may break the guarantee of its parent class.
         holds_alone = vars(type(setup.algorithm)).get("against_colluders", False) and setup.topology.agents > 1
         is_shared, shares = e.data["partition"] == "shared", setup.stream.shares
         if e.privacy.adjacency == "one-agent":
             samples = setup.topology.agents
         elif shares is not None:
             samples = len(shares[0]) if is_shared else sum(map(len, shares))
-        if self._views:  # the largest ε toward a single node by its distance in hops; −1: no path leads there
+        if self._views:  # the largest ε toward a single node, by the node's distance in hops; −1: no path to the node
             epsilon, distance = epsilons(self._views.mu, e.privacy.delta), self._views.distance
             hops = sorted({int(at) for at in distance[~np.isnan(distance)].tolist()}, key=lambda at: (at < 0, at))
             largest = [_number(epsilon[distance == at].max()) for at in hops]
@@ -145,7 +155,7 @@ class Accounting:
 
 
 def proven(loss: PrivacyLoss) -> typed.ProvenSummary:
-    """Return what is proven of a loss, as the summary holds it."""
+    """Convert a privacy loss of the accountant to the form of summary.json; nan becomes None."""
     pure, epsilon, spent = _number(loss.pure), _number(loss.epsilon), loss.delta_spent or UNSET
     return typed.ProvenSummary(proven_pure=pure, proven=epsilon, rule=loss.rule, delta_spent=spent)
 
@@ -159,7 +169,7 @@ def _number(value: float) -> float | None:
 
 
 def together_section(together: Together, delta: float) -> typed.TogetherSummary:
-    """Return what it costs to publish all runs."""
+    """Return the section of the summary on the privacy cost of publishing all runs of a job, at `delta`."""
     network, agents = together.losses(delta)
     by_agent, because = [proven(loss) for loss in agents], together.unproven_because
     return typed.TogetherSummary(
@@ -168,9 +178,10 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
 
 
 def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
-    """Return the noise scales of a run, and the scale with which every release would have the nominal ε."""
+    """Return the noise scales of a run, and the scale at which every release would have the nominal ε."""
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
-    # Of releases that carry data, and of all: the largest ε, L1 sensitivity and scale, and the smallest scale times −1.
+    # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.
+    # `of_data` covers the releases that carry data; `of_all` covers all releases.
     of_data, of_all, rounding = np.full(4, -np.inf), np.full(4, -np.inf), 0.0
 
     def sizes(scale: Vector, l1: Vector) -> Vector:
@@ -188,7 +199,7 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
         shares = np.divide(events.rounding_l1, scale, out=np.zeros_like(scale), where=scale > 0)
         rounding = max(rounding, float(shares.max(initial=0.0)))
     release, largest_l1, largest, least = (of_data if of_data[1] >= 0 else of_all).tolist()
-    # The default experiment, apart from the seed and what the run records and reports, has a remark.
+    # A remark about the default experiment is added if only the seed or the recording and reporting differ from it.
     default = compose({}, None).experiment
     same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
     same |= {"report": default.report, "deadline": default.deadline, "checkpoint": default.checkpoint}
@@ -217,10 +228,10 @@ def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
 
 
 def _key(setup: Setup) -> typed.KeyState | None:
-    """Return the state of the noise's key: "secret", "rehearsal" (public) or "unknown"; None: there is no noise.
+    """Return the state of the noise key: "secret", "rehearsal" (public) or "unknown"; None if the run has no noise.
 
-    A user's mechanism is tested: it draws noise under several keys, and again under the first. If the noise does not
-    depend on the key alone, the state is "unknown".
+    A user-defined mechanism is tested: it draws noise with nine keys, and then again with the first key. The state is
+    "unknown" if two keys give equal noise, or if the first key gives different noise the second time.
     """
     e, d = setup.experiment, setup.dimension
     if not e.private:
@@ -234,6 +245,6 @@ def _key(setup: Setup) -> typed.KeyState | None:
                     setup.mechanism.release(query, t, Draws(bytes([key]) * 32, Purpose.NOISE, agent), out)
                 if (drawn == drawn[0]).all(axis=0).any() or (drawn[-1] != drawn[0]).any():
                     return "unknown"
-        except Exception:  # a user's file may raise anything
+        except Exception:  # a user-defined mechanism may raise any error
             return "unknown"
     return "secret" if e.secret else "rehearsal"

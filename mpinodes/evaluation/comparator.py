@@ -1,15 +1,19 @@
 """Find the comparator, min over v in 𝒳 of F(v) = Σ_t Σ_i f_i^t(v), with a certified bound on its error.
 
-Smooth losses on bounded sets: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue,
-Candès 2015), which needs only the exact projection onto the set; from time to time Newton's method takes over, each
-step of which is a quadratic program over 𝒳, solved by Clarabel. The certificate is the Frank-Wolfe gap
-max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F. On all of R^d: Newton's method where F is
-regularized and d is moderate, else L-BFGS-B; losses are never negative, so F(x) itself bounds the error, and where
-F is μ-strongly convex so does ‖∇F‖²/(2μ).
+The bound on F(x) − min F is called the certificate. Method and certificate depend on the losses and on the set 𝒳:
 
-Piecewise linear losses: a quadratic or second-order cone program, solved by Clarabel; the certificate is the duality
-gap at multipliers made feasible: with ℓ(m, b) = max of s(m − b) over slopes s in [lo, hi], any such s gives
-min F ≥ −s·b + min_{v ∈ 𝒳} ⟨Aᵀs, v⟩ + (μ/2)‖v‖².
+Smooth losses on bounded sets: the method is accelerated projected gradient with adaptive restart (Beck, Teboulle 2009;
+O'Donoghue, Candès 2015), which needs only the exact projection onto 𝒳. After many iterations Newton's method takes
+over; each of its steps is a quadratic program over 𝒳, solved by Clarabel. The certificate is the Frank-Wolfe gap max_{v
+∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F.
+
+Smooth losses on all of R^d: the method is Newton's method if F is regularized and d is moderate, else L-BFGS-B.
+Built-in losses are never negative, so F(x) itself is a certificate. If F is μ-strongly convex, ‖∇F‖²/(2μ) is another
+certificate.
+
+Piecewise linear losses: the problem is a quadratic or second-order cone program, solved by Clarabel. The certificate is
+the duality gap at feasible multipliers: with ℓ(m, b) = max of s(m − b) over slopes s in [lo, hi], any slope s of each
+sample gives min F ≥ −s·b + min_{v ∈ 𝒳} ⟨Aᵀs, v⟩ + (μ/2)‖v‖².
 """
 
 from __future__ import annotations
@@ -25,16 +29,16 @@ from mpinodes.core import Cone, SampleLoss, Set, Vector
 from mpinodes.losses.clipping import plain_norms
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
 
-TOLERANCE = 1e-9  # wanted certificate, relative to the value or to the regret
-ROUNDED = 1e-7  # relative certificate that Clarabel reaches at least
-NEGLIGIBLE = 1e-3  # relative to the regret: certificate that is enough after `CHEAP` products
+TOLERANCE = 1e-9  # certificate at which a solver stops, relative to the larger of F and the regret
+ROUNDED = 1e-7  # certificate, relative to F, that Clarabel reaches despite rounding errors
+NEGLIGIBLE = 1e-3  # certificate, relative to the regret, that is accepted after `CHEAP` multiplications
 ITERATIONS = 20_000
-PRODUCTS = 5e10  # multiplications of one solution, at most
-CHEAP = 2e9  # multiplications after which `NEGLIGIBLE` is enough
-OVERHEAD = 20_000  # multiplications that take as long as the rest of an iteration
-FEW = 60  # samples whose kinks count at first
+PRODUCTS = 5e10  # most multiplications for one comparator
+CHEAP = 2e9  # multiplications after which the certificate `NEGLIGIBLE` is accepted
+OVERHEAD = 20_000  # the fixed cost of an iteration, in multiplications
+FEW = 60  # fewest samples whose kinks the first piecewise linear program models
 DENSE = 2000  # largest size of a Gram matrix that is computed
-STEPS, HALVINGS = 50, 8  # of Newton's method, and of the length of each step
+STEPS, HALVINGS = 50, 8  # most steps of Newton's method, and the number of step lengths tried: 1, 1/2, 1/4, ...
 PRECISE: Any = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, "gtol": 1e-12}  # for L-BFGS-B
 
 
@@ -42,9 +46,9 @@ class Comparator(NamedTuple):
     """The best fixed decision in hindsight.
 
     Attributes:
-        point: (d,) in 𝒳.
+        point: (d,) the decision, in 𝒳.
         value: F(point).
-        certificate: F(point) − min F is at most this.
+        certificate: a proven bound on F(point) − min F.
     """
 
     point: Vector
@@ -55,16 +59,16 @@ class Comparator(NamedTuple):
 def best(
     total: SampleLoss, feasible: Set, start: Vector, lost: float = 0.0, others: Sequence[Vector] = ()
 ) -> Comparator:
-    """Return the comparator of F = `total`, the unclipped sum of losses: no worse than start, others and 0.
+    """Return the comparator of F: the minimizer over 𝒳 that the solver finds, or a better one of the given points.
 
     Args:
-        total: F, convex.
+        total: F, a convex sum of losses without clipping.
         feasible: 𝒳.
-        start: (d,) a guess.
-        lost: the loss of a run; an error that is a small part of the regret is accepted.
-        others: further points like `start`; the solver starts from the best of all.
+        start: (d,) a guess of the minimizer.
+        lost: the loss of the run. The solver accepts an error that is a small part of the regret, `lost` − min F.
+        others: further guesses. The solver starts from the best projection of `start`, `others` and 0.
     """
-    with np.errstate(all="ignore"):  # far from the minimum of steep losses
+    with np.errstate(all="ignore"):  # steep losses may overflow far from the minimum
         points = [feasible.project(x) for x in (start, *others, np.zeros_like(start))]
         values = np.nan_to_num([total.value(x) for x in points], nan=np.inf)
         at, value = points[int(values.argmin())], float(values.min())
@@ -81,23 +85,23 @@ def best(
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
-    """Return a certificate, given a duality gap: not above F itself, where losses are known to be nonnegative."""
+    """Return the certificate: min(gap, F(x)) for built-in losses, which are never negative; gap for other losses."""
     return min(gap, value) if type(total).__module__.startswith("mpinodes.losses.") else gap
 
 
 def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparator:
-    """Return the comparator on all of R^d: by Newton's method of a regularized F, else by L-BFGS-B."""
+    """Return the comparator on all of R^d: by Newton's method if F is regularized and d ≤ `DENSE`, else by L-BFGS-B."""
     from scipy.optimize import minimize
 
     x, value = start, np.inf
     if isinstance(total, SmoothLoss) and total.regularizer and len(x) <= DENSE:
         x = total.prox(x, np.inf, x, tolerance=0.0).x  # to rounding
     else:
-        while (now := total.value(x)) < value * (1 - 1e-12):  # start again from where it stopped, as long as that helps
+        while (now := total.value(x)) < value * (1 - 1e-12):  # restart L-BFGS-B from its last point until F stalls
             value, x = now, minimize(total.value, x, jac=total.grad, method="L-BFGS-B", options=PRECISE).x
     value, gap = _certified(total, feasible, x)
     if isinstance(total, LinearLoss) and total.strongly_convex_link and not total.regularizer and len(x) <= DENSE:
-        # F is strongly convex on the span of the samples. Columns are scaled, so that small ones count.
+        # F is strongly convex on the span of the samples. Columns are scaled to norm 1, so that small columns count.
         rows = dense(total.features) / np.sqrt(np.reshape(total.divisor, (-1, 1)))
         sizes = np.linalg.norm(rows, axis=0)
         sizes[sizes == 0] = 1.0
@@ -109,12 +113,12 @@ def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparato
 
 
 def _weight(total: SampleLoss) -> float:
-    """Return the sum over samples of 1/divisor."""
+    """Return the sum of 1/divisor over all samples."""
     return float((np.ones(len(total.targets)) / total.divisor).sum())
 
 
 def _smoothness(total: SampleLoss) -> float:
-    """Return a bound on the largest eigenvalue of the Hessian of F; inf: unknown."""
+    """Return an upper bound on the largest eigenvalue of the Hessian of F; inf if no bound is known."""
     a = total.features
     if not (isinstance(total, LinearLoss) and total.predicts):
         norm = float(plain_norms(a).max(initial=0.0))
@@ -132,7 +136,14 @@ def _smoothness(total: SampleLoss) -> float:
 
 
 def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Return the comparator of a smooth F on a bounded 𝒳, from a point in it."""
+    """Return the comparator of a smooth F by accelerated projected gradient and Newton steps.
+
+    Args:
+        total: F.
+        feasible: 𝒳.
+        start: (d,) in 𝒳.
+        lost: the loss of the run; an error that is a small part of `lost` − F is accepted.
+    """
     smoothness, d = _smoothness(total), len(start)
     step = 1 / max(smoothness, np.finfo(float).tiny) if smoothness < np.inf else 1.0
     point = x = y = start
@@ -140,13 +151,13 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
     numbers = total.features.size if isinstance(total.features, np.ndarray) else total.features.nnz
     products = 2 * max(numbers, 1) * d // total.features.shape[1]  # of one iteration
     has_hessian = hasattr(total, "hessian") and d <= DENSE and feasible.has_cones
-    # A step of Newton's method costs so many iterations.
+    # the cost of one step of Newton's method, in iterations of projected gradient
     polish = max(20, 25 * d**3 // (products + OVERHEAD)) if has_hessian else ITERATIONS
     for iteration in range(int(min(ITERATIONS, max(500, PRODUCTS / products)))):
         gradient = total.grad(y)
         ahead = feasible.project(y - step * gradient)
         while smoothness == np.inf and step > np.finfo(float).tiny:
-            moved = ahead - y  # the step is short enough if F is below the parabola of this step
+            moved = ahead - y  # halve the step until F(ahead) is below the quadratic upper model at y
             limit = total.value(y) + float(gradient @ moved) + float(moved @ moved) / (2 * step)
             if total.value(ahead) <= limit + 1e-12 * abs(limit):
                 break
@@ -171,17 +182,17 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
 
 
 def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) -> tuple[Vector, float]:
-    """Return the best point that Newton's method comes to within 𝒳, and the gap there.
+    """Improve x by Newton's method on 𝒳, and return the point with the least certificate, and that certificate.
 
-    A step minimizes the quadratic model of F at x over 𝒳. A step of the projected gradient follows, which moves to the
-    boundary what the solver left near it.
+    A step minimizes the quadratic model of F at x over 𝒳. Then a step of projected gradient moves coordinates that the
+    solver left close to the boundary onto the boundary.
 
     Args:
         total: F, with a Hessian.
         feasible: 𝒳.
         x: (d,) in 𝒳.
-        step: of the projected gradient.
-        wanted: gap at which the method ends.
+        step: the step size of the projected gradient.
+        wanted: the certificate at which the method ends.
     """
     from scipy import sparse
 
@@ -214,15 +225,16 @@ def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) ->
 def _clarabel(
     quadratic: Any, linear: Vector, rows: Any, bounds: Vector, cones: list[Any], precise: bool = False
 ) -> tuple[Vector, Vector]:
-    """Return the minimizer of ½ v'Pv + q'v subject to h − G v ∈ K, by Clarabel, and its multipliers.
+    """Return the minimizer of ½ v'Pv + q'v subject to h − G v ∈ K, by Clarabel, and the dual multipliers.
 
     Args:
-        quadratic: P, its upper triangle, sparse.
+        quadratic: P, only its upper triangle, sparse.
         linear: q.
         rows: G, sparse.
         bounds: h.
-        cones: K, one for each block of rows.
-        precise: come as near as rounding allows; a linear program may then not be solved.
+        cones: K, one cone for each block of rows.
+        precise: whether to set tolerances near rounding errors. With these tolerances Clarabel may fail on a linear
+            program.
     """
     import clarabel
     from scipy import sparse
@@ -238,7 +250,7 @@ def _clarabel(
 
 
 def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, float]:
-    """Return F(x), and the least that is known to bound F(x) − min F."""
+    """Return F(x) and a certificate, the smallest proven bound on F(x) − min F."""
     gradient, value = total.grad(x), total.value(x)
     if feasible.bounded:
         return value, _capped(total, max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
@@ -247,14 +259,14 @@ def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, floa
 
 
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Return the comparator by Clarabel, with the kinks of few samples: near the best decision, the others are linear.
+    """Return the comparator of a piecewise linear F by Clarabel, which models the kinks of only a few samples.
 
-    The samples whose kinks count are guessed from the best known decision. The certificate holds for all samples, so it
-    shows when a guess was wrong. Then the samples on the wrong side of their kink are added, unless they are very many,
-    and the next guess takes twice as many samples.
+    Near the minimizer, the loss of any other sample is linear. Which samples to model is guessed from the best point so
+    far. The certificate holds for all samples, so a wrong guess shows in it. Then the samples on the wrong side of
+    their kink are added, unless these are very many, and the next guess takes twice as many samples.
     """
     n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
-    has_minimum = feasible.bounded or total.regularizer  # the problem of few samples too
+    has_minimum = feasible.bounded or total.regularizer  # then the problem with few kinks also has a minimum
     size = max(FEW, isqrt(n)) if has_minimum else n
     few, least, beyond = np.zeros(n, bool), total.value(start), total.features @ start - total.targets
     while not few.all() and lowest.certificate > TOLERANCE * max(lowest.value, lost - lowest.value):
@@ -277,13 +289,13 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
 def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], side: Vector) -> Comparator:
     """Solve min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳, by Clarabel.
 
-    Coordinates that no sample has are left out if 𝒳 is `solid`: the best value there is 0.
+    Coordinates where all features are zero are left out if 𝒳 is `solid`, because 0 is an optimal value there.
 
     Args:
         total: F.
         feasible: 𝒳.
-        some: (n,) whether the kink of a sample counts; if not, the slope is that of its side.
-        side: (n,) above 0 where a sample is above its kink.
+        some: (n,) whether the program models the kink of a sample. If not, the loss of the sample is taken as linear.
+        side: (n,) positive if the sample is above its kink; chooses the slope of a linear loss.
     """
     import clarabel
     from scipy import sparse
@@ -316,7 +328,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
 
 
 def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
-    """Return 𝒳, on the coordinates used, as rows G, bounds h and cones K: h − G v ∈ K."""
+    """Return 𝒳, restricted to the coordinates `used`, as rows G, bounds h and cones K with h − G v ∈ K."""
     import clarabel
     from scipy import sparse
 
@@ -328,7 +340,13 @@ def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
 
 
 def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:
-    """Return a lower bound on F, given for each sample a slope between its two slopes, over its divisor."""
+    """Return a lower bound on min F, the dual objective at feasible multipliers.
+
+    Args:
+        total: F.
+        feasible: 𝒳.
+        slope: (n,) for each sample, a slope between its least and largest slope, divided by its divisor.
+    """
     pull = np.asarray(slope @ total.features)
     constant = -float(slope @ total.targets)
     if not total.regularizer:

@@ -1,7 +1,8 @@
-"""Evaluate a run: compute the losses of its decisions once, and hand them to all metrics.
+"""Evaluate a run: compute the losses of its decisions once, and pass the losses to all metrics.
 
-`Evaluator` takes the rounds of a run as they come. When the run has ended, it finds the comparators and lets the
-metrics judge the run at its horizons.
+`Evaluator` receives the rounds of a run one block after another. When the run has ended, the evaluator finds the
+comparators (the best fixed decisions in hindsight). Then each metric computes its values at the horizons, the rounds at
+which results are measured.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from mpinodes.runlog.progress import write_stderr
 from mpinodes.summary.merging import RULES, Rule
 from mpinodes.summary.summary import BaselinesSummary, ShownMetric, StartSummary, WorthSummary
 
-LONG = 10.0  # expected seconds above which a comparator that was not asked for is left out
-Tell = Callable[[int, int], None]  # is called with the numbers of horizons done and of all
+LONG = 10.0  # seconds: comparators that would take longer are left out, unless the user sets comparator=true
+Tell = Callable[[int, int], None]  # called with the number of horizons done and the number of all horizons
 
 
 class Evaluator:
-    """The evaluation of one run: `take` all rounds, `close`, then read the results.
+    """Evaluate one run: `take` the estimates of all rounds, `close` the run, then read the results.
 
     Attributes:
-        judged: the judged run; only after `close`.
-        variables: the values of metrics by horizon; only after `close`.
+        judged: the decisions, losses and comparators of the finished run, which metrics read; set by `close`.
+        variables: the values of the metrics that have one value per horizon, by name; set by `close`.
     """
 
     judged: Judged
@@ -49,7 +50,11 @@ class Evaluator:
         self.variables: dict[str, Variable] = {}
 
     def take(self, estimates: Vector) -> Variables:
-        """Take the next rounds, given all estimates, (r, agents, d), and return the values of metrics by round."""
+        """Add the next rounds, and return the values of the metrics that have one value per round, by name.
+
+        Args:
+            estimates: (r, agents, d) the estimates of all agents in the next r rounds.
+        """
         rounds = self._meter.take(estimates)
         variables: dict[str, Variable] = {}
         for metric in self._metrics:
@@ -60,29 +65,33 @@ class Evaluator:
         return variables
 
     def recall(self, columns: Mapping[str, Vector]) -> None:
-        """Take the next rounds from a record: the values of metrics by name, (r, ...), without estimates."""
+        """Add the next rounds from a record, which has the values of metrics but no estimates.
+
+        Args:
+            columns: the values of metrics by round, by name, (r, ...); must have "loss".
+        """
         self._meter.recall(columns["loss"])
         by_round = {metric.name for metric in self._metrics if metric.dims[0] == "round"}
         self._last |= {name: np.array(columns[name][-1]) for name in by_round & columns.keys()}
 
     def state(self) -> dict[str, Any]:
-        """Return the state of the meter and the metrics, as plain data."""
+        """Return the plain data that a checkpoint stores: sums of losses, last values and attributes of metrics."""
         metrics = {metric.name: vars(metric) for metric in self._metrics}
         return {"meter": self._meter.state(), "last": self._last, "metrics": metrics}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
+        """Continue from the state of an earlier evaluator, as `state` returned it."""
         self._meter.restore(state["meter"])
         self._last = state["last"]
         for metric in self._metrics:
             vars(metric).update(state["metrics"][metric.name])
 
     def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
-        """End the run and judge it at its horizons.
+        """End the run, find the comparators, and compute the values of the metrics that have one value per horizon.
 
         Args:
-            tell: is called with the number of comparators found, and of all.
-            known: comparators by horizon, of another run on the same losses.
+            tell: a function that is called with the number of comparators found and the number of all comparators.
+            known: comparators by horizon, from another run on the same losses; these are not computed again.
         """
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
@@ -100,7 +109,7 @@ class Evaluator:
             best_of_rounds=best_of_rounds(everything, feasible, meter.horizons, fixed) if dynamic else None,
             losses=cast(Any, everything.upto),
         )  # fmt: skip
-        # Naming the largest class or the mean target, and staying at the start, learn nothing.
+        # Three baselines learn nothing: always predict the largest class, predict the mean target, stay at the start.
         first_accuracy, first_rmse = (
             {name: float(values[0, 1].mean()) for name, values in sets.items()} or None for sets in (accuracy, rmse)
         )
@@ -116,14 +125,14 @@ class Evaluator:
                 if values is not None and not np.isnan(values).all():
                     self.variables[metric.name] = _variable(metric, values, len(meter.horizons))
                     self._last[metric.name] = np.array(self.variables[metric.name].values[-1])
-            except Exception as error:  # a failure of a user's metric is a warning
+            except Exception as error:  # if a user-defined metric fails, warn and go on
                 if type(metric).__module__.startswith("mpinodes."):
                     raise
                 why = f"{type(error).__name__}: {error}"
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {why}\n")
 
     def summary(self) -> WorthSummary:
-        """Return the last values of metrics, also per round and averaged over agents, and which of them are shown."""
+        """Return the results: the last value of every metric, with values per round and means over agents."""
         values: dict[str, Any] = {}
         for metric in self._metrics:
             if metric.summarized:
@@ -143,34 +152,38 @@ class Evaluator:
         return WorthSummary(
             values=values,
             comparator_left_out=self._left_out or None,
-            accuracy_left_out=None if self._meter.predicts else f"{kind} predicts no target, as far as it says",
+            accuracy_left_out=None if self._meter.predicts else f"{kind} predicts no target of these samples",
             baselines=self._baselines,
             metrics=shown,
         )
 
 
 def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
-    """Return how the values of metrics merge over repeats, by dotted key."""
+    """Return the rules by which the values of metrics are merged over the repeats of a run, by dotted key."""
     return {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _values(metric, None, 1)}
 
 
 def key(metric: type[Metric] | Metric) -> str:
-    """Return the dotted key of a metric's last value in summary.json."""
+    """Return the dotted key in summary.json under which the last value of a metric is stored."""
     return metric.key or metric.name
 
 
 def label(metric: type[Metric] | Metric) -> str:
-    """Return the name of a metric for people."""
+    """Return the name of a metric that tables and figures show."""
     return metric.label or metric.name.replace("_", " ")
 
 
 def shown_key(metric: type[Metric] | Metric) -> str:
-    """Return the key of the value that is shown: per round if the metric adds up over rounds, averaged over agents."""
+    """Return the dotted key of the value that people see.
+
+    That value is divided by the number of rounds if the metric adds up over rounds, and averaged over the agents if the
+    metric has a value for each agent.
+    """
     return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
 
 
 def _values(metric: Metric | type[Metric], last: Any, rounds: int) -> dict[str, Any]:
-    """Return a metric's last value, that value per round, and the means over agents, by dotted key."""
+    """Return the last value of a metric, that value divided by `rounds`, and the means over agents, by dotted key."""
     values = {key(metric): last}
     if metric.per_round:
         values[f"{key(metric)}_per_round"] = None if last is None else (np.array(last) / rounds).tolist()
@@ -189,26 +202,27 @@ def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
 
 
 def left_out(setup: Setup, meter: Meter) -> str:
-    """Return why no comparator, and so no regret, is computed; empty: it is computed."""
+    """Return why the run gets no comparator, and so no regret; an empty text if the comparator is computed."""
     wanted = setup.experiment.comparator
     if wanted is False:
         return "comparator=false"
     if not isinstance(loss := setup.stream.of(0)(1), SampleLoss):
         name = setup.experiment.problem.loss
-        return f"a {type(loss).__name__} shows no samples, and losses here are those of {name} on the stream's own"
+        return f"a {type(loss).__name__} has no samples; losses are those of {name} on the samples of the stream"
     if not meter.losses.kind.convex:
-        return f"{meter.losses.kind.__name__} is not known to be convex; a loss that is states convex = True"
+        return f"{meter.losses.kind.__name__} is not known to be convex; a convex loss must state convex = True"
     if wanted is None and (seconds := _expected_seconds(setup, meter)) > LONG:
-        return f"it may take about {seconds:.0f} s; comparator=true has it found all the same"
+        return f"it may take about {seconds:.0f} s; set comparator=true to compute it"
     return ""
 
 
 def _expected_seconds(setup: Setup, meter: Meter) -> float:
-    """Return about how long all horizons take on one core, from counts alone, so that all machines decide alike.
+    """Estimate the seconds that the comparators of all horizons take on one core.
 
-    Fitted to 3,000 to 60,000 samples of 10 to 784 features with norms of about 1. Losses with kinks take a tenth of
-    that where features are short or the regularizer is strong, and some times as long where features are long. With
-    labels for targets, few samples are near their kinks. The smooth losses take no longer than a part of the rounds.
+    The estimate uses only counts of samples and features, so that all machines decide alike. It was fitted to 3,000 to
+    60,000 samples with 10 to 784 features and norms of about 1. Piecewise linear losses take a tenth of the estimate if
+    there are few features or the regularizer is strong, and a few times the estimate if there are many features. Smooth
+    losses take less time than the rounds themselves.
     """
     kind, shares, d = meter.losses.kind, setup.stream.shares, setup.dimension
     owners = len(setup.samples) if setup.algorithm.decomposable else 1
@@ -222,13 +236,13 @@ def _expected_seconds(setup: Setup, meter: Meter) -> float:
 
 
 def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comparator]) -> list[Comparator]:
-    """Return argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v) over the rounds up to every horizon.
+    """Return the comparator argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v), over the rounds up to each horizon.
 
     Args:
-        meter: of the run.
+        meter: the sums of losses of the finished run.
         feasible: 𝒳.
-        tell: is called after every horizon.
-        known: comparators by horizon, of another run on the same losses.
+        tell: a function that is called after each horizon.
+        known: comparators by horizon, from another run on the same losses.
     """
     everything, began = meter.losses.everything, np.nan_to_num(meter.last[0])
     if everything.is_constant:
@@ -240,14 +254,14 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
             fixed.append(known[t])
             continue
         near = [began, *(c.point for c in fixed[-1:])]
-        # The decisions of a run may be unknown (nan), and the losses of averages and agents.
+        # Decisions are nan if the rounds come from a record, and so are the losses of averages and of single agents.
         fixed.append(best(everything.upto(t), feasible, np.nan_to_num(mean), float(np.nanmin(sums)), near))
         tell(len(fixed), len(meter.horizons))
     return fixed
 
 
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
-    """Return Σ_t min_v Σ_i f_i^t(v), and the path length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers: (2, h)."""
+    """Return Σ_t min_v Σ_i f_i^t(v) and the path length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers, by horizon: (2, h)."""
     if everything.is_constant:
         return np.array([[c.value for c in fixed], np.zeros(len(fixed))])
     at = fixed[0]

@@ -1,4 +1,4 @@
-"""Evaluate decisions on all samples of a set at once: losses, accuracy, root mean squared error."""
+"""Evaluate decisions on all samples of a data set at once: losses, accuracy, root mean squared error."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mpinodes.core.errors import BadInput
 from mpinodes.data import Source
 from mpinodes.losses.linear import LinearLoss
 
-ROWS_AT_ONCE = 4096  # rows of features in memory
+ROWS_AT_ONCE = 4096  # rows of features that are in memory together
 POINTS_AT_ONCE = 256  # points that are evaluated on these rows together
-FIRST = 20  # rows by which it is decided whether losses depend on labels
-IN_CACHE = 1 << 14  # numbers of a result that fits the processor's cache
+FIRST = 20  # number of samples that `is_predicted` examines
+IN_CACHE = 1 << 14  # size of a result, in numbers, that fits into the processor's cache
 
 
 def values_at(loss: LinearLoss, points: Vector) -> Vector:
@@ -29,14 +29,17 @@ def values_at(loss: LinearLoss, points: Vector) -> Vector:
 
 
 def blocks(total: int, width: int) -> list[slice]:
-    """Split `total` rows into equal parts, so that a result with `width` numbers a row fits the cache."""
+    """Split `total` rows into about equal blocks, so that a result with `width` numbers per row fits into the cache."""
     number = max(1, -(-total * width // IN_CACHE))
     edges = np.linspace(0, total, number + 1).astype(int).tolist()
     return [slice(*ends) for ends in pairwise(edges)]
 
 
 class Examined(ABC):
-    """A set of samples on which decisions are evaluated. Sparse features stay in memory, dense ones are read again."""
+    """A data set on which decisions are evaluated by a mark: the accuracy, or the root mean squared error.
+
+    Sparse features stay in memory. Dense features are read from the source again each time.
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -48,10 +51,16 @@ class Examined(ABC):
 
     @abstractmethod
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Return the sum over some samples, (m, d) and (m, 1), that enters `marks`: (d, k) -> (k,)."""
+        """Return for each point the sum over m samples of the quantity that `marks` averages.
+
+        Args:
+            features: (m, d).
+            targets: (m, 1).
+            points: (d, k), one point per column.
+        """
 
     def marks(self, points: Vector) -> Vector:
-        """Return the mark of every point, a column: the mean over samples of what `_summed` sums, (d, k) -> (k,)."""
+        """Return the marks of points, the means of `_summed` over all samples. Points are columns: (d, k) -> (k,)."""
         targets, sums = self._source.targets, np.zeros(points.shape[1])
         for start in range(0, len(targets), ROWS_AT_ONCE):
             end = min(start + ROWS_AT_ONCE, len(targets))
@@ -66,9 +75,12 @@ class Examined(ABC):
 
 
 class Labelled(Examined):
-    """A set of samples with labels ±1, or with a number of classes, and the class of losses that predict them.
+    """A data set with labels ±1, or with class numbers 0, 1, ...; the mark of a point is its accuracy.
 
-    The mark of a point is its accuracy.
+    Args:
+        source: the samples.
+        kind: the class of the losses, which predicts labels from features.
+        classes: the number of classes; 0 means labels ±1.
     """
 
     def __init__(self, source: Source, kind: type[SampleLoss], classes: int = 0) -> None:
@@ -77,7 +89,7 @@ class Labelled(Examined):
         self._labels = np.arange(float(classes)) if classes else np.array([-1.0, 1.0])
 
     def is_predicted(self, dimension: int) -> bool:
-        """Return whether losses depend on labels: the losses of the first samples, at a random point."""
+        """Return whether the losses depend on the labels, tested with the first samples at a random point."""
         features = self._source.features(np.arange(min(FIRST, len(self._source.targets))))
         point = np.random.default_rng(0).standard_normal((1, 1, dimension))
         with np.errstate(all="ignore"):
@@ -90,12 +102,12 @@ class Labelled(Examined):
         if predicted.shape != (features.shape[0], 2) or not np.isin(predicted, range(len(self._labels))).all():
             raise BadInput(
                 f"problem.loss: {self._kind.__name__}.predict gives {predicted.dtype} {predicted.shape}; expected "
-                f"places in `labels`, (k, p): {(features.shape[0], 2)}, each from 0 to {len(self._labels) - 1}"
+                f"indices into `labels` of shape {(features.shape[0], 2)}, each from 0 to {len(self._labels) - 1}"
             )
         return bool(np.any(losses[0] != losses[-1]))
 
     def naive(self) -> float:
-        """Return the share of samples in the largest class."""
+        """Return the share of samples in the largest class, which is the accuracy of always predicting that class."""
         _, counts = np.unique(self._source.targets, return_counts=True)
         return float(counts.max() / counts.sum())
 
@@ -106,11 +118,11 @@ class Labelled(Examined):
 
 
 class RealValued(Examined):
-    """A set of samples with real targets.
+    """A data set with real targets; the mark of a point is its root mean squared error.
 
     Args:
-        source: the set.
-        mean: mean of the training targets.
+        source: the samples.
+        mean: the mean of the training targets.
     """
 
     def __init__(self, source: Source, mean: float) -> None:
@@ -118,11 +130,11 @@ class RealValued(Examined):
         self._mean = mean
 
     def naive(self) -> float:
-        """Return the RMSE of predicting the mean training target."""
+        """Return the RMSE of always predicting the mean training target."""
         return float(np.sqrt(np.mean((self._source.targets - self._mean) ** 2)))
 
     def marks(self, points: Vector) -> Vector:
-        """Return the RMSE of every point, √ of the mean of (a·x − b)²: (d, k) -> (k,)."""
+        """Return the RMSE of every point x, √ of the mean of (a·x − b)². Points are columns: (d, k) -> (k,)."""
         return np.asarray(np.sqrt(super().marks(points)))
 
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:

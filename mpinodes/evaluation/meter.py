@@ -1,4 +1,4 @@
-"""Add up the losses of decisions chunk by chunk, and keep the sums at the horizons; formulas: `evaluation.regret`."""
+"""Add up the losses of decisions round by round, and store the sums at the horizons; formulas: `evaluation.regret`."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from mpinodes.core.parts import Stretch
 from mpinodes.evaluation.gathered import Examined, Labelled, RealValued, values_at
 from mpinodes.evaluation.regret import Points, losses_of
 
-NUMBERS_AT_ONCE = 4_000_000  # numbers of the points that wait to be examined: 32 MB
+NUMBERS_AT_ONCE = 4_000_000  # numbers in the points that wait for evaluation on the data sets: 32 MB
 
 _SUMS = ("seen", "_weight", "_sum_x", "_sum_f", "_unjudged", "_latest")
 _BY_HORIZON = ("horizons", "total", "last", "mean", "judged")
 
 
 class Meter:
-    """Add up losses chunk by chunk, and keep the sums at the horizons.
+    """Add up the losses of a run block by block, and store the sums at the horizons, where the run is judged.
 
-    There are k deciders with a loss each (the network of a nondecomposable objective, or the n agents of a decomposable
-    one):
+    There are h horizons, which are rounds, n agents and k deciders. A decider makes a decision and has a loss. For a
+    nondecomposable objective the only decider is the network; for a decomposable objective, every agent is a decider.
 
     Attributes:
         losses: the losses of all deciders.
         predicts: whether the losses predict the targets, so that an accuracy or error exists.
         seen: the number of rounds so far.
-        horizons: (h,) rounds at which the run is judged.
-        total: (h, 2 + n) the sums of network regret, of its running-average form, and of every agent's regret.
-        last, mean: (h, d) last and average decision, averaged over the deciders.
-        marks: accuracy or root mean squared error of the average and of the last decision, (h, 2, k), by the name of
-            the mark and the set: "accuracy.test".
-        judged: (h, k, d) decisions by which an offline method is judged.
-        whole: (h, k) F at `judged`, the mean over rounds and agents; only after `end`.
+        horizons: (h,) the horizons, ascending.
+        total: (h, 2 + n) the cumulative loss of the network, of its running averages, and of each agent's estimate.
+        last, mean: (h, d) the last and the average decision, averaged over the deciders.
+        marks: (h, 2, k) the accuracy or root mean squared error of the average and of the last decision. The keys name
+            the mark and the data set: "accuracy.test".
+        judged: (h, k, d) the decisions by which an offline method is judged.
+        whole: (h, k) F at `judged`, the mean over all rounds and agents of the losses; set by `end`.
     """
 
     def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
@@ -51,11 +51,11 @@ class Meter:
             examined = Labelled(source, self.losses.kind, setup.stream.classes)
             if examined.is_predicted(d):
                 self._sets[f"accuracy.{name}"] = examined
-        if real and self.losses.kind.predicts:  # without a training set, the mean is that of the test set's own targets
+        if real and self.losses.kind.predicts:  # if there is no training set, use the mean of the test targets
             mean = float(real.get("train", real.get("test")).targets.mean())
             self._sets |= {f"rmse.{name}": RealValued(source, mean) for name, source in real.items()}
         self.predicts = bool(self._sets or not (labelled or real))
-        self._unjudged: list[tuple[int, Vector]] = []  # horizons, and points that wait to be examined
+        self._unjudged: list[tuple[int, Vector]] = []  # indices of horizons, with points that wait for evaluation
         self.seen, self._weight = 0, 0.0
         self._sum_x, self._sum_f = np.zeros((k, d)), np.zeros(2 + n)
         self._latest = np.zeros((k, d))
@@ -66,15 +66,27 @@ class Meter:
         self.whole = np.zeros((0, k))
 
     def by_set(self, name: str) -> dict[str, Vector]:
-        """Return the accuracy or RMSE, (h, 2, k), by set."""
+        """Return the accuracy or the RMSE at each horizon, (h, 2, k), by data set ("train", "test").
+
+        Args:
+            name: "accuracy" or "rmse".
+        """
         return {key.partition(".")[2]: values for key, values in self.marks.items() if key.startswith(f"{name}.")}
 
     def naive(self, name: str) -> dict[str, float]:
-        """Return by set the accuracy or RMSE of always predicting the largest class, or the mean training target."""
+        """Return the accuracy of the largest class, or the RMSE of the mean training target, by data set.
+
+        Args:
+            name: "accuracy" or "rmse".
+        """
         return {of: self._sets[f"{name}.{of}"].naive() for of in self.by_set(name)}
 
     def take(self, estimates: Vector) -> Stretch:
-        """Add the next rounds, given every agent's estimates, (r, n, d); return their decisions and losses."""
+        """Add the next r rounds, and return their decisions and losses.
+
+        Args:
+            estimates: (r, n, d) the estimates of all agents.
+        """
         first, last = self.seen + 1, self.seen + len(estimates)
         x = estimates  # (r, k, d) decisions
         if self._blocks is not None:
@@ -106,14 +118,25 @@ class Meter:
         return Stretch(np.arange(first, last + 1), estimates, x, summands[:, 0], summands[:, 2:], lost.training)
 
     def _add(self, first: int, summands: Vector) -> None:
-        """Add the summands of the rounds from `first` on to the sums: (r, 2 + n)."""
+        """Add the losses of consecutive rounds to the sums, and store the sums at the horizons among these rounds.
+
+        Args:
+            first: the first of the rounds.
+            summands: (r, 2 + n) the losses of each round, with columns as in `total`.
+        """
         totals = np.cumsum(np.concatenate([self._sum_f[None], summands]), axis=0)[1:]
         within = (self.horizons >= first) & (self.horizons < first + len(totals))
         self.total[within] = totals[self.horizons[within] - first]
         self._sum_f = totals[-1]
 
     def recall(self, losses: Vector) -> None:
-        """Add the next rounds from a record, given the network's losses, (r,); decisions are not known."""
+        """Add the next r rounds from a record, which has the losses of the network but no decisions.
+
+        All values that need decisions become nan.
+
+        Args:
+            losses: (r,) the loss of the network in each round.
+        """
         self._sets, self.marks = {}, {}
         self._sum_x[:] = self._latest[:] = self._weight = self.last[:] = self.mean[:] = self.judged[:] = np.nan
         summands = np.full((len(losses), len(self._sum_f)), np.nan)
@@ -122,14 +145,14 @@ class Meter:
         self.seen += len(losses)
 
     def state(self) -> dict[str, Any]:
-        """Return the state as plain data."""
+        """Return the sums so far, and the values at the horizons so far, as plain data for a checkpoint."""
         reached = slice(int(np.searchsorted(self.horizons, self.seen, side="right")))
         sums = {name: getattr(self, name) for name in _SUMS}
         by_horizon = {name: getattr(self, name)[reached] for name in _BY_HORIZON}
         return {**sums, **by_horizon, "marks": {name: values[reached] for name, values in self.marks.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state; the horizons to come may be others than when the state was made."""
+        """Continue from a state that `state` returned. Later horizons may differ from those of the stored run."""
         for name in _SUMS:
             setattr(self, name, state[name])
         ahead = self.horizons[self.horizons > self.seen]
@@ -160,11 +183,19 @@ class Meter:
             self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
 
     def _penalty(self, points: Vector) -> Vector:
-        """Return (λ/2)‖·‖²: (..., d) -> (...), contiguous, because the order of later sums depends on the layout."""
+        """Return the regularizer (λ/2)‖x‖² of points: (..., d) -> (...).
+
+        The result is contiguous in memory, because the order in which it is summed later depends on the layout.
+        """
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
     def _keep(self, at: int, last: Vector) -> None:
-        """Store the decisions of the horizon that has just been reached."""
+        """Store the last and average decisions at the horizon that the run has just reached.
+
+        Args:
+            at: the index of the horizon.
+            last: (k, d) the decisions in the last round.
+        """
         average = self._sum_x / self._weight
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
         if self._sets:
@@ -175,7 +206,7 @@ class Meter:
             self.judged[at] = last if self._judged_by == "last" else average
 
     def _examine(self) -> None:
-        """Compute accuracies or errors of the waiting horizons together, so that samples are read once for all."""
+        """Compute the accuracies or errors of all waiting horizons together, so that the samples are read only once."""
         if self._unjudged:
             at = [horizon for horizon, _ in self._unjudged]
             points = np.ascontiguousarray(np.concatenate([points for _, points in self._unjudged]).T)

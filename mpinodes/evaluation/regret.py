@@ -1,34 +1,37 @@
 """Compute the losses of a run; this page has the formulas of regret, average fitness and consensus error.
 
-Nondecomposable objectives: everybody sees f^t, agent i decides the block B_i. With y_i(t) agent i's full estimate, x(t)
-the network's decision (the blocks (y_i(t))_{B_i} side by side) and x̃(t) the mean of x(1), ..., x(t):
+Nondecomposable objectives: all agents see the loss f^t, and agent i decides the block B_i of coordinates. Let y_i(t) be
+agent i's estimate of all coordinates, x(t) the network's decision (the blocks (y_i(t))_{B_i} side by side), and x̃(t)
+the mean of x(1), ..., x(t):
 
     network regret R(T)          = Σ_t f^t(x(t))   − min_{v ∈ 𝒳} Σ_t f^t(v)
     running-average form R̃(T)    = Σ_t f^t(x̃(t))  − min
     agent regret R_i(T)          = Σ_t f^t(y_i(t)) − min
 
-Decomposable objectives: agent i sees f_i^t and decides x_i(t). With x̃_i(t) the average of x_i(1), ..., x_i(t), each
-with weight 1 or, where the algorithm says so, with weight s for x_i(s):
+Decomposable objectives: agent i sees the loss f_i^t and decides x_i(t). Let x̃_i(t) be the average of x_i(1), ...,
+x_i(t), with weights 1, or with weight s for x_i(s) if the algorithm says so:
 
-    network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v) running-average form R̃(T)    =
-    Σ_t Σ_i f_i^t(x̃_i(t)) − min agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min optimality gap of agent j
-    = F(x) − min F,  F = Σ_t Σ_i f_i^t / (n T) over the whole run, at x = x̃_j(t) or x_j(t);
-                                   offline only
-    decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t); offline only
-    agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t); offline only
-    training loss of round t     = the mean over agents of the mean of ℓ over an agent's own samples at x_i(t); only of
-                                   losses that stay the same
+    network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v)
+    running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min
+    agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
+    optimality gap of agent j    = F(x) − min F at x = x̃_j(t) or x = x_j(t), offline methods only,
+                                   with F = Σ_t Σ_i f_i^t / (n T) over the whole run
+    decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t); offline methods only
+    agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t); offline methods only
+    training loss of round t     = the mean over agents i of the mean of ℓ at x_i(t) over agent i's samples;
+                                   only of losses that stay the same
 
-And for both, with y_i(t) = x_i(t) in the second:
+For both kinds of objectives, with y_i(t) = x_i(t) for decomposable objectives:
 
-    average fitness F(T)/T       = the first sum of network regret, / T
+    average fitness F(T)/T       = the first sum of network regret, divided by T
     consensus error of round t   = sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )
 
-Where agents play two points in a round (`feedback.points`), y_i(t) and x(t) are the points between them, and the loss
-of a round is the mean of the losses at both; averages are those of the points between them.
+If agents play two points in a round (`feedback.points`), y_i(t) and x(t) are the midpoints of the two points, and the
+loss of a round is the mean of the losses at both points. Averages are averages of the midpoints.
 
-A nondecomposable decision need not lie in 𝒳 where 𝒳 is not a product over the blocks (a ball of the full vector), nor
-need a point made of noisy messages, so a regret may be negative.
+A regret may be negative, for two reasons. The decision of a nondecomposable problem may lie outside 𝒳 if 𝒳 is not a
+product over the blocks (a ball of the full vector, for example). A point that is made of noisy messages may also lie
+outside 𝒳.
 """
 
 from __future__ import annotations
@@ -50,28 +53,31 @@ Columns = slice | NDArray[np.int64]
 
 
 class Points(NamedTuple):
-    """Points at which losses are asked for, in r rounds of k deciders and n agents, with c coordinates of each."""
+    """The points at which the losses of r rounds are computed, for k deciders and n agents, in c coordinates.
 
-    decisions: Vector  # (r, k, c)
-    averages: Vector  # (r, k, c) running averages
-    estimates: Vector  # (r, n, c)
+    A decider is the whole network (nondecomposable objective) or an agent (decomposable objective).
+    """
+
+    decisions: Vector  # (r, k, c) the decision of each decider
+    averages: Vector  # (r, k, c) the running average of each decider's decisions
+    estimates: Vector  # (r, n, c) the estimate of each agent
 
 
 class Lost(NamedTuple):
-    """Losses at such points, summed over all deciders."""
+    """The losses of r rounds at `Points`, summed over all deciders."""
 
-    own: Vector  # (r,) at every decider's own decision
-    averaged: Vector  # (r,) at every decider's own average
-    everybodys: Vector  # (r, n) at every agent's estimate
-    training: Vector | None  # (r,) the mean loss of an owner's samples at its decision; None: losses change by round
+    own: Vector  # (r,) each decider's loss at its own decision
+    averaged: Vector  # (r,) each decider's loss at its own running average
+    everybodys: Vector  # (r, n) the loss of all deciders at the estimate of one agent
+    training: Vector | None  # (r,) mean over agents of the mean loss of their samples; None: losses change by round
 
 
 class Losses(ABC):
-    """The losses of all deciders, without regularizers.
+    """Compute the losses of all deciders in any rounds, without regularizers.
 
     Attributes:
         kind: the class of the losses.
-        is_dense: whether features are dense.
+        is_dense: whether features are dense arrays.
     """
 
     kind: type[SampleLoss]
@@ -85,7 +91,7 @@ class Losses(ABC):
     @property
     @abstractmethod
     def everything(self) -> Total:
-        """Return all samples of the run, each once."""
+        """Return the distinct samples of the run, from which the sum of the losses of any rounds is computed."""
 
     def columns(self, first: int, last: int) -> Columns:
         """Return the coordinates that the losses of rounds `first` to `last` depend on, ascending."""
@@ -93,13 +99,25 @@ class Losses(ABC):
 
     @abstractmethod
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of the rounds from `first` on, at points given in the coordinates `columns`."""
+        """Return the losses of consecutive rounds from `first` on.
+
+        Args:
+            first: the first of the rounds.
+            columns: the coordinates in which the points are given.
+            points: the points of each round.
+        """
 
     def played(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of what agents play in the rounds from `first` on, given decisions and estimates.
+        """Return the losses of the points that agents play in consecutive rounds from `first` on.
 
-        If agents play two points around a decision (`losses.two_point`), these are the mean losses at both, with what
-        the regularizer is larger there than between the points. Averages are judged as they are.
+        If agents play two points around each decision (`losses.two_point`), the loss is the mean of the losses at both
+        points. The mean regularizer at both points exceeds the regularizer of the midpoint; this excess is added here.
+        The losses at running averages are not changed.
+
+        Args:
+            first: the first of the rounds.
+            columns: the coordinates in which the points are given.
+            points: the decisions, averages and estimates of each round.
         """
         if self._directions is None:
             return self.at(first, columns, points)
@@ -122,7 +140,7 @@ class Losses(ABC):
 
 
 class Changing(Losses):
-    """Losses with new samples in every round, as many each time."""
+    """Losses with new samples in every round, with equally many samples in each round."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
@@ -132,13 +150,14 @@ class Changing(Losses):
 
     @property
     def everything(self) -> Total:
-        """Return all samples of the run, each once."""
+        """Return the distinct samples of the run, from which the sum of the losses of any rounds is computed."""
         return self._samples.everything
 
     def columns(self, first: int, last: int) -> Columns:
-        """Return the coordinates that the losses depend on: all, or those of nonzero features.
+        """Return the coordinates that the losses of rounds `first` to `last` depend on.
 
-        A loss that is a function of a·x does not depend on coordinates where all a are 0. At least one is returned.
+        A loss that is a function of a·x depends only on coordinates where some features a are not 0. If all features
+        are 0, coordinate 0 is returned.
         """
         features, *_ = self._samples.of(first, last)
         loss = self._samples.first
@@ -147,10 +166,10 @@ class Changing(Losses):
         return np.unique(features.indices) if features.nnz else np.zeros(1, np.int64)
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of the rounds from `first` on, at points in the coordinates `columns`."""
+        """Return the losses of consecutive rounds from `first` on, at points in the coordinates `columns`."""
         samples, rounds = self._samples, len(points.decisions)
         features, targets, divisor = samples.of(first, first + rounds - 1)
-        if not isinstance(columns, slice):  # sparse rows, with these columns alone, which are all that they have
+        if not isinstance(columns, slice):  # sparse features, whose nonzero columns are all in `columns`
             places, shape = np.searchsorted(columns, features.indices), (features.shape[0], len(columns))
             features = type(features)((features.data, places, features.indptr), shape=shape)
         own = np.stack([points.decisions, points.averages], axis=2).reshape(rounds * samples.owners, 2, -1)
@@ -161,7 +180,14 @@ class Changing(Losses):
         return Lost(lost[:, 0], lost[:, 1], everybodys, None)
 
     def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
-        """Return the summed losses of every group of samples at its points, (g, p), over one divisor or many."""
+        """Return the summed loss of g groups of samples at p points per group: (g, p).
+
+        Args:
+            features: the samples of all groups, one group after another.
+            targets: (g, samples of a group).
+            divisor: one number that divides all losses, or a number for each sample.
+            points: (g, p, coordinates).
+        """
         values = self._samples.first.values(features, targets, points)
         if np.ndim(divisor):
             return np.asarray((values / divisor.reshape(len(targets), 1, -1)).sum(axis=2))
@@ -169,7 +195,10 @@ class Changing(Losses):
 
 
 class ConstantLosses(Losses):
-    """Losses that are the same in every round, of all samples of each owner."""
+    """Losses that are the same in every round, because each owner uses all its samples in every round.
+
+    An owner is an agent if the objective is decomposable, else the network.
+    """
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
@@ -182,11 +211,11 @@ class ConstantLosses(Losses):
 
     @property
     def everything(self) -> Total:
-        """Return all samples of the run, each once."""
+        """Return the distinct samples of the run, from which the sum of the losses of any rounds is computed."""
         return self._everything
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of the rounds from `first` on, at points in all coordinates."""
+        """Return the losses of consecutive rounds from `first` on, at points in all coordinates."""
         rounds, owners, _ = points.decisions.shape
         lost, training = np.zeros((2, rounds)), np.zeros(rounds)
         everybodys = np.zeros(points.estimates.shape[:2])
@@ -206,10 +235,13 @@ class ConstantLosses(Losses):
 
 
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
-    """Return samples in blocks that suit a number of points in a round; blocks do not depend on the rounds at once."""
+    """Split samples into blocks, so that the losses of a block at `points` points fit the cache.
+
+    The blocks do not depend on how many rounds are computed together, so that sums are the same to the last bit.
+    """
     if not isinstance(features, np.ndarray):
         return [(features, targets[None])]
-    # By columns, the product with a few rows takes half as long.
+    # Features stored by columns halve the time of a product with a few rows.
     return [(np.asfortranarray(features[rows]), targets[None, rows]) for rows in blocks(len(targets), points)]
 
 

@@ -1,8 +1,9 @@
-"""Read the samples of a run as its rounds come, and sum the losses of any of its rounds.
+"""Read the samples of a run round by round, and sum the losses of any consecutive rounds.
 
-`Samples` reads the samples of some rounds. When the run has ended, it makes a `Total`: the distinct samples of the run,
-and how often each came, from which the loss of any stretch of rounds is summed. Samples that never come again are read
-again for that. If they have more than `KEPT` bytes, and their loss allows it, few samples stand for all (`Squares`).
+`Samples` reads the samples of given rounds. When the run has ended, it makes a `Total`, which holds the distinct
+samples of the run and knows in which rounds each sample was used. `Total` sums the losses of any consecutive rounds.
+Samples that are used in one round only are read from the stream a second time for that purpose. If these samples have
+more than `KEPT` bytes and their loss class has a method `condensed`, a few weighted samples replace them (`Squares`).
 """
 
 from __future__ import annotations
@@ -20,24 +21,25 @@ from mpinodes.core.messages import doubles, stack
 from mpinodes.core.parts import Recurring
 from mpinodes.losses.linear import LinearLoss
 
-KEPT = 64_000_000  # bytes of samples above which they are condensed
-BYTES_AT_ONCE = 4_000_000  # bytes of samples, or of their places, that are read together
-COLUMNS = 512  # features above which condensing takes longer than reading the samples again
+KEPT = 64_000_000  # bytes; if the samples are larger, they are condensed
+BYTES_AT_ONCE = 4_000_000  # bytes of samples, or of their indices, that are read together
+COLUMNS = 512  # with more features, condensing takes longer than reading the samples again
 
-Block = tuple[Features, Vector, Any]  # features (k, d), targets (k,), and the divisor of all or (k,) of each
+Block = tuple[Features, Vector, Any]  # features (k, d), targets (k,), and one divisor, or one for each sample, (k,)
 
 
 class Total:
-    """The losses of a run, which can be summed over any rounds.
+    """The losses of a run, which can be summed over any consecutive rounds.
 
     Args:
-        loss: any loss of the run; all have its class and regularizer.
-        owners: number of losses in a round.
-        block: the distinct samples; samples that never came have an infinite divisor.
-        rows: gives, by first and last round, the places of the samples that came; None: all, in every round.
+        loss: any loss of the run, which gives the class and regularizer of all losses.
+        owners: the number of losses in a round.
+        block: the distinct samples of the run; unused samples have an infinite divisor.
+        rows: a function that maps a first and a last round to the indices of their samples; None if every round uses
+            all samples.
 
     Attributes:
-        is_constant: whether losses are the same in every round.
+        is_constant: whether the losses are the same in every round.
     """
 
     def __init__(
@@ -48,11 +50,11 @@ class Total:
         self._rows, self.is_constant = rows, rows is None
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Return Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped."""
+        """Return the unclipped sum of losses Σ_t Σ_i f_i^t over the rounds `first` to `rounds`."""
         number = rounds - first + 1
         if not self._rows:
             return self._loss(self._features, self._targets, self._divisor / number, number)
-        counts = np.zeros(len(self._targets), np.int64)  # how often each sample came
+        counts = np.zeros(len(self._targets), np.int64)  # how often each sample was used
         at_once = max(1, BYTES_AT_ONCE // (8 * len(self._rows(1, 1))))
         for start in range(first, rounds + 1, at_once):
             counts += np.bincount(self._rows(start, min(start + at_once - 1, rounds)), minlength=len(counts))
@@ -60,7 +62,7 @@ class Total:
             counts = present
         rows: Any = np.flatnonzero(counts)
         if len(rows) == rows[-1] - rows[0] + 1:
-            rows = slice(rows[0], rows[-1] + 1)  # which copies nothing
+            rows = slice(rows[0], rows[-1] + 1)  # a slice does not copy the arrays
         counts, divisor = counts[rows], self._divisor[rows] if np.ndim(self._divisor) else self._divisor
         divisor = divisor if counts.max() == 1 else divisor / counts
         return self._loss(self._features[rows], self._targets[rows], divisor, number)
@@ -70,13 +72,13 @@ class Total:
 
 
 class Squares(Total):
-    """Losses of very many samples, whose class states how fewer samples stand for them (`condensed`).
+    """The losses of very many samples, which the method `condensed` of their class replaces by fewer samples.
 
     Args:
         loss: any loss of the run.
-        owners: number of losses in a round.
-        read: gives the samples of rounds, by first and last round.
-        at_once: number of rounds that are read together.
+        owners: the number of losses in a round.
+        read: a function that maps a first and a last round to their samples.
+        at_once: the number of rounds that are read together.
     """
 
     def __init__(self, loss: Any, owners: int, read: Callable[[int, int], Block], at_once: int) -> None:
@@ -86,7 +88,10 @@ class Squares(Total):
         self._left: tuple[Features, Vector] = loss.features[:0], loss.targets[:0]
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Return Σ_t Σ_i f_i^t of rounds `first` to `rounds`, unclipped; the last sum is continued."""
+        """Return the unclipped sum of losses Σ_t Σ_i f_i^t over the rounds `first` to `rounds`.
+
+        If `first` is the same as in the last call and `rounds` is not smaller, only the further rounds are read.
+        """
         begun, done = self._summed
         if first != begun or rounds < done:
             done, self._left = first - 1, (self._left[0][:0], self._left[1][:0])
@@ -99,20 +104,22 @@ class Squares(Total):
 
 
 class Samples:
-    """The samples of losses that change by round, ordered by round and then by owner.
+    """Read the samples of losses that change by round. Samples are ordered by round, and within a round by owner.
+
+    An owner is an agent if the objective is decomposable, else the network.
 
     Attributes:
         first: the loss of the first owner in round 1; all losses have its class.
-        owners: number of owners.
-        of_each: number of samples that an owner has in a round. For a user's stream it is the largest number, and
-            smaller rounds are filled up with copies of their first sample, whose divisor is infinite.
-        of: gives the samples of some rounds, by first and last round; the last result is cached.
+        owners: the number of owners.
+        of_each: the number of samples of an owner in a round. For a user-defined stream this is the largest number;
+            smaller rounds are padded with copies of their first sample, whose divisor is infinite.
+        of: a function that maps a first and a last round to their samples; it caches its last result.
     """
 
     def __init__(self, stream: Stream, owners: int, rounds: int) -> None:
         self._readers: list[Any] = [stream.merged(i) for i in range(owners)]
         given = [] if stream.makes_all_losses else [stream.of(i) for i in range(owners)]
-        self._varying = given if given and isinstance(given[0](1), SampleLoss) else []  # others show no samples
+        self._varying = given if given and isinstance(given[0](1), SampleLoss) else []  # only a SampleLoss has samples
         self._rounds, self._dimension = rounds, stream.dimension
         self.first: Any = self._readers[0](1, 1)
         self.owners, self.of_each = owners, len(self.first.targets)
@@ -121,13 +128,16 @@ class Samples:
             self.of_each = max(len(of(t)) for of in numbers for t in range(1, rounds + 1))
         self._recurs = not self._varying and all(isinstance(reader, Recurring) for reader in self._readers)
         of_round = 8 * owners * self.of_each * (self._dimension + 1)
-        self._size = rounds * of_round  # bytes of all samples, one by one
+        self._size = rounds * of_round  # bytes, if no sample is used twice
         self._at_once = max(1, BYTES_AT_ONCE // of_round)
         self.of = lru_cache(maxsize=1)(self._of)
 
     @property
     def held_at_the_end(self) -> int:
-        """Return the bytes of samples in memory at the end, beside the data: two copies of recurring samples."""
+        """Return how many bytes of samples are in memory at the end of the run, in addition to the data itself.
+
+        Recurring samples, which are used in many rounds, count with two copies.
+        """
         if self._recurs:
             features = [reader.features for reader in self._readers]
             held = sum(8 * x.size if isinstance(x, np.ndarray) else 16 * x.nnz for x in features)
@@ -136,16 +146,16 @@ class Samples:
 
     @property
     def _is_summed(self) -> bool:
-        """Return whether samples are condensed; the loss's own class must state how."""
+        """Return whether samples are condensed; the loss's own class, not a parent class, must define `condensed`."""
         condenses = "condensed" in vars(type(self.first)) and not self._varying
         return condenses and self._size > KEPT and self._dimension < COLUMNS
 
     @cached_property
     def everything(self) -> Total:
-        """Return all samples of the run, those of later rounds too."""
+        """Return the distinct samples of the whole run, including rounds that were not evaluated."""
         self.of.cache_clear()
         if self._recurs:
-            # Where all owners have the same samples, these are one set.
+            # Owners that share one array of samples share one set.
             sets = {id(reader.features): reader for reader in self._readers}
             ends = np.cumsum([len(reader.targets) for reader in sets.values()])
             begins = dict(zip(sets, [0, *ends.tolist()], strict=False))
@@ -166,14 +176,14 @@ class Samples:
         return Total(self.first, self.owners, block, lambda first, last: places[(first - 1) * m : last * m])
 
     def _of(self, first: int, last: int) -> Block:
-        """Read the samples of these rounds."""
+        """Read the samples of the rounds `first` to `last`."""
         rounds, n, m = last - first + 1, self.owners, self.of_each
         if not self._varying:
             seen = [read(first, last) for read in self._readers]
             order = np.arange(n * rounds * m).reshape(n, rounds, m).transpose(1, 0, 2).ravel()
             targets = np.concatenate([loss.targets for loss in seen])[order]
             return stack([loss.features for loss in seen])[order], targets, self.first.divisor
-        # Losses may differ in the number and the weights of their samples.
+        # The losses of a user-defined stream may have different numbers of samples, with different divisors.
         blank = {"features": np.zeros((1, self._dimension)), "targets": np.ones(1), "divisor": np.inf}
         place = np.arange(m)
         features, of_targets, divisors = [], [], []

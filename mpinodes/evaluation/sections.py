@@ -1,4 +1,4 @@
-"""Make the sections of the summary on feedback, on faults of messages and on the bounds of theorems."""
+"""Compute the sections of the summary on delayed or two-point feedback, on lost messages, and on bounds of theorems."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummar
 
 
 def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
-    """Return the delay of feedback and the distance of its two points in the last round; None: plain gradients."""
+    """Return the delay of the feedback, and the distance between decision and played points in round `rounds`.
+
+    The result is None if agents get plain gradients without delay.
+    """
     asked = setup.experiment.feedback
     if not (asked.points or asked.delay):
         return None
@@ -22,7 +25,7 @@ def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
 
 
 def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
-    """Return the numbers of messages sent, lost and late in a number of rounds; None: the run has no faults."""
+    """Count the messages sent, lost and late in the first `rounds` rounds; return None if the run has no faults."""
     if setup.links is None:
         return None
     asked, weights, agent_rounds = setup.experiment.faults, setup.mixing.under_faults, setup.topology.agents * rounds
@@ -38,7 +41,10 @@ def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
 
 
 def bound_section(bound: Bound, measured: Variable | None) -> BoundSummary:
-    """Return a bound and the measured value at the last horizon; without a measured value the bound does not apply."""
+    """Return the bound of a theorem beside the measured value, both at the last horizon.
+
+    A bound without a measured value does not apply.
+    """
     value, most = float(bound.values[-1]), float(np.max(measured.values[-1])) if measured else None
     return BoundSummary(
         name=bound.name, of=bound.of, label=measured.label if measured else bound.of,

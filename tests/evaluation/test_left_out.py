@@ -265,7 +265,7 @@ def test_a_sample_loss_needs_only_value_gradient_and_values(said, tmp_path):
     assert (summary["comparator"] is None) == (not said)
     if said:
         assert summary["comparator"]["certificate_per_round"] < 1e-6
-    assert summary["accuracy_left_out"] == "Mine predicts no target, as far as it says"
+    assert summary["accuracy_left_out"] == "Mine predicts no target of these samples"
     assert summary["accuracy"] is None
     assert sum("Mine predicts no target" in line for line in text(typed(summary), run).splitlines()) == 1
 
