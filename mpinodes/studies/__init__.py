@@ -1,4 +1,4 @@
-"""Studies of many runs: `sweep` does the runs of a study, and `compare` puts finished runs side by side."""
+"""Run studies of many runs: `sweep` does the runs of a study, and `compare` compares finished runs."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ def sweep(
     part: str | None = None,
     world: MPI.Intracomm | None = None,
 ) -> Swept | None:
-    """Do all runs of a study that are not done yet, as many at once as there are cores, and write the study's table.
+    """Do all runs of a study that are not done yet, as many in parallel as there are cores, and write its table.
 
     Args:
-        asked: a TOML file, the directory of a study, or a dictionary; then words as on the command line:
-            "seed=0,1,2" makes an axis, "rounds=100" sets a value in all runs.
-        mpi: whether each run is done by an mpirun of its own, one after the other.
+        asked: the study: a TOML file, the directory of a study, or a dictionary. Further arguments are words as on the
+            command line: "seed=0,1,2" adds an axis with three values, "rounds=100" sets a value in all runs.
+        mpi: whether each run is started by a separate mpirun, one run after another.
         part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written.
-        world: the communicator of an MPI job, all ranks of which call this function. Rank 0 hands out the runs.
+        world: the communicator of an MPI job, all ranks of which call this function. Rank 0 distributes the runs.
 
     Returns:
-        The directory, the table and the failures of the study; None on all ranks but rank 0.
+        The directory, the table and the failures of the study; None on all ranks except rank 0.
 
     Raises:
         mpinodes.core.errors.BadInput: the study is malformed, or some of its runs cannot be done. The message names all
-            such runs, and no run was started.
+            of these runs. No run was started.
     """
     from mpinodes.studies import pools, sweeping
     from mpinodes.studies.plans import in_lockstep
@@ -62,21 +62,22 @@ def sweep(
 def compare(
     *runs: str | Path, by: str | None = None, along: Sequence[str] | None = None, output: str | Path | None = None
 ) -> ComparisonReport:
-    """Put finished runs side by side, and write tables, figures and a page of Markdown.
+    """Compare finished runs, and write tables, figures and a page of Markdown.
 
     Args:
-        runs: the directory of a study, directories of finished runs, or directories that hold finished runs.
-        by: the key whose values are compared; None means the first key that has a value which is no number.
-        along: the keys of the other axes; means are taken over all other keys. None means as few keys as
-            distinguish the runs.
+        runs: the directory of a study, directories of finished runs, or directories that contain finished runs.
+        by: the key whose values are compared; None means the first distinguishing key with a value that is not a
+            number.
+        along: the keys of the other axes; means are taken over all remaining keys. None means the smallest set of keys
+            that distinguishes the runs.
         output: the directory to write; None means `compare` in the study's directory, or in the working directory.
 
     Returns:
         The directory, and the means and the differences as data frames.
 
     Raises:
-        mpinodes.core.errors.BadInput: there are no finished runs, they do not differ in such a key, or the output
-            cannot be written.
+        mpinodes.core.errors.BadInput: there are no finished runs, the runs do not differ in the key `by` or in a key of
+            `along`, or the output cannot be written.
     """
     from mpinodes.studies.comparison_report import write
 

@@ -1,4 +1,9 @@
-"""Compare runs: group them by the keys in which they differ, with means over seeds and differences paired by seed."""
+"""Compare runs: group runs by the keys in which they differ, and compute means and paired differences over seeds.
+
+An axis is a key in which the runs differ. A setting is one value for each axis. Runs of the same setting form a group;
+they usually differ only in the seed. The values of the first axis are compared with each other: differences are taken
+between runs with the same seed.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +28,18 @@ from mpinodes.summary.summary import Column
 
 CONFIDENCE = 0.95
 ROUNDING = 1e-12  # relative to the mean: a smaller standard deviation counts as 0
-MOST_NAMED = 3
+MOST_NAMED = 3  # items that a remark lists by name
 PROBLEM = ("problem", "data", "step", "privacy")  # sections of keys that define the optimization problem
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds, with its uncertainty.
+    """A mean over the values of several seeds, with its uncertainty.
 
     Attributes:
         mean: the mean.
         std: the standard deviation of the values; nan if there is a single seed.
-        half: half the width of the 95 % interval of the mean, by Student's law; nan if there is a single seed.
+        half: half the width of the 95 % confidence interval of the mean, by Student's t distribution; nan if there is a
+            single seed.
         number: the number of seeds.
     """
 
@@ -44,20 +50,20 @@ class Estimate(NamedTuple):
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """Return the ends of the interval; both are None if there is a single seed."""
+        """Return the ends of the 95 % confidence interval, the lower end first; both are None if there is one seed."""
         return (None, None) if np.isnan(self.half) else (self.mean - self.half, self.mean + self.half)
 
     @classmethod
     def of(cls, values: Sequence[Any] | np.ndarray) -> Estimate:
-        """Return the estimate from one value for each seed."""
+        """Compute the estimate from one value for each seed."""
         mean, std, half = (float(x) for x in interval(np.array(values, float)))
         return cls(mean, std, half, len(values))
 
 
 def interval(values: np.ndarray) -> tuple[Any, Any, Any]:
-    """Return mean, standard deviation and half the width of the 95 % interval of the mean, over the first axis.
+    """Return mean, standard deviation and half the width of the mean's 95 % confidence interval, over the first axis.
 
-    Deviation and width are nan if there is a single value.
+    Standard deviation and width are nan if there is a single value.
     """
     number, mean = len(values), values.mean(axis=0)
     if number < 2:
@@ -69,13 +75,13 @@ def interval(values: np.ndarray) -> tuple[Any, Any, Any]:
 
 
 class Difference(NamedTuple):
-    """The difference of a result between two values of the first axis, all other axes equal.
+    """The difference of a result between two values of the first axis, while all other axes have fixed values.
 
     Attributes:
-        at: the values of the other axes.
+        at: the fixed values of the other axes.
         one, other: the two values of the first axis.
-        result: the column of the result.
-        estimate: the result at `one` minus the result at `other`, paired by seed.
+        result: the name of the result, a column of the table.
+        estimate: the mean over seeds of the result at `one` minus the result at `other`.
     """
 
     at: tuple[Any, ...]
@@ -87,15 +93,16 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Finished runs, and the axes that distinguish them.
+    """Finished runs, and the axes (keys) that distinguish them.
 
     Attributes:
-        title: the name of the study, or of the directories.
+        title: the name of the study, or the names of the directories.
         runs: the runs, without repetitions.
-        axes: the keys of the axes; the values of the first key are compared. The seed is no axis.
-        over: keys other than the seed that differ among runs with equal values of the axes; means are over them too.
-        listed: the values of the axes, in the order of the study.
-        again: runs that repeat another run, with equal bits.
+        axes: the keys of the axes. The values of the first key are compared. The seed is never an axis.
+        over: further keys, except the seed, that differ among runs with equal values of the axes. Means are taken over
+            these keys and the seed.
+        listed: the values of each axis, in the order of the study.
+        again: runs whose results equal those of another run bit by bit.
         remarks: facts about the runs, as whole sentences.
     """
 
@@ -109,15 +116,15 @@ class Comparison:
 
     @classmethod
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
-        """Read the runs of a study, or any runs, and choose their axes.
+        """Read the runs of a study, or any runs, and choose the axes.
 
         Args:
-            places: a study, or runs, or directories of runs.
-            by: the key whose values are compared; None means the first axis that has a value which is no number.
-            along: the keys of the other axes; None means as few keys as distinguish the runs.
+            places: the directory of a study, directories of runs, or directories that contain runs.
+            by: the key whose values are compared; None means the first axis with a value that is not a number.
+            along: the keys of the other axes; None means the smallest set of keys that distinguishes the runs.
 
         Raises:
-            BadInput: there are no finished runs, or they do not differ in such a key.
+            BadInput: there are no finished runs, or the runs do not differ in the key `by` or in a key of `along`.
         """
         left_out: list[str] = []
         by_bits: dict[Hashable, FinishedRun] = {}
@@ -158,7 +165,7 @@ class Comparison:
 
     @cached_property
     def groups(self) -> dict[tuple[Any, ...], list[FinishedRun]]:
-        """Return the runs by the values of the axes, in the order of `points`."""
+        """Return the runs grouped by the values of the axes; the order of the groups follows `points`."""
         places = [{value: k for k, value in enumerate(self.points(axis))} for axis in self.axes]
         groups: dict[tuple[Any, ...], list[FinishedRun]] = {}
         for run in self.runs:
@@ -167,7 +174,7 @@ class Comparison:
         return {values: groups[values] for values in in_order}
 
     def points(self, axis: str) -> list[Any]:
-        """Return the values of an axis: numbers ascending, other values in the order of the study or of the runs."""
+        """Return the values of an axis: numbers ascending; other values in the order of the study, or of the runs."""
         values = list(dict.fromkeys(_values(self.runs, axis)))
         listed = [*self.listed.get(axis, []), *values]
         return sorted(values) if self.is_numeric(axis) else sorted(values, key=listed.index)
@@ -178,17 +185,17 @@ class Comparison:
 
     @cached_property
     def results(self) -> list[str]:
-        """Return the columns of all results that are numbers."""
+        """Return the names of all results that are numbers; a name is a column of the table."""
         names = dict.fromkeys(name for run in self.runs for name in run.results)
         return [name for name in names if any(isinstance(run.results.get(name), (int, float)) for run in self.runs)]
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """Return label and unit of every result."""
+        """Return the label and the unit of every result, by the name of the result."""
         return tables.labels(self.runs)
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
-        """Return the estimate of a result for each group of runs; None if a run of the group lacks the result."""
+        """Return the mean of a result over each group of runs; None for a group in which a run lacks the result."""
         estimates: dict[tuple[Any, ...], Estimate | None] = {}
         for values, runs in self.groups.items():
             results = [run.results.get(name) for run in runs]
@@ -196,13 +203,13 @@ class Comparison:
         return estimates
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
-        """Return the differences of results along the first axis, paired by seed."""
+        """Return the differences of the named results between each two values of the first axis, paired by seed."""
         differences: list[Difference] = []
         by_seed = {}
         for values, runs in self.groups.items():
             rows = [[run.results.get(name) for name in names] for run in runs]
             frame = pandas.DataFrame(rows, [run.keys.get(SEED) for run in runs], names, dtype=float)
-            # Several runs have one seed if their noise is secret.
+            # Runs with secret noise may share a seed; average their results.
             by_seed[values] = frame.groupby(level=0).agg(lambda results: results.mean(skipna=False))
         for rest in dict.fromkeys(values[1:] for values in self.groups if self.axes):
             sides = [point for point in self.points(self.axes[0]) if (point, *rest) in by_seed]
@@ -213,9 +220,10 @@ class Comparison:
         return differences
 
     def beyond(self) -> list[tuple[str, str]]:
-        """Return the keys beyond the axes in which the runs differ, with their values; keys of the problem come first.
+        """Return the keys that differ between runs but are no axes, with a text on their values.
 
-        If an axis determines the value of a key, the values are listed with the values of that axis.
+        Keys of the optimization problem come first. If an axis determines the value of a key, the text says which value
+        the key has at each value of the axis.
         """
         keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
@@ -227,7 +235,7 @@ class Comparison:
                 beyond.append((key, f"chosen by privacy.budget {number}"))
                 continue
             how = f"{', '.join(all_values[:6])}{', ...' * (len(all_values) > 6)} {number}"
-            for axis in self.axes:  # the value of the axis may determine that of the key
+            for axis in self.axes:  # an axis may determine the value of the key
                 pairs = {(frozen(run.keys.get(axis)), shown(run.keys.get(key))) for run in self.runs}
                 if len(pairs) == len(points := self.points(axis)):
                     by_value: dict[str, list[str]] = {}
@@ -240,18 +248,18 @@ class Comparison:
 
 
 def shown(value: Any) -> str:
-    """Return a setting as text for tables and figures."""
+    """Return the value of a setting as text for tables and figures."""
     return "none" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _named(text: str, items: Sequence[str]) -> list[str]:
-    """Return a remark that names the first of some items; nothing if there are no items."""
+    """Return a remark that lists the first `MOST_NAMED` items; an empty list if there are no items."""
     more = f", and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
     return [f"{text}: {', '.join(items[:MOST_NAMED])}{more}."] if items else []
 
 
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
-    """Return the keys whose values follow from a privacy budget, rather than from the user."""
+    """Return the keys whose values mpinodes computed from a privacy budget."""
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
     return {"privacy.budget.stops"} | ({"privacy.epsilon"} if noise else set())
 
@@ -265,17 +273,20 @@ def _is_number(value: Any) -> bool:
 
 
 def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
-    """Return whether no two runs have the same seed and the same values of the keys."""
+    """Return whether the keys and the seed distinguish all runs."""
     return _parts(runs, [*keys, SEED]) == len(runs)
 
 
 def _parts(runs: Sequence[FinishedRun], keys: Sequence[str]) -> int:
-    """Return the number of different settings of some keys."""
+    """Return how many different combinations of values the runs have for the keys."""
     return len({tuple(frozen(run.keys.get(key)) for key in keys) for run in runs})
 
 
 def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[str]:
-    """Return as few of the candidates as distinguish the runs, seeds aside: no key that those before it determine."""
+    """Return those candidates that are needed to distinguish the runs, apart from the seed.
+
+    A candidate is left out if the chosen candidates before it already determine its value.
+    """
     keys: list[str] = []
     chosen = _chosen_by_budgets(runs)
     for key in dict.fromkeys(candidates):
@@ -285,7 +296,7 @@ def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[st
 
 
 def compared_results(comparison: Comparison) -> list[str]:
-    """Return the metrics that differences and figures show, ordered by the `compared` number of each metric."""
+    """Return the names of the metrics that differences and figures show, in the order of their attribute `compared`."""
     ranks = {metric.name: metric.compared for metric in BUILT_IN if metric.compared}
     shown = {m.variable: tables.short(m.key) for run in comparison.runs for m in run.summary.metrics}
     names = [shown[name] for name in sorted(ranks, key=ranks.__getitem__) if name in shown]

@@ -1,6 +1,14 @@
-"""Write a comparison as a directory of tables, figures and a page of Markdown, and as a text for the terminal.
+"""Write a comparison of runs: a directory of tables, figures and a page of Markdown, and a text for the terminal.
 
-The tables hold all numbers as CSV and Parquet, and mean ± standard deviation as Markdown and LaTeX.
+CSV and Parquet tables hold all numbers. Markdown and LaTeX tables hold mean ± standard deviation.
+
+    compare/
+        compare.md                       the page: table, differences, privacy loss, figures
+        table.csv, table.parquet         a row for each setting, with the mean and the spread of every result
+        table.md, table.tex              the same rows as text
+        columns.csv                      labels and units of the columns
+        differences.csv                  differences along the first axis, paired by seed
+        accuracy.png, privacy.png, ...   figures
 """
 
 from __future__ import annotations
@@ -27,8 +35,9 @@ from mpinodes.studies.comparing import Comparison, Difference, chosen_results, c
 from mpinodes.studies.study import FILE
 
 FOLDER = "compare"
-NORMALIZED = "If each agent has losses of its own, losses and regrets are divided by the number of agents."
-MOST_ROWS, MOST_BEYOND, MOST_QUIET = 40, 8, 8  # rows of a table, keys beyond the axes, runs without progress
+NORMALIZED = "If each agent has a separate loss, losses and regrets are divided by the number of agents."
+MOST_ROWS, MOST_BEYOND = 40, 8  # the most table rows, and keys that are no axes, in the text for the terminal
+MOST_QUIET = 8  # progress is printed only if there are more runs
 
 
 SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the special characters of LaTeX
@@ -40,13 +49,13 @@ SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the spec
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """A comparison of runs, written to a directory; as text, it is the output of `mpinodes compare`.
+    """A comparison of runs that was written to a directory; as text, it is the output of `mpinodes compare`.
 
     Attributes:
         directory: the directory with the tables, the figures and compare.md.
         comparison: the runs, their axes and their estimates.
-        means: a row for each setting, as in table.csv.
-        differences: a row for each difference along the first axis, paired by seed, as in differences.csv.
+        means: the content of table.csv, a row for each setting.
+        differences: the content of differences.csv, a row for each difference along the first axis, paired by seed.
         text: the text for the terminal.
     """
 
@@ -64,7 +73,7 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
     """Compare runs, and write tables, figures and compare.md; the arguments are those of `mpinodes.studies.compare`.
 
     Raises:
-        BadInput: there is nothing to compare, or the directory cannot be written.
+        BadInput: the runs cannot be compared, or the directory cannot be written.
     """
     comparison = Comparison.of(places, by, along)
     target = output or (places[0] if len(places) == 1 and (places[0] / FILE).is_file() else Path()) / FOLDER
@@ -116,16 +125,16 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
 
 
 def _tell(comparison: Comparison, line: str) -> None:
-    """Print the progress of a comparison of many runs."""
+    """Print a line of progress, if the comparison has more than `MOST_QUIET` runs."""
     if len(comparison.runs) > MOST_QUIET:
         write_stderr(f"{comparison.title}: {line}\n")
 
 
 def _cost(comparison: Comparison) -> str:
-    """Return the privacy loss of publishing all runs, as text."""
+    """Return a text on the proven privacy loss of publishing all compared runs."""
     _tell(comparison, f"adding up the privacy loss of {len(comparison.runs)} runs, some tenths of a second each")
     try:
-        runs = [*comparison.runs, *comparison.again]  # `in_all` finds repetitions by all bits of the records
+        runs = [*comparison.runs, *comparison.again]  # `in_all` counts runs with equal records only once
         loss, notes, delta = spent.in_all(spent.read([run.place for run in runs]), None)
     except BadInput as error:
         return f"The privacy loss of publishing all {len(comparison.runs)} runs is unknown: {error}"
@@ -136,7 +145,7 @@ def _cost(comparison: Comparison) -> str:
 
 
 def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
-    """Return rows as a data frame in which whole numbers stay whole beside missing values."""
+    """Return rows as a data frame in which integers stay integers even if a column has missing values."""
     return pandas.DataFrame(list(rows), dtype=object)
 
 
@@ -157,7 +166,7 @@ def means(comparison: Comparison) -> pandas.DataFrame:
 
 
 def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Return a row for each difference between two values of the first axis, with its 95 % interval."""
+    """Return a row for each difference between two values of the first axis, with its 95 % confidence interval."""
     rows = []
     for d in pairs:
         (low, high), at = d.estimate.ends, dict(zip(comparison.axes[1:], d.at, strict=True))
@@ -167,7 +176,7 @@ def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.D
 
 
 def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:
-    """Return a row of text for each row of `means`: mean ± standard deviation of results, and the codes of warnings."""
+    """Format each row of `means` as text: mean ± standard deviation of the named results, and codes of warnings."""
     frame = numbers[comparison.axes].map(shown)
     for name in names:
         none = "unproven" if name in (PURE, PROVEN) else "none"
@@ -177,7 +186,7 @@ def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Seq
 
 
 def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Return a row of text for each difference: the mean over seeds and its 95 % interval."""
+    """Return a row of text for each difference: the mean over seeds and its 95 % confidence interval."""
     rows = []
     for d in pairs:
         low, high = d.estimate.ends
@@ -189,7 +198,7 @@ def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) ->
 
 
 def mean_and_deviation(mean: float, std: float | None) -> str:
-    """Return mean and standard deviation, both rounded to the second digit of the standard deviation."""
+    """Return mean ± standard deviation as text, both rounded to the second digit of the standard deviation."""
     if not isfinite(mean):
         return "inf"
     if not std or not isfinite(std):
@@ -201,7 +210,7 @@ def mean_and_deviation(mean: float, std: float | None) -> str:
 
 
 def markdown(frame: pandas.DataFrame, words: int) -> str:
-    """Return a data frame as a Markdown table, whose first `words` columns are aligned left."""
+    """Return a data frame as a Markdown table; the first `words` columns are aligned left, all others right."""
     rule = ["---"] * words + ["---:"] * (len(frame.columns) - words)
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (frame.columns, *frame.to_numpy())]
     return "".join(f"| {' | '.join(row)} |\n" for row in (cells[0], rule, *cells[1:]))
@@ -215,9 +224,9 @@ def latex(frame: pandas.DataFrame, words: int) -> str:
 
 
 def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
-    """Write a data frame as Parquet; return the reason if pandas cannot, or an empty text.
+    """Write a data frame as Parquet; return an empty text, or the reason if pandas cannot write Parquet.
 
-    In a column of words and numbers, the numbers are written as words.
+    In a column with both text and numbers, the numbers are written as text.
     """
     frame = frame.infer_objects()
     for name in frame:

@@ -1,4 +1,8 @@
-"""Draw the figures of a comparison: curves in small multiples, and results against numeric axes."""
+"""Draw the figures of a comparison: curves against rounds, and results against numeric axes, in grids of panels.
+
+An axis is a key in which the compared runs differ. Colours distinguish the values of the first axis, and panels the
+values of further axes.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +29,8 @@ STYLES: list[dict[str, Any]] = [
     {"color": colour, "ls": line, "marker": marker, "ms": 2.5}
     for marker in "osD^" for line in ("-", "--", "-.") for colour in COLOURS
 ]  # fmt: skip
-MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # per comparison, per figure, per line of a label
-MOST_SHARED = 1e5  # largest over least value; beyond it each panel has a scale of its own
+MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # limits per comparison, per figure, per line of a label
+MOST_SHARED = 1e5  # if the largest value exceeds the least value by this factor, each panel has its own scale
 GUESSED: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1.0}
 GUESS = "guessing: always the largest class"
 
@@ -35,19 +39,21 @@ PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_ro
 
 
 def curves() -> dict[str, Curve]:
-    """Return the curves against rounds, by file name: the first metric of each figure of a run, and privacy."""
+    """Return the curves against rounds, by file name: the first metric of each figure of a run, and the proven ε."""
     return {name: figure.curves[0] for name, figure in curve_figures().items()} | {"privacy": PRIVACY}
 
 
 class Plot(NamedTuple):
     """The data of one figure.
 
+    A line is identified by a tuple with its value of each key in `axes`.
+
     Attributes:
-        file: the name of the file.
-        x, y: the labels of the axes.
-        axes: the keys that distinguish the lines: the first by colour, the next by panel.
-        lines: by the values of these keys, x, the mean, and half the width of the mean's 95 % interval.
-        guesses: by the same values, the accuracy of guessing in the unit of y.
+        file: the name of the file, without .png.
+        x, y: the labels of the horizontal and the vertical axis.
+        axes: the keys that distinguish the lines: the first key by colour, the next keys by panel.
+        lines: for each line, the values of x, the mean, and half the width of the mean's 95 % confidence interval.
+        guesses: for each line, the accuracy of always predicting the largest class, in the unit of y.
         ticks: the ticks of x; empty if x counts rounds.
     """
 
@@ -61,18 +67,18 @@ class Plot(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """Return how many keys after the first have panels: all, two, one or none, so that panels are few."""
+        """Return how many keys after the first key have panels, so that there are at most `MOST_PANELS` panels."""
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
-        """Return all finite means and guesses of some lines, which the limits of y must show."""
+        """Return all finite means and guesses of the lines in `groups`, from which the limits of y are computed."""
         guesses = [self.guesses[group] for group in groups if group in self.guesses]
         values = np.concatenate([*(self.lines[group][1] for group in groups), guesses])
         return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
 
     def arrange(self, axes: Axes, values: np.ndarray) -> None:
-        """Scale a pair of axes and set its ticks."""
+        """Set the scales and the ticks of a panel, so that y shows the values."""
         is_spread = not self.ticks or self.ticks[0] > 0
         if is_spread:
             drawing.log(axes, "x")
@@ -80,14 +86,14 @@ class Plot(NamedTuple):
         if self.ticks and gaps.min(initial=np.inf) > gaps.sum() / 8:
             axes.set_xticks(self.ticks, [f"{tick:g}" for tick in self.ticks])
         drawing.scale(axes, values, from_zero=False)
-        axes.minorticks_off()  # they would take most of the time of the layout
+        axes.minorticks_off()  # minor ticks would take most of the layout's time
 
 
 def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object] = str) -> list[Path]:
-    """Draw at most `MOST_FIGURES` figures, one for each quantity that the runs have, and return the files.
+    """Draw one figure for each quantity that the runs have, at most `MOST_FIGURES`, and return the files.
 
     Args:
-        comparison: the runs; the quantities that are not drawn are added to its remarks.
+        comparison: the runs. If quantities are not drawn, a remark that names them is added to the comparison.
         target: the directory of the files.
         tell: a function that takes a line of progress.
     """
@@ -132,7 +138,10 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
 
 
 def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return horizons and values of the curves of a run: losses per loss of a round, agents as their mean."""
+    """Return horizons and values of the curves of a run, by file name.
+
+    Losses that sum over agents are divided by the number of agents. Values for each agent are averaged.
+    """
     read = {}
     with Drawn(run.place) as record:
         for name, curve in curves().items():
@@ -140,14 +149,14 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
                 t, named = curve.values(record)
                 over = ["agent"] if "agent" in named.dims else []
                 values = named.reduced(np.nanmean, over).values / run.losses(curve.variable)
-                # A privacy loss that is unbounded at the end has no curve, as if nothing were proven.
+                # If the last privacy loss is infinite, draw no curve, as if nothing were proven.
                 if np.isfinite(values[-1:] if curve is PRIVACY else values).any():
                     read[name] = t, values
     return read
 
 
 def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
-    """Return a plot of a result against a numeric axis, with a line for each setting with two values of the axis."""
+    """Return a plot of a result against a numeric axis; a line needs at least two values of that axis."""
     place = comparison.axes.index(axis)
     share = 100.0 if comparison.columns[name].unit == "share" else 1.0
     rows: dict[tuple[Any, ...], list[tuple[float, float, float, float]]] = {}
@@ -166,7 +175,7 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
 
 
 def _drawn(comparison: Comparison, plot: Plot) -> Figure:
-    """Return the figure of a plot: a colour for each value of the first key, a panel for each setting of the next."""
+    """Draw a plot: a colour for each value of the first key, a panel for each combination of the next keys' values."""
     places = [{x: k for k, x in enumerate(comparison.points(axis))} for axis in plot.axes]
     sides = plot.axes[1 : 1 + plot.sides]
     settings = {group[1 : 1 + len(sides)] for group in plot.lines}
@@ -224,7 +233,7 @@ def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
 
 
 def label(value: Any) -> str:
-    """Return a setting as text for a legend or a title, broken into lines."""
+    """Return the value of a setting as text for a legend or a title, broken into lines."""
     return textwrap.fill(shown(value), MOST_LETTERS)
 
 
@@ -234,6 +243,6 @@ def word(comparison: Comparison, axis: str) -> str:
 
 
 def short(key: str) -> str:
-    """Return the last part of a key; the section if the last part is `name` or `path`."""
+    """Return the last part of a dotted key, or the part before if the last part is `name` or `path`."""
     *_, section, last = ("", *key.split("."))
     return section if last in ("name", "path") and section else last

@@ -1,4 +1,7 @@
-"""Plan and do one run of a study, in any process: compose the experiment, look for its directory, and run it."""
+"""Plan one run of a study, and do the run: compose the experiment, find its directory, and start the rounds.
+
+These functions run in worker processes of a study.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import SEED, GridPoint, word_of
 
 FAILED = "failed.txt"  # in the directory of a failed run: the reason
-LONGEST, SHORT = 90, 8  # the most letters of a directory's name, and the number of digits after them
+LONGEST, SHORT = 90, 8  # the most characters of settings in a directory's name, and the number of hash digits after
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +46,16 @@ class PlannedRun:
     Attributes:
         settings: the values of the study's axes, by dotted key.
         name: the name of the run's directory.
-        digits: the hash of the whole experiment; the name ends with its first digits.
-        experiment: the experiment, with the noise that keeps its budget if `is_ready`.
+        digits: the hash of the whole experiment; `name` ends with the first digits.
+        experiment: the experiment. If `is_ready`, its noise has the scale that keeps the privacy budget.
         agents: the number of agents.
-        noise: the name of the noise, if the seed determines the noise; else empty.
-        is_done: whether the directory holds the finished run.
-        is_ready: whether the experiment has the noise that keeps its budget.
-        near: the `privacy.epsilon` of a run that differs only in the seed; 0 if it is unknown.
-        connected_over: see `Setup`; 0 if the run is done.
+        noise: a text that identifies the noise of the run, if the noise follows from the seed; else empty. Two runs
+            with the same text draw the same noise.
+        is_done: whether the directory contains the finished run.
+        is_ready: whether the noise scale that keeps the privacy budget is already computed.
+        near: the `privacy.epsilon` of a run that differs only in the seed, where the search for the noise scale starts;
+            0 if unknown.
+        connected_over: the number of rounds over which the graph is connected, see `Setup`; 0 if the run is done.
     """
 
     settings: dict[str, Any]
@@ -71,15 +76,20 @@ class PlannedRun:
 
 
 def shown(settings: dict[str, Any]) -> str:
-    """Return the values of a study's axes as text."""
+    """Return the values of a study's axes as text: "key=value, key=value"."""
     return ", ".join(f"{key}={value}" for key, value in settings.items()) or "the only one"
 
 
 def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
-    """Compose a run of a study, and check the run as `--dry-run` does; return the reason if the run cannot be done.
+    """Compose a run of a study and check it as `--dry-run` does; return its plan, or the reason why it cannot be done.
 
-    The noise that keeps a budget takes longest to compute, and seldom differs between seeds. So it is computed here
-    only for the first seed of each setting. The other seeds compute it when they run.
+    Computing the noise scale that keeps a privacy budget takes longest, and the result seldom differs between seeds. So
+    this function computes the scale only for the first seed of each setting. Runs with other seeds compute the scale
+    when they start.
+
+    Args:
+        point: the settings and the experiment of the run.
+        runs: the directory that contains the directories of all runs of the study.
     """
     try:
         with _quietly():
@@ -87,7 +97,7 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
             digits = blake2b(identity(setup.experiment).encode(), digest_size=16).hexdigest()
             make = partial(PlannedRun, settings=point.settings, digits=digits, agents=setup.topology.agents)
             words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
-            # In a study that was moved, the digits differ.
+            # If the study was moved, its paths and so the digits differ; then the settings identify the run.
             for place in sorted({*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}):
                 if is_done(place, setup):
                     for key, path in sources.files(setup.experiment):
@@ -100,12 +110,12 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
             ready = kept_in_budget(setup) if is_ready else setup
             noise = _own_noise(ready, noise_name(ready)) if is_ready else ""
             e, name = ready.experiment, f"{words}-{digits[:SHORT]}".lstrip("-")
-            if summary_of(runs / name):  # of a finished run that cannot be recognized: it must not be deleted
+            if summary_of(runs / name):  # a different finished run has this name; choose a name that keeps that run
                 name = f"{words}-{digits}".lstrip("-")
             try:
                 version = json.loads((runs / name / "summary.json").read_text("utf-8"))["version"]
             except (OSError, ValueError, LookupError, TypeError):
-                version = VERSION  # there is no summary that the new run would delete
+                version = VERSION  # the new run deletes no summary
             require_version(version, f"{runs / name}, to be deleted or kept elsewhere")
             near, over = e.privacy.epsilon if is_ready else 0.0, setup.connected_over
             return make(name=name, experiment=e, noise=noise, is_ready=is_ready, near=near, connected_over=over)
@@ -116,14 +126,14 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
-    """Return the name of a run's noise if no other run should have the same noise; else an empty text."""
+    """Return `noise` with the data locations if no other run should draw the same noise; else an empty text."""
     e = setup.experiment
     is_own = noise and e.private and not e.secret and e.noise.key is None
     return " ".join([noise, *(str(e.data.get(key)) for key in LOCATIONS)]) if is_own else ""
 
 
 def identity(e: Experiment) -> str:
-    """Return a text that identifies an experiment, without the values that its budget determines."""
+    """Return a text that identifies an experiment; values that mpinodes computes from a privacy budget are left out."""
     privacy = e.privacy
     if privacy.budget is not None:
         chosen = 1.0 if privacy.budget.kept_by == "noise" else privacy.epsilon
@@ -132,7 +142,7 @@ def identity(e: Experiment) -> str:
 
 
 def is_done(place: Path, setup: Setup) -> bool:
-    """Return whether a directory holds this very run, finished, on the same data files, which may have been moved."""
+    """Return whether a directory contains this run, finished, on the same data files, even if the files were moved."""
     if summary_of(place) is None:
         return False
     try:
@@ -144,7 +154,7 @@ def is_done(place: Path, setup: Setup) -> bool:
 
 
 def in_lockstep(plan: PlannedRun, place: Path) -> str:
-    """Do a run in this process, and return the reason of a failure, or an empty text."""
+    """Do a run in this process; return the reason if it fails, or an empty text."""
 
     def set_up() -> Setup:
         setup = set_up_again(replace(plan.experiment, output=Output(str(place))), plan.connected_over)
@@ -161,7 +171,13 @@ def in_lockstep(plan: PlannedRun, place: Path) -> str:
 
 
 def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], str] = in_lockstep) -> str:
-    """Delete what an unfinished run left, and do the run; return the reason of a failure, or an empty text."""
+    """Delete what an unfinished run left, and do the run; return the reason if it fails, or an empty text.
+
+    Args:
+        plan: the plan of the run.
+        runs: the directory that contains the directories of all runs.
+        run: a function that does a run in a directory, and returns the reason if it fails, or an empty text.
+    """
     place = runs / plan.name
     shutil.rmtree(place, ignore_errors=True)
     reason = run(plan, place)
@@ -171,13 +187,13 @@ def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], st
 
 
 def note_failure(place: Path, reason: str) -> None:
-    """Write the reason of a failure into the directory of a run."""
+    """Write the reason of a failure into the directory of the failed run."""
     place.mkdir(parents=True, exist_ok=True)
     write_text(place / FAILED, reason + "\n")
 
 
 def failure(place: Path) -> str:
-    """Return the reason why the run in a directory failed; empty if it did not fail."""
+    """Return the reason why the run in a directory failed; an empty text if it did not fail."""
     try:
         return (place / FAILED).read_text("utf-8").strip()
     except OSError:
@@ -186,6 +202,6 @@ def failure(place: Path) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Hide the progress of a single run, since the progress of the study is shown."""
+    """Hide what a single run prints to stderr, because the progress of the study is shown instead."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
         yield

@@ -1,7 +1,7 @@
-"""Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after the other.
+"""Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after another.
 
-A pool is a function of a task and of items. It yields the position of each item and the item's result, as they are
-done. The result is None if the process that worked on the item died.
+A pool is a function that applies a task to a sequence of items. It yields pairs of an item's index and result, in the
+order in which the items finish. The result is None if the process that worked on the item died.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Pool = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]
 
 
 def one_by_one(do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Do one item after the other in this process."""
+    """Apply `do` to one item after another in this process, and yield the index and result of each item."""
     return enumerate(map(do, items))
 
 
 def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Do all items by an executor, such as the `MPICommExecutor` of an MPI job."""
+    """Apply `do` to all items by an executor, such as the `MPICommExecutor` of an MPI job; yield index and result."""
     places = {executor.submit(do, item): place for place, item in enumerate(items)}
     for future in as_completed(places):
         yield places[future], future.result()
@@ -43,10 +43,10 @@ def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[An
 
 @contextmanager
 def processes(size: int) -> Iterator[Pool]:
-    """Start worker processes that live as long as the pool; each works on one item at a time.
+    """Start `size` worker processes, yield a pool that uses them, and end the processes when the context ends.
 
-    Every worker is an executor of its own, so a worker that is killed loses only the item that it worked on. An
-    executor of many workers, also that of joblib or loky, gives up all its items when one worker dies.
+    Each worker process has a separate executor. So if a worker is killed, only the item that it worked on is lost. An
+    executor with many workers, also of joblib or loky, loses all its items if one worker dies.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([f"{__package__}.plans"])
@@ -55,7 +55,7 @@ def processes(size: int) -> Iterator[Pool]:
     try:
         for _ in range(size):
             idle.put(new())
-    except OSError as error:  # locks between processes are files in /dev/shm
+    except OSError as error:  # the locks that processes share are files in /dev/shm
         raise BadInput(f"no worker processes can start: {error.strerror}; make /dev/shm writable") from error
 
     def do_one(do: Callable[[Any], Any], item: Any) -> Any:
@@ -73,7 +73,7 @@ def processes(size: int) -> Iterator[Pool]:
         finally:
             idle.put(worker)
 
-    threads = ThreadPoolExecutor(size)  # each waits for one worker
+    threads = ThreadPoolExecutor(size)  # each thread waits for one worker process
     try:
         yield lambda do, items: by_executor(threads, partial(do_one, do), items)
     except BaseException:
@@ -90,7 +90,7 @@ def processes(size: int) -> Iterator[Pool]:
 
 
 def _obey() -> None:
-    """End this worker, and all processes that it started, when the parent ends; leave interrupts to the parent."""
+    """Let this worker and all its child processes end when the parent process ends, and ignore keyboard interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgid(0, 0)
     parent = multiprocessing.parent_process()
@@ -110,7 +110,7 @@ def cores() -> int:
 
 
 def by_mpirun(plan: PlannedRun, place: Path) -> str:
-    """Do a run by an mpirun of its own; return the reason of a failure, or an empty text."""
+    """Do a run by a separate mpirun; return the reason if the run fails, or an empty text."""
     with tempfile.TemporaryDirectory(prefix="mpinodes-") as folder:
         file = Path(folder) / "experiment.toml"
         file.write_text(plan.experiment.toml(), "utf-8")

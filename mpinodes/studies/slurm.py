@@ -1,4 +1,4 @@
-"""Do a study as a Slurm job array: each task does its part, and a job after all tasks does the remaining runs."""
+"""Do a study as a Slurm job array: each task does a part of the runs, and a last job does the remaining runs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SCRIPT, LOGS = "slurm.sh", "slurm"
 
 
 def submit(words: list[str]) -> str:
-    """Plan a study, write its job array, submit the array if Slurm is installed, and return what was done, as text.
+    """Plan a study, write its job array, and submit the array if Slurm is installed; return a text on what was done.
 
     Args:
-        words: the study, as the words of a command name it.
+        words: the words after `mpinodes sweep` that name the study.
 
     Raises:
-        BadInput: the study is malformed, a run cannot be done, or Slurm refuses the array.
+        BadInput: the study is malformed, a run cannot be done, or Slurm rejects the array.
     """
     study = Study.of(words)
     with pools.processes(pools.cores()) as pool, sweeping.ready(study, pool) as plans:
@@ -43,7 +43,12 @@ def submit(words: list[str]) -> str:
 
 
 def text(study: Study, runs: int) -> str:
-    """Return the script of the job array; SBATCH_PARTITION and similar variables set partition and time limit."""
+    """Return the script of the job array; variables such as SBATCH_PARTITION set the partition and the time limit.
+
+    Args:
+        study: the study.
+        runs: the number of runs, which limits the number of tasks.
+    """
     place, tasks = study.place.absolute(), min(runs, MOST_TASKS)
     return f"""#!/bin/sh
 #SBATCH --job-name={study.name}
@@ -60,7 +65,7 @@ def _command(place: Path) -> str:
 
 
 def _sbatch(words: list[str]) -> str:
-    """Submit a job, and return its number."""
+    """Submit a job with the command-line words of sbatch, and return the number of the job."""
     done = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadInput(f"sbatch: {done.stderr.strip()}")

@@ -1,9 +1,11 @@
-"""Read a study: an experiment, and axes over any of its keys. Every combination that is not excluded is a run.
+"""Read a study: an experiment, and axes that vary its keys. Each combination of values is a run, unless it is excluded.
 
-study.grid is a table with a list of values for each key; every value is combined with every value of the other keys.
-study.zip is a table of lists of one length, whose values are combined by position. study.cases is a list of tables of
-keys. study.seeds is a list of seeds, or a number of seeds from `seed` on. study.exclude is a list of tables of keys: a
-run is left out if it has all values of a table, where a list stands for any of its values.
+study.grid: a table with a list of values for each key. Each value is combined with each value of the other keys.
+study.zip: a table with a list of values for each key. The lists have equal lengths. The k-th values form one setting.
+study.cases: a list of tables. Each table sets several keys together.
+study.seeds: a list of seeds, or the number of seeds, counted from `seed` on.
+study.exclude: a list of tables. A run is left out if it has all values of a table. A list in the table matches each of
+its values.
 """
 
 from __future__ import annotations
@@ -30,22 +32,22 @@ from mpinodes.core.errors import BadInput
 
 FILE = "study.toml"
 FOLDER = "studies"
-flat = partial(every_key, whole="problem.preset")  # a table as value of problem.preset is not flattened
+flat = partial(every_key, whole="problem.preset")  # a table that is the value of problem.preset is not flattened
 SEED, NAME = "seed", "name"
-ITEM = r"""(?:[^,\[{"']|"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\})*"""  # text without commas, except in quotes and brackets
-MOST_RUNS = 100_000  # all runs are composed before the first starts
+ITEM = r"""(?:[^,\[{"']|"[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\})*"""  # text with commas only in quotes or brackets
+MOST_RUNS = 100_000  # limited, because all runs are composed before the first run starts
 Seeds = Annotated[int, Meta(ge=1, le=MOST_RUNS)] | Annotated[list[int], Meta(min_length=1)]
 Tables = list[Annotated[dict[str, Any], Meta(min_length=1)]]
 KEYS = {"seeds": Seeds, "grid": dict[str, Any], "zip": dict[str, Any], "cases": Tables, "exclude": Tables}
 
 
 class Axis(NamedTuple):
-    """Keys that are varied together.
+    """One or several keys that are varied together.
 
     Attributes:
-        table: the table of the study that declares the axis.
-        key: the key that distinguishes the points.
-        points: the settings of each point, by dotted key.
+        table: the table of the study that declares the axis: "study.grid", "study.zip", "study.cases" or "study.seeds".
+        key: the key whose value identifies a point.
+        points: the values of all keys at each point of the axis, by dotted key.
     """
 
     table: str
@@ -54,12 +56,12 @@ class Axis(NamedTuple):
 
 
 class GridPoint(NamedTuple):
-    """The choices of one run of a study.
+    """One run of a study, as the study's file describes it.
 
     Attributes:
         settings: the values of all axes, by dotted key.
         asked: the experiment, as nested dictionaries.
-        is_first_seed: whether no earlier run differs from this one only in the seed.
+        is_first_seed: whether no earlier run differs from this run only in the seed.
     """
 
     settings: dict[str, Any]
@@ -69,13 +71,13 @@ class GridPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """An experiment with axes: many runs.
+    """An experiment with axes, which describe many runs.
 
     Attributes:
         tree: the content of the file, with the values of the command line merged in.
         name: the name of the study.
         place: the directory of the study.
-        axes: the axes as they are written; the seeds are last.
+        axes: the axes in the order of the file; the seeds are last.
     """
 
     tree: Tree
@@ -85,10 +87,11 @@ class Study:
 
     @classmethod
     def of(cls, asked: Sequence[str | Path | Mapping[str, Any]]) -> Study:
-        """Return the study that a command or a caller asks for.
+        """Read the study that a command line or a Python caller describes.
 
         Args:
-            asked: a file, the directory of a study, or a dictionary; then words key=value, or key=a,b,c for an axis.
+            asked: a file, the directory of a study, or a dictionary. Further items are words: key=value, or key=a,b,c
+                for an axis.
 
         Raises:
             BadInput: a word or the study is malformed.
@@ -108,10 +111,10 @@ class Study:
         return cls(tree, name, place, _axes(tree))
 
     def points(self) -> list[GridPoint]:
-        """Return every run, the last axis varying fastest.
+        """Return all runs that are not excluded; the last axis varies fastest.
 
         Raises:
-            BadInput: an exclusion matches no run, or no run is left.
+            BadInput: an exclusion matches no run, or all runs are excluded.
         """
         base = {"report": False} | {key: value for key, value in self.tree.items() if key not in ("study", "output")}
         exclusions = _tables(_section(self.tree), "exclude")
@@ -140,15 +143,15 @@ class Study:
         return left
 
     def toml(self) -> str:
-        """Return the study as the text of a file from which the study can be continued."""
+        """Return the text of study.toml, from which the study can be continued."""
         return tomli_w.dumps({key: value for key, value in self.tree.items() if key != "output"})
 
 
 def _section(tree: Tree) -> Tree:
-    """Return the section `study` of a file.
+    """Return the section `study` of the file, with checked keys and types.
 
     Raises:
-        BadInput: a key is unknown, or its value has another type.
+        BadInput: a key is unknown, or its value has a wrong type.
     """
     section: Tree = checked(tree.get("study", {}), dict[str, Any], "study")
     for key in section:
@@ -159,7 +162,7 @@ def _section(tree: Tree) -> Tree:
 
 # ----------------------------------------------------------------------------------------------------- the command line
 def _with(tree: Tree, word: str) -> Tree:
-    """Return the study with a word of the command line merged in: a value, or a list of values that makes an axis."""
+    """Merge a word of the command line into the study: key=value sets a value, and key=a,b,c adds an axis."""
     key, equals, text = (part.strip() for part in word.partition("="))
     values = _listed(text) if equals else None
     study = _section(tree)
@@ -182,10 +185,10 @@ def _with(tree: Tree, word: str) -> Tree:
 
 
 def _listed(text: str) -> list[Any] | None:
-    """Return the values of a,b,c; None if the text is a single value.
+    """Return the values of a text a,b,c; None if the text is a single value.
 
     Raises:
-        BadInput: a value is empty, or a quote or a bracket does not end.
+        BadInput: a value is empty, or a quote or a bracket is not closed.
     """
     with suppress(ValueError):
         tomllib.loads(f"value = {text}")
@@ -205,7 +208,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     """Return the axes of a study.
 
     Raises:
-        BadInput: a table is malformed, or two axes vary one key.
+        BadInput: a table is malformed, or two axes vary the same key.
     """
     study = _section(tree)
     axes = []
@@ -224,7 +227,8 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
                 raise BadInput(f"study: {key} cannot be an axis; seeds take the place of repeats")
             table_of[key] = axis.table
     if fixed := [key for key, _ in flat(tree) if key in table_of and key not in (SEED, NAME)]:
-        raise BadInput(f"study: {fixed[0]} is set once and for all, and varied in {table_of[fixed[0]]}; leave one out")
+        conflict = f"{fixed[0]} has one value for all runs, and is varied in {table_of[fixed[0]]}"
+        raise BadInput(f"study: {conflict}; leave one out")
     if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
         raise BadInput(f"study: {runs} runs, but {MOST_RUNS} are the most; use fewer values or seeds")
     if "repeats" in tree:
@@ -255,13 +259,13 @@ def _cases(study: Tree) -> Iterator[Axis]:
         points.append(case if NAME in case else {NAME: name} | case)
     names = [point[NAME] for point in points]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise BadInput(f"study.cases: two are called {twice[0]!r}; give each a name of its own (name = ...)")
+        raise BadInput(f"study.cases: two cases are called {twice[0]!r}; give them different names (name = ...)")
     if points:
         yield Axis("study.cases", NAME, tuple(points))
 
 
 def word_of(key: str, value: Any) -> str:
-    """Return a setting as part of a file name; the value alone if it is a word."""
+    """Return a setting as part of a file name: the value alone if it is a word, else the key's last part and value."""
     if isinstance(value, dict):
         return "own"
     text = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
@@ -284,7 +288,7 @@ def _seeds(study: Tree, tree: Tree) -> Iterator[Axis]:
 
 
 def _tables(study: Tree, key: str) -> list[dict[str, Any]]:
-    """Return a list of tables of the study, with dotted keys."""
+    """Return the list of tables under a key of the section `study`, each with dotted keys."""
     return [dict(flat(table)) for table in study.get(key, [])]
 
 

@@ -1,4 +1,14 @@
-"""Do a study, from its file to its table: every run is planned before the first starts."""
+"""Do a study: plan all runs, do the runs that are not done yet, and write the study's table.
+
+    DIRECTORY/
+        study.toml      the study, from which it can be continued
+        table.csv       a row for each run: directory, state, settings and results
+        columns.csv     labels and units of the columns
+        runs/           a directory for each run
+        .lock           locked while a sweep works on the study
+
+All runs are planned before the first run starts, so that mistakes in settings are found at once.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +34,7 @@ from mpinodes.studies.pools import Pool
 from mpinodes.studies.study import FILE, GridPoint, Study
 
 LOCK = ".lock"
-MOST_NAMED = 20  # mistakes or failures that are listed
+MOST_NAMED = 20  # the most mistakes or failures that a message lists
 DIED = "its process died: it was killed, or ran out of memory"
 Perform = Callable[[PlannedRun, Path], str]
 
@@ -35,10 +45,10 @@ class Swept:
 
     Attributes:
         study: the study.
-        plans: the runs of the study, or of the part that was to be done.
+        plans: the planned runs of the study, or of the part K/N that the user chose.
         before: the number of runs that were already done.
-        failed: the reasons of the runs that failed, by the names of their directories.
-        seconds: the time that the runs took together.
+        failed: the reason of each failure, by the name of the run's directory.
+        seconds: the wall-clock time of all runs.
     """
 
     study: Study
@@ -54,7 +64,7 @@ class Swept:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """Return a row for each run, as in table.csv: directory, state, settings and results."""
+        """Return the content of table.csv, a row for each run: directory, state, settings and results."""
         return table_of(self.directory, self.plans)[0]
 
     def __str__(self) -> str:
@@ -89,18 +99,19 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
         study: the study.
         planner: the pool that plans the runs.
         runner: the pool that does the runs.
-        run: a function that does a run, given its directory, and returns the reason of a failure.
+        run: a function that does a planned run in a directory, and returns the reason if the run fails, or an empty
+            text.
         part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written; None means all runs.
 
     Raises:
-        BadInput: some runs cannot be done. The message names all of them, and no run was started.
+        BadInput: some runs cannot be done. The message names all of these runs. No run was started.
     """
     place = study.place.absolute()
     failed: dict[str, str] = {}
     with ready(study, planner, part) as plans:
         to_do = [plan for plan in plans if not plan.is_done]
         if part is None:
-            write_table(place, plans)  # names the runs that are still to be done
+            write_table(place, plans)  # the table shows already now which runs are not done
         begun = time.perf_counter()
         perform = partial(performed, runs=place / RUNS, run=run)
         with closing(Bar(f"{study.name}: done", len(to_do), "run")) as bar:
@@ -118,10 +129,15 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
 
 @contextmanager
 def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list[PlannedRun]]:
-    """Plan all runs, make the directory of the study if all runs can be done, and lock it.
+    """Plan all runs; if all can be done, make and lock the directory of the study, and yield the plans.
+
+    Args:
+        study: the study.
+        planner: the pool that plans the runs.
+        part: K/N: only runs K, K + N, K + 2N, ... are planned; None means all runs.
 
     Raises:
-        BadInput: some runs cannot be done; the message names all of them.
+        BadInput: some runs cannot be done; the message names all of these runs.
     """
     numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part or "0/1")
     if not numbers or int(numbers[1]) >= int(numbers[2]):
@@ -148,7 +164,7 @@ def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list
 
 @contextmanager
 def _locked(place: Path, alone: bool) -> Iterator[None]:
-    """Lock a study: for a single sweep, or for several sweeps that each do a part of the study."""
+    """Lock the directory of a study, exclusively (`alone`) or shared with sweeps that do other parts of the study."""
     with (place.absolute() / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -158,7 +174,7 @@ def _locked(place: Path, alone: bool) -> Iterator[None]:
 
 
 def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path) -> list[PlannedRun]:
-    """Return the plans of all runs.
+    """Plan the runs at `points`, in the directory `runs`.
 
     Raises:
         BadInput: some runs cannot be done, or two runs are the same.
@@ -184,13 +200,13 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
     for _, plan in sorted(plans.items()):
         if (other := by_digits.setdefault(plan.digits, plan)) is not plan:
             raise BadInput(f"two runs of the study are the same: {shown(other.settings)}; and {shown(plan.settings)}")
-    # The noise that keeps a budget is known for the first seed of each setting; the other seeds need similar noise.
+    # `near` is known for the first seed of each setting; runs with other seeds start their search at that value.
     near = {plan.setting: plan.near for plan in by_digits.values() if plan.near}
     return [plan if plan.is_ready else replace(plan, near=near.get(plan.setting, 0.0)) for plan in by_digits.values()]
 
 
 def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
-    """Return a row for each planned run of a study, and the finished runs."""
+    """Return the table of a study with a row for each planned run, and the finished runs."""
     rows, done = [], []
     for plan in plans:
         directory = place / RUNS / plan.name
