@@ -1,1 +1,1 @@
-"""Finished runs: one result, a table of many runs, and the privacy loss of publishing several runs."""
+"""Read finished runs: their results, a table of many runs, and the privacy loss of publishing them together."""

@@ -1,7 +1,10 @@
 """Compute the privacy loss of publishing several finished runs together.
 
-The runs are split into classes that share no sample. Within a class the losses add up: sample by sample if the runs
-tell which sample is which, else by the worst sample of each run. The largest loss of a class is the loss of all runs.
+The runs are divided into classes, such that runs of different classes have no sample in common. Within a class the
+losses add up. The loss of all runs is the largest loss of a class. There are two ways to add:
+
+- If the samples of the runs can be matched, the losses are added for each sample. The largest sum counts.
+- If they cannot be matched, the losses of the worst sample of each run are added.
 """
 
 from __future__ import annotations
@@ -39,29 +42,29 @@ FIXED_BEFOREHAND = (
 
 @dataclass(frozen=True)
 class Finished(FinishedRun):
-    """A finished run, or one repeat of a job, with its privacy loss."""
+    """A finished run, or one repeat of a job with repeats, with its privacy loss."""
 
     @property
     def job(self) -> str:
-        """Return the directory of the job that the run belongs to, as an absolute path."""
+        """Return the absolute path of the job that the run belongs to; without repeats the job is the run itself."""
         place = self.place.resolve()
         return str(place.parent if place.name.startswith("repeat-") else place)
 
     @cached_property
     def experiment(self) -> Experiment:
-        """Return the experiment with all choices made.
+        """Return the experiment of the run, including the values that mpinodes chose.
 
         Raises:
-            BadInput: experiment.toml is not of a finished run.
+            BadInput: experiment.toml is not the file of a finished run.
         """
         try:
             return Experiment.read(self.place / "experiment.toml")
         except msgspec.ValidationError as error:
-            raise BadInput(f"{self.place}/experiment.toml: not of a finished run: {error}") from error
+            raise BadInput(f"{self.place}/experiment.toml: not the file of a finished run: {error}") from error
 
     @property
     def unproven_because(self) -> str | None:
-        """Return the reason why nothing is proven of the run by itself; None if something is proven."""
+        """Return the reason why no privacy loss is proven of the run by itself; None if a loss is proven."""
         privacy = self.summary.privacy
         if not self.experiment.private:
             return "its messages carry no noise"
@@ -76,18 +79,19 @@ class Finished(FinishedRun):
         if not e.reproducible or not e.private:
             return None
         file = self.place / "experiment.toml"
-        # The noise depends on the contents of the files, but its name does not.
+        # The noise depends on the contents of the data files, so add the mark of these files to its name.
         return name if not (name := noise_of(file)) or e.noise.key is not None else (name, files_mark_of(file))
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """Return the privacy loss of every sample, with `same_things`, by which samples of different runs are matched.
+        """Return the privacy loss of every sample, with a key that is equal for runs whose samples can be matched.
 
-        If the data cannot be read again, the cost is that of the worst sample, as the summary of the run states it. No
-        other run then has the same things.
+        The key comes first. The loss is computed from the recorded privacy events and from the data. If the data cannot
+        be read again, the result is the loss of the worst sample, as summary.json states it, with a key that no other
+        run has.
 
         Raises:
-            Unproven: neither cost can be computed.
+            Unproven: neither loss can be computed.
         """
         privacy = self.summary.privacy
         try:
@@ -120,33 +124,33 @@ class Finished(FinishedRun):
 
 
 class Unproven(Exception):
-    """Signal that nothing is proven of the runs together; the message says why."""
+    """Signal that no privacy loss of the runs together is proven; the message states the reason."""
 
 
 def read(places: Sequence[Path]) -> list[Finished]:
-    """Return the runs of some directories; a job with repeats counts as its repeats.
+    """Return the runs in the directories `places`; a job with repeats is replaced by its repeats.
 
     Raises:
-        BadInput: a directory holds no finished run.
+        BadInput: a directory contains no finished run.
     """
     runs: dict[Path, Finished] = {}
     for place in places:
         repeats = sorted(child for child in place.glob("repeat-*") if child.is_dir())
-        # A directory without a summary is refused below, unless it holds repeats.
+        # If there is neither a summary nor a repeat, `Finished.read` raises BadInput below.
         wanted = (Summary.read(place).repeats or 0) if (place / FILE).exists() else 0
         if len(repeats) < wanted:
-            raise BadInput(f"{place}: {len(repeats)} of {wanted} repeats exist; name the repeats that are to count")
+            raise BadInput(f"{place}: {len(repeats)} of {wanted} repeats exist; give the directories of single repeats")
         for run in repeats or [place]:
             runs.setdefault(run.resolve(), Finished.read(run))
     return list(runs.values())
 
 
 def _same_run(first: Finished, other: Finished) -> bool:
-    """Return whether two runs are one run that was done twice, with equal bits."""
+    """Return whether two runs have the same settings and equal records, bit by bit."""
     mark = files_mark_of(first.place / "experiment.toml")
     there = at_one_place(other.experiment, other.place / "experiment.toml", first.experiment, mark)
     beside: dict[str, Any] = {"name": "any", "record": Record(), "deadline": Deadline(), "checkpoint": Checkpoint()}
-    beside |= {"output": None, "report": True}  # keys that change no message
+    beside |= {"output": None, "report": True}  # sections that do not change messages
     if replace(first.experiment, **beside) != replace(there, **beside):
         return False
     with Reader(first.place) as a, Reader(other.place) as b:
@@ -155,17 +159,17 @@ def _same_run(first: Finished, other: Finished) -> bool:
 
 
 def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """Return the runs without repetitions, and the runs that repeat another run bit by bit.
+    """Return the runs without repetitions, and then the runs that repeat an earlier run bit by bit.
 
     Raises:
-        Unproven: two different runs share their noise.
+        Unproven: two different runs have the same noise, so the difference of their messages has no noise.
     """
     once: list[Finished] = []
     again: list[Finished] = []
     by_noise: dict[Hashable, Finished] = {}
     for run in runs:
         if run.noise == "" and len(runs) > 1:
-            raise Unproven(f"{run.place}/experiment.toml does not name its noise, which may be that of another run")
+            raise Unproven(f"{run.place}/experiment.toml does not name its noise, which another run may have too")
         before = by_noise.setdefault(run.noise, run) if run.noise is not None else run
         if before is run:
             once.append(run)
@@ -173,12 +177,12 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
             again.append(run)
         else:
             pair = f"{before.place} and {run.place}"
-            raise Unproven(f"{pair} share their noise, but are not the same run: each reveals what the other hides")
+            raise Unproven(f"{pair} have the same noise, but are different runs: their difference has no noise")
     return once, again
 
 
 def disjoint(first: Finished, other: Finished) -> bool:
-    """Return whether it is certain that two runs have no sample in common."""
+    """Return whether two runs certainly have no sample in common."""
     a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):
         return False
@@ -193,7 +197,7 @@ def disjoint(first: Finished, other: Finished) -> bool:
 
 
 def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
-    """Return the runs in classes: runs of different classes have no sample in common, runs of one class may have."""
+    """Divide the runs into classes, so that runs of different classes have no sample in common."""
     classes: list[list[Finished]] = []
     for run in runs:
         near = [c for c in classes if not all(disjoint(run, member) for member in c)]
@@ -202,10 +206,14 @@ def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
 
 
 def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
-    """Return the privacy loss of runs on the same data together, and whether the loss is added up sample by sample.
+    """Return the privacy loss of publishing runs on the same data, and whether all their samples could be matched.
+
+    Args:
+        runs: the runs of one class.
+        delta: the δ of the proven epsilon.
 
     Raises:
-        Unproven: nothing is proven.
+        Unproven: no privacy loss is proven.
     """
     for run in runs:
         if because := run.unproven_because:
@@ -228,7 +236,7 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
 
     Args:
         runs: the runs.
-        delta: the delta of the proven epsilon; None means the least delta of the runs.
+        delta: the δ of the proven epsilon; None means the smallest δ of the runs.
 
     Raises:
         BadInput: the runs have different adjacencies.
@@ -246,7 +254,11 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
 
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
-    """Return the privacy loss of all runs together, remarks on the loss as whole sentences, and the delta.
+    """Return the privacy loss of publishing all runs, remarks on the loss as whole sentences, and the δ of the loss.
+
+    Args:
+        runs: the runs.
+        delta: the δ of the proven epsilon; None means the smallest δ of the runs.
 
     Raises:
         BadInput: the runs have different adjacencies.

@@ -1,4 +1,4 @@
-"""The result of a run in a notebook: its summary, its record, its figures and its page."""
+"""Give a notebook access to the result of a run: the summary, the record, the figures and the page."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class Result:
 
     @property
     def plot(self) -> Plots:
-        """Return the figures of the run, each drawn by a method: `plot.regret()`."""
+        """Return the figures of the run; a method draws each figure, for example `plot.regret()`."""
         return Plots(self)
 
     def report(self) -> Path:
-        """Draw the figures and the page, and return the path of the page.
+        """Draw the figures and the page report.html, and return the path of the page.
 
         A browser or IPython.display.IFrame shows the page.
 
@@ -65,10 +65,10 @@ class Result:
 
 @dataclass(frozen=True)
 class Plots:
-    """The figures of a run's page, each a `matplotlib.figure.Figure` that a notebook shows.
+    """The figures of a run's page; each method returns a `matplotlib.figure.Figure`, which a notebook shows.
 
     The methods have the names of the files in `figures`: accuracy, rmse, regret, gap, error, training, privacy, views,
-    topology, and every metric of `record.metrics`. A method raises BadInput if the run lacks the numbers for it.
+    topology, and every metric of `record.metrics`. A method raises BadInput if the run has no numbers for its figure.
     """
 
     _result: Result
@@ -100,5 +100,5 @@ class Plots:
                 figure.savefig(file, format="png")
             return file.getvalue()
 
-        vars(figure)["_repr_png_"] = png  # notebooks without pyplot show a figure by this method
+        vars(figure)["_repr_png_"] = png  # a notebook without pyplot calls this method to show the figure
         return figure

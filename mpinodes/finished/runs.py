@@ -1,8 +1,8 @@
 """Read finished runs as one table: a row for each run, with the keys in which the runs differ and their results.
 
-The results have short names. If each agent has losses of its own, the loss of a round is the sum over agents; if all
-agents share one loss, it is that loss. To make both comparable, losses and regrets are divided by the number of losses
-in a round: the number of agents, or 1.
+A result has a short name. If the objective is decomposable, the loss of a round is the sum of the agents' losses;
+otherwise the loss of a round is one loss that all agents share. To make both kinds of runs comparable, losses and
+regrets are divided by the number of summed losses: the number of agents, or 1.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 RUNS, TABLE = "runs", "table.csv"  # in the directory of a study: the runs, and the table that names them
 COLUMNS = "columns.csv"  # beside a table: the labels and units of its columns
-UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # keys that no result depends on
+UNSEEN = ("report", "record", "audit", "deadline", "checkpoint")  # sections that do not change results
 ORDER = ["algorithm.name", "algorithm.path", "data.name", "topology.name", "privacy.budget.epsilon", "privacy.epsilon"]
-ORDER += ["topology.agents", "rounds", "", "name", "seed"]  # of the keys that differ; "" stands for any other key
+ORDER += ["topology.agents", "rounds", "", "name", "seed"]  # the order of keys in tables; "" stands for all other keys
 CLAIMED, PURE, PROVEN = "epsilon_claimed", "epsilon_proven_pure", "epsilon_proven"
 WARNINGS = Column("codes of warnings", "", "warnings")  # separated by spaces
 
@@ -39,7 +39,7 @@ class FinishedRun:
 
     Attributes:
         place: the directory of the run.
-        summary: the summary of the run.
+        summary: the content of summary.json.
     """
 
     place: Path
@@ -64,13 +64,13 @@ class FinishedRun:
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """Return the value of every key of the experiment, by dotted key."""
+        """Return the values of all settings, by dotted key, without the sections that do not change results."""
         tree = stored(self.place / "experiment.toml")
         return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
 
     @cached_property
     def table(self) -> list[tuple[Column, Any]]:
-        """Return the columns and values of the results: metrics, privacy loss, size and warnings."""
+        """Return the results (metrics, privacy loss, size, warnings) as pairs of a column and its value."""
         s, cells = self.summary, []
         facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
         taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
@@ -82,35 +82,42 @@ class FinishedRun:
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 
     def losses(self, variable: str) -> int:
-        """Return the number of losses that a metric sums in a round, given the metric's variable."""
+        """Return how many losses a metric sums in a round: the number of agents or 1.
+
+        Args:
+            variable: the name of the metric in record.h5.
+        """
         metrics = [metric for metric in self.summary.metrics if metric.variable == variable]
         return self.summary.losses_in_a_round(metrics[0]) if metrics else 1
 
     @cached_property
     def results(self) -> dict[str, Any]:
-        """Return the results by name of column."""
+        """Return the values of the results, by the names of their columns."""
         return {column.name: value for column, value in self.table}
 
     @cached_property
     def bits(self) -> Hashable:
-        """Return a value that is equal for one run done twice: all settings that can change a bit, and all results."""
+        """Return a value that is equal for two runs with the same results and the same settings.
+
+        Settings that cannot change a bit of the results are ignored.
+        """
         asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
-        apart = ("seconds", WARNINGS.name)  # the second run may warn of noise that it shares with the first
+        apart = ("seconds", WARNINGS.name)  # only the later run warns that both runs have the same noise
         return repr((asked, [result for result in self.results.items() if result[0] not in apart]))
 
 
 def short(key: str) -> str:
-    """Return the column of a metric, given its dotted key in summary.json: `accuracy_test`, `regret_per_round`."""
+    """Return the column name of a metric: the dotted key "accuracy.test" of summary.json becomes "accuracy_test"."""
     return key.replace(".", "_").removeprefix("network_")
 
 
 def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
-    """Return the columns of results, with labels and units, by name."""
+    """Return the columns of the results of all runs, with labels and units, by name."""
     return {column.name: column for run in reversed(runs) for column, _ in run.table}
 
 
 def summary_of(place: Path) -> Summary | None:
-    """Return the summary of a finished run; None if the run is not finished, or of another version of mpinodes."""
+    """Return the summary of a finished run; None if the run is unfinished or another version of mpinodes wrote it."""
     try:
         summary = Summary.read(place)
     except BadInput:
@@ -119,14 +126,17 @@ def summary_of(place: Path) -> Summary | None:
 
 
 def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[FinishedRun]:
-    """Return the finished runs of directories: runs, repeats of a job, or all runs right below a place or its `runs`.
+    """Return the finished runs in directories.
+
+    A directory may be a run, a job with repeats, or a study, or may contain such directories, directly or in `runs`.
 
     Args:
         places: the directories.
-        left_out: a list that takes the reasons why runs below a directory cannot be read; None refuses such runs.
+        left_out: a list to which the reasons are added why runs below a directory cannot be read. None: such a run
+            raises BadInput.
 
     Raises:
-        BadInput: a directory holds no run that this version of mpinodes can read.
+        BadInput: a directory contains no run that this version of mpinodes can read.
     """
     runs: dict[Path, FinishedRun] = {}
     for place in places:
@@ -156,15 +166,15 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def unfinished(place: Path) -> list[str]:
-    """Return a line for each unfinished run right below a directory, with the command that finishes the run."""
+    """Return a line for each unfinished run directly below a directory, with the command that finishes the run."""
     begun = [file.parent for file in sorted(place.glob("*/experiment.toml"))]
     return [f"{run}: not finished: python -m mpinodes.run --resume {run}" for run in begun if not any(_below(run))]
 
 
 def members(study: Path) -> list[Path]:
-    """Return the directories of a study's runs, done or not, as its table names them; empty if there is no such table.
+    """Return the directories of all runs of a study, finished or not, as its table names them; empty without a table.
 
-    Runs of an earlier study may be in the same directory. The table does not name them.
+    The directory `runs` may also contain runs of an earlier study, which the table does not name.
     """
     try:
         with (study / TABLE).open(newline="", encoding="utf-8") as file:
@@ -183,14 +193,14 @@ def differing(runs: Sequence[FinishedRun]) -> list[str]:
 
 
 def frozen(value: Any) -> Hashable:
-    """Return the value of a key as a hashable value."""
+    """Return a setting as a hashable value; lists and dictionaries become text."""
     return repr(value) if isinstance(value, (list, dict)) else value
 
 
 def table(place: str | Path) -> pandas.DataFrame:
-    """Return a row for each run in a directory: the run's directory, the keys that differ, and the results.
+    """Return a data frame with a row for each run in a directory: its directory, the keys that differ, and its results.
 
-    `attrs["labels"]` holds the labels of the columns of results, and `attrs["units"]` holds their units.
+    `attrs["labels"]` contains the labels of the result columns, and `attrs["units"]` their units.
     """
     import pandas
 
@@ -204,7 +214,7 @@ def table(place: str | Path) -> pandas.DataFrame:
 
 
 def columns_of(runs: Sequence[FinishedRun]) -> str:
-    """Return the labels and units of the columns of results as CSV."""
+    """Return the names, labels and units of the result columns as CSV."""
     import pandas
 
     rows = [(name, column.label, column.unit) for name, column in labels(runs).items()]
@@ -212,5 +222,5 @@ def columns_of(runs: Sequence[FinishedRun]) -> str:
 
 
 def warned(runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Return for each warning code the number of runs that have the warning, and the meaning of the code."""
+    """Return for each warning code a text: the number of runs that have the warning, and the meaning of the code."""
     return run_warnings.counted([run_warnings.of(run.summary) for run in runs])

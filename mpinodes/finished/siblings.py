@@ -1,4 +1,8 @@
-"""Find runs in neighbouring directories that have the same noise on other data: such runs together hide nothing."""
+"""Find neighbouring run directories whose noise is the same, but on other data.
+
+The difference of two such runs has no noise, so together the runs reveal their data. experiment.toml therefore begins
+with a line that identifies the noise, and a line that identifies the data files.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,15 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import LOCATIONS
 
-HEAD = "# noise "  # starts the first line of experiment.toml, which names the noise
-FILES = "# files "  # starts the next line, which holds the `files_mark`
+HEAD = "# noise "  # begins the first line of experiment.toml, which identifies the noise
+FILES = "# files "  # begins the next line, which contains the `files_mark`
 
 
 def headed(setup: Setup) -> str:
-    """Return the text of experiment.toml, headed by the name of the noise and the mark of the data files.
+    """Return the text of experiment.toml below two comment lines: the name of the noise, the mark of the data files.
 
-    The noise is named if its key follows from the seed. A job with repeats has no such lines, because its
-    repeats have their own.
+    The first line exists only if the noise key follows from the seed, and the second only if there are data files. A
+    job with repeats has neither line, because each repeat has its own experiment.toml.
     """
     e = setup.experiment
     if e.repeats > 1:
@@ -34,7 +38,7 @@ def headed(setup: Setup) -> str:
 
 
 def noise_of(file: Path) -> str:
-    """Return the name of the noise in the first line of an experiment.toml; empty if the file names none."""
+    """Return the name of the noise in the first line of an experiment.toml; an empty text if the line has no name."""
     try:
         with file.open(encoding="utf-8") as opened:
             line = opened.readline(len(HEAD) + DIGITS + 1)
@@ -46,8 +50,13 @@ def noise_of(file: Path) -> str:
 def sharing(setup: Setup, directory: Path) -> list[str]:
     """Return the names of neighbouring run directories that have the same noise on other data.
 
-    Data count as other if their settings differ, or if a data file was written, moved or linked since. Without
-    `noise.key` the noise depends on the contents of the files, so other files have other noise.
+    Data are different if their settings differ, or if a data file was written, moved or linked since that run. If
+    `noise.key` is not set, the noise depends on the contents of the data files, so runs on different files have
+    different noise.
+
+    Args:
+        setup: this run.
+        directory: the directory of this run; its neighbours have the same parent directory.
     """
     e = setup.experiment
     if not e.private or e.secret:
@@ -55,7 +64,7 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     job = directory.parent if directory.name.startswith("repeat-") else directory
     noise, sharers = noise_name(setup), set()
     for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
-        for name in iglob(pattern, root_dir=job.parent):  # iglob tolerates directories that vanish meanwhile
+        for name in iglob(pattern, root_dir=job.parent):  # iglob tolerates directories that are deleted meanwhile
             file = job.parent / name
             if job not in file.parents and noise_of(file) == noise and _is_on_other_data(file, setup):
                 sharers.add(file.parent.relative_to(job.parent).as_posix())
@@ -75,35 +84,36 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
 
 
 def files_mark(setup: Setup) -> str:
-    """Return a mark that changes when a data file, or a file behind their code, is written, moved, linked or replaced.
+    """Return a mark that changes when a data file, or a file with the stream's code, is written, moved or replaced.
 
-    The mark is a digest of inodes, sizes and times, and reveals nothing of the contents. It is empty without files.
+    The mark is a hash of inodes, sizes and times, so it reveals nothing of the contents. It is empty if there are no
+    files.
     """
     code = setup.experiment.data.get("path")
     try:
         files = [*setup.stream.source_files, *(files_behind(Path(code)) if code else [])]
         stats = [stat for path in files for stat in (path.stat(), path.lstat())]
-    except (BadInput, OSError):  # a file has just vanished: return a mark that equals no other
+    except (BadInput, OSError):  # a file was just deleted: return a random mark, which equals no other mark
         return os.urandom(8).hex()
     facts = [(stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for stat in stats]
     return blake2b(repr(facts).encode(), digest_size=8).hexdigest() if facts else ""
 
 
 def files_mark_of(file: Path) -> str:
-    """Return the `files_mark` in an experiment.toml; empty if the file holds none."""
+    """Return the `files_mark` in an experiment.toml; an empty text if the file contains none."""
     with file.open(encoding="utf-8") as opened:
         lines = [opened.readline(), opened.readline()]
     return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
 
 
 def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
-    """Return an experiment with the data paths of another experiment, if both read the same files, which were moved.
+    """Return `e` with the data paths of `other` if both have read the same files, which were moved between the runs.
 
     Args:
-        e: the experiment.
+        e: an experiment.
         file: the experiment.toml of `e`.
-        other: the other experiment.
-        mark: the `files_mark` of the other.
+        other: another experiment.
+        mark: the `files_mark` of `other`; equal marks mean the same files.
     """
     same = LOCATIONS if mark and files_mark_of(file) == mark else ()
     return replace(e, data=e.data | {key: other.data[key] for key in same if key in e.data and key in other.data})
