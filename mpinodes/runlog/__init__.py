@@ -1,8 +1,8 @@
-"""The files of a run, which hold its rounds.
+"""Write and read the files of a run that contain its rounds.
 
-    RUN/log.txt       its lock is held by the one process that writes to the directory
-    RUN/rounds.log    all rounds so far, appended to while the run goes on: `log`
-    RUN/record.h5     the same and what is known at the end, written once: `export`
+    RUN/log.txt       messages; the one process that writes to the directory holds a lock on this file
+    RUN/rounds.log    all rounds so far, appended while the run goes on; module `log`
+    RUN/record.h5     all rounds and the results, written once at the end; module `export`
 
-`reader` reads rounds from either file. A run that ended keeps `rounds.log` for as long as it keeps its checkpoints.
+The module `reader` reads rounds from either file. A finished run keeps `rounds.log` as long as it keeps checkpoints.
 """

@@ -1,11 +1,13 @@
-"""The checkpoints of a run: for each participant, a file with the state from which the run can continue after a round.
+"""Write and read the checkpoints of a run. A run can continue from the state after the round of a checkpoint.
 
-    RUN/checkpoint/<round>-agent-<i>   state of an agent; it is as private as the agent's data
-    RUN/checkpoint/<round>-logger      state of the logger
+A participant is an agent or the logger. Each participant writes a file for each checkpoint:
+
+    RUN/checkpoint/<round>-agent-<i>   the state of an agent, which is as private as the agent's data
+    RUN/checkpoint/<round>-logger      the state of the logger
 
 A checkpoint is complete when all participants have written their files. The last complete checkpoint is kept until the
-next one is complete, and two are kept at the end. Agents may be two chunks of rounds ahead of the logger, so there may
-be five checkpoints while the run goes on.
+next checkpoint is complete, and two checkpoints are kept at the end. The run proceeds in chunks of consecutive rounds.
+Agents may be two chunks ahead of the logger, so there may be five checkpoints while the run goes on.
 """
 
 from __future__ import annotations
@@ -25,29 +27,36 @@ from mpinodes.runlog.snapshot import Damaged
 FOLDER = "checkpoint"
 LOGGER = "logger"
 
-INSTEAD = "the checkpoint before it is taken, or, where there is none, the run begins anew"
-LAYOUT = 6  # number of the layout of a checkpoint; raise it whenever the layout changes
+INSTEAD = "the checkpoint before it is taken, or, if there is none, the run starts again"
+LAYOUT = 6  # the version of the content of a checkpoint file; raise it whenever the content changes
 
 Kept: TypeAlias = Mapping[str, Any]
 
 
 class Stopped(Exception):
-    """A run was asked to stop and has written a checkpoint; raised with the run's directory and last round."""
+    """Signal that the run was stopped by the user and has written a checkpoint.
+
+    The arguments of the exception are the run directory and the last round.
+    """
 
     def in_words(self, signal: str) -> str:
-        """Return the message for the user, given the signal that stopped the run."""
+        """Return the message for the user.
+
+        Args:
+            signal: the name of the signal that stopped the run.
+        """
         run, t = self.args
         return f"{signal}: stopped after round {t}, and all is kept; to go on: python -m mpinodes.run --resume {run}"
 
 
 class Order(NamedTuple):
-    """The order of the logger for a chunk of rounds, to the agents and to itself.
+    """What the logger orders the agents and itself to do for one chunk of consecutive rounds.
 
     Attributes:
         end: the last round of the chunk.
         keeps: whether to write a checkpoint after the chunk.
-        stops: whether the run ends with the chunk.
-        forget: checkpoints of earlier rounds than this one are not needed any more.
+        stops: whether the run ends after the chunk.
+        forget: a round; checkpoints of earlier rounds are no longer needed.
     """
 
     end: int
@@ -57,11 +66,11 @@ class Order(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Rounds of every agent, as the logger takes them.
+    """Consecutive rounds of all agents, as the logger receives them.
 
     Attributes:
-        rows: (agents, rounds, row), valid until the next one.
-        order: the order of this chunk; None: the run ended early.
+        rows: (agents, rounds, row) a row of numbers for each agent and round; overwritten by the next chunk.
+        order: the order that the agents followed in this chunk; None if the run ended early.
     """
 
     rows: Vector
@@ -69,7 +78,7 @@ class Chunk(NamedTuple):
 
 
 def places(run: Path, repeats: int) -> list[Path]:
-    """Return the directory of each repeat of a run."""
+    """Return the directories of all repeats of a run; the run directory itself if there is only one."""
     if repeats == 1:
         return [run]
     width = len(str(repeats - 1))
@@ -77,39 +86,40 @@ def places(run: Path, repeats: int) -> list[Path]:
 
 
 def name_of(agent: int) -> str:
-    """Return the name of an agent among the participants of a run."""
+    """Return the name of an agent among the participants of a run, as checkpoint files use it."""
     return f"agent-{agent}"
 
 
 class Keeper:
-    """The checkpoint files of one participant of a run.
+    """The checkpoint files of one participant (an agent or the logger) of a run.
 
     Args:
         run: the run directory.
-        name: name of the participant.
-        whose: name of the run, made of the key of its noise (`noise_name`); empty, for reading: any run.
+        name: the name of the participant.
+        whose: the identity of the run, computed from its noise key (`noise_name`). With an empty text, checkpoints of
+            any run can be read.
     """
 
     def __init__(self, run: Path, name: str, whose: str = "") -> None:
         self._folder, self._name, self._whose = run / FOLDER, name, whose
-        self._draft = f"{self._folder}/{name}.part"  # a file that is not needed any more becomes the next draft
+        self._draft = f"{self._folder}/{name}.part"  # a checkpoint that is given up is renamed to this, to be reused
         self._kept = self.rounds()[::-1]  # ascending
 
     def rounds(self) -> list[int]:
-        """Return the rounds of the checkpoints, the latest first."""
+        """Return the rounds for which the participant has a checkpoint file, the latest first."""
         rounds = (file.name.partition("-")[0] for file in self._folder.glob(f"*-{self._name}"))
         return sorted((int(t) for t in rounds if t.isdecimal()), reverse=True)
 
     def save(self, t: int, content: Mapping[str, Any], lasting: bool = False) -> None:
-        """Write the state after round t.
+        """Write the state of the participant after round t.
 
         Args:
             t: the round.
             content: the state, as plain data.
-            lasting: whether to wait until a loss of power cannot destroy the file.
+            lasting: whether to wait until the file would survive a loss of power.
 
         Raises:
-            TypeError: a value is no plain data; names the value.
+            TypeError: a value is not plain data; the message names the value.
             OSError: the file cannot be written.
         """
         if not self._kept:
@@ -119,10 +129,10 @@ class Keeper:
         self._kept.append(t)
 
     def load(self, t: int) -> dict[str, Any]:
-        """Return the state after round t.
+        """Return the state of the participant after round t.
 
         Raises:
-            Damaged: the file is damaged, or of another round, participant or run.
+            Damaged: the file is damaged, or belongs to another round, participant or run.
             BadInput: another version of mpinodes wrote the file.
             OSError: the file cannot be read.
         """
@@ -133,21 +143,21 @@ class Keeper:
             raise BadInput(f"{path}: a checkpoint of layout {content.get('layout')}, not {LAYOUT}: {instead}")
         name, whose = content.get("of", ("", ""))
         if content.get("round") != t or name != self._name or self._whose not in ("", whose):
-            raise Damaged(f"{path}: damaged: it is of another round, agent or run")
+            raise Damaged(f"{path}: damaged: it belongs to another round, agent or run")
         return content
 
     def forget_before(self, t: int) -> None:
-        """Give up the checkpoints of earlier rounds."""
+        """Give up this participant's checkpoints of rounds before t."""
         while self._kept and self._kept[0] < t:
             self._forget(self._kept.pop(0))
 
     def keep_two(self) -> None:
-        """Give up all checkpoints but the last two, when all participants have written the last one."""
+        """Give up all checkpoints except the last two; call this when all participants have written the last one."""
         while len(self._kept) > 2:
             self._forget(self._kept.pop(0))
 
     def forget_after(self, t: int) -> None:
-        """Give up the checkpoints of later rounds, of an earlier attempt that came further."""
+        """Give up the checkpoints of rounds after t, which an earlier attempt of the run has written."""
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
 
@@ -160,13 +170,13 @@ class Keeper:
 
 
 def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
-    """Return the checkpoint files of all agents."""
+    """Return the checkpoint files of all agents of a run."""
     return [Keeper(run, name_of(agent), whose) for agent in range(agents)]
 
 
 def discard(run: Path) -> None:
-    """Remove all checkpoints of a run, and the log that they refer to."""
-    import shutil  # most agents do not need it
+    """Remove all checkpoints of a run, and the rounds.log that the checkpoints refer to."""
+    import shutil  # imported here, because most agents do not need this module
 
     shutil.rmtree(run / FOLDER, ignore_errors=True)
     (run / NAME).unlink(missing_ok=True)

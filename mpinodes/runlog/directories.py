@@ -1,4 +1,4 @@
-"""Make, remove and lock run directories; only one process at a time writes to a run directory."""
+"""Create, remove and lock run directories; only one process at a time writes to a run directory."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 
 RUNS, LOG = "runs", "log.txt"
-UNBEGUN = {LOG, "experiment.toml", "experiment.toml.part"}  # files of a run that was killed before its first round
+UNBEGUN = {LOG, "experiment.toml", "experiment.toml.part"}  # all files of a run that was killed before round 1
 PATIENCE = 10.0  # seconds to wait for another process that writes to a run directory
 
 
 def make_directory(experiment: Experiment) -> Path:
-    """Make the run directory: `output.dir`, or runs/<name>-<the next free number>.
+    """Create the run directory: `output.dir`, or runs/<name>-<number> with the next free number.
 
     Raises:
-        BadInput: it cannot be written, or it is not empty.
+        BadInput: the directory cannot be written, or it is not empty.
     """
     try:
         if experiment.output is None:
@@ -36,23 +36,23 @@ def make_directory(experiment: Experiment) -> Path:
         else:
             path = Path(experiment.output.dir)
             path.mkdir(parents=True, exist_ok=True)
-            log = path / LOG  # of a run that goes on, or that has failed
+            log = path / LOG  # exists if another run is going on here, or has failed here
             is_used = log.exists() and (log.stat().st_size > 0 or is_held(path))
             if is_used or {file.name for file in path.iterdir()} - UNBEGUN:
                 raise BadInput(f"output.dir = {str(path)!r}: not empty: choose another directory, or delete this one")
         (path / LOG).touch()
-        write_text(path / "experiment.toml", experiment.toml())  # so that `--resume` works, however soon it is killed
+        write_text(path / "experiment.toml", experiment.toml())  # now, so that `--resume` works after an early kill
     except BadInput:
         raise
     except (OSError, ValueError) as error:
         wanted = experiment.output.dir if experiment.output else "runs"
         why = getattr(error, "strerror", None) or error
-        raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set output.dir to a place of yours") from error
+        raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set another output.dir") from error
     return path
 
 
 def unmake_directory(path: Path) -> None:
-    """Remove a run directory that is not needed, and `runs` if it is empty then."""
+    """Remove a run directory that is not needed, and its parent `runs` if that is then empty."""
     shutil.rmtree(path, ignore_errors=True)
     if path.parent.name == RUNS:
         with suppress(OSError):
@@ -60,17 +60,17 @@ def unmake_directory(path: Path) -> None:
 
 
 def require_there(directory: Path) -> None:
-    """Raise `FileNotFoundError` where a run directory was removed or renamed."""
+    """Raise `FileNotFoundError` if the run directory was removed or renamed while the run went on."""
     if not directory.is_dir():
         raise FileNotFoundError(f"{directory} is gone: a run directory stays where it is until the run ends")
 
 
 @contextmanager
 def held(run: Path) -> Iterator[None]:
-    """Lock a run directory for writing: two writers would destroy each other's record.
+    """Lock a run directory for writing while the context lasts, because two writers would destroy each other's record.
 
     Raises:
-        BadInput: another process holds the lock, and has not ended within `PATIENCE` seconds.
+        BadInput: another process held the lock for `PATIENCE` seconds.
     """
     whole = run.absolute().parent if run.name.startswith("repeat-") else run
     path = (whole if (whole / LOG).exists() else run) / LOG
@@ -91,7 +91,7 @@ def held(run: Path) -> Iterator[None]:
 
 
 def is_held(run: Path) -> bool:
-    """Return whether a process writes to a run directory, or may do so."""
+    """Return whether a process writes to a run directory; True also if this cannot be found out."""
     try:
         with (run / LOG).open("rb") as log:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -101,7 +101,7 @@ def is_held(run: Path) -> bool:
 
 
 def _locked(fd: int) -> bool:
-    """Try to take a lock; return whether that worked, or the file system has no locks."""
+    """Try to lock an open file; return True if this succeeds, or if the file system has no locks."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -112,17 +112,17 @@ def _locked(fd: int) -> bool:
 
 
 def draft_of(path: Path) -> Path:
-    """Return the path where a file is written first, to be renamed when it is complete."""
+    """Return the temporary path where a file is written first; the complete file is then renamed to `path`."""
     return path.with_name(path.name + ".part")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
+    """Write a text file completely, or leave the old file unchanged if an error occurs."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file, whole or not at all."""
+    """Write a binary file completely, or leave the old file unchanged if an error occurs."""
     draft = draft_of(path)
     try:
         draft.write_bytes(content)

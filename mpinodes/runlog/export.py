@@ -1,6 +1,6 @@
-"""Write `record.h5` when a run has ended: netCDF-4 by plain h5py, which xarray opens.
+"""Write `record.h5` when a run has ended: a NetCDF-4 file, written by plain h5py, which xarray opens.
 
-Every dimension is a dimension scale with a coordinate.
+Every dimension is an HDF5 dimension scale with a coordinate variable (the labels along the dimension).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from mpinodes.runlog.log import Variable, Variables
 from mpinodes.runlog.reader import DIMS, RECORD, Reader
 from mpinodes.runlog.versions import VERSION
 
-CHUNK = 1 << 17  # bytes of a chunk
-WORTH = 0.7  # a variable is compressed if that leaves at most this part of its size
+CHUNK = 1 << 17  # largest size of an HDF5 chunk, in bytes
+WORTH = 0.7  # a variable is compressed if the compressed size is at most this fraction of its size
 
 
 class _Draft(io.FileIO):
-    """A file for HDF5, which crashes if writing fails: errors are stored instead of raised.
+    """A file to which HDF5 writes. HDF5 crashes if a write raises an error, so errors are stored instead.
 
     Attributes:
-        failure: the first error; nothing is written after it.
+        failure: the first error. After an error, nothing more is written.
     """
 
     failure: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write all data, unless an earlier write failed."""
+        """Write all data; do nothing if an earlier write failed."""
         rest = view = memoryview(data).cast("B")
         try:
             while rest and not self.failure:
@@ -47,7 +47,7 @@ class _Draft(io.FileIO):
         return len(view)
 
     def truncate(self, size: int | None = None) -> int:
-        """Cut or extend the file, unless an earlier write failed."""
+        """Cut or extend the file to `size` bytes; do nothing if an earlier write failed."""
         try:
             return size or 0 if self.failure else super().truncate(size)
         except OSError as error:
@@ -57,11 +57,13 @@ class _Draft(io.FileIO):
 
 @contextmanager
 def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
-    """Make a new `record.h5`, whole or not at all.
+    """Open a new `record.h5` for writing; the file appears, complete, when the context ends.
+
+    After an error in the context, no new file appears.
 
     Args:
         run: the run directory.
-        words: attributes of the record.
+        words: the attributes of the record, by name.
 
     Raises:
         OSError: the file cannot be written.
@@ -83,13 +85,13 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
 
 
 def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Variables) -> None:
-    """Write `record.h5`: all rounds, and the variables that are known at the end.
+    """Write `record.h5`: the variables of all rounds, and the variables that are known only at the end.
 
     Args:
-        record: reads the rounds, some at a time.
+        record: the reader of `rounds.log`, which reads a few rounds at a time.
         run: the run directory.
-        horizons: (h,) rounds at which the run is judged.
-        variables: the variables that are known at the end.
+        horizons: (h,) the rounds at which results are measured.
+        variables: the variables that are known only at the end, such as regret and privacy loss.
 
     Raises:
         OSError: the file cannot be written.
@@ -110,23 +112,24 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
 
 
 def add_dimension(file: h5py.File, name: str, values: NDArray[Any]) -> None:
-    """Make a dimension and its coordinate."""
+    """Create a NetCDF dimension and its coordinate variable (the labels along it)."""
     dataset = file.create_dataset(name, data=values)
     dataset.make_scale(name)
     write_words(dataset, {**long_names.attributes(name, "", ""), DIMS: name})
 
 
 def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0) -> Any:
-    """Make a variable; dimensions that do not exist yet get the coordinates 0, 1, ...
+    """Create a variable of the record, and write its values. A missing dimension is created with the labels 0, 1, ...
 
     Args:
         file: the record.
-        name: name of the variable.
-        variable: values of the variable.
-        rounds: length of the first axis if the values are only the first piece; the caller writes the others.
+        name: the name of the variable.
+        variable: the values, or their first rounds.
+        rounds: the length of the first axis if `variable` has only the first rounds; the caller then writes the rest.
+            0: `variable` has all values.
 
     Returns:
-        The dataset.
+        The HDF5 dataset.
     """
     dims, values, label, unit = variable
     for dimension, size in zip(dims, values.shape, strict=True):
@@ -134,7 +137,7 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
             add_dimension(file, dimension, np.arange(size))
     shape = (rounds or len(values), *values.shape[1:])
     storage: dict[str, Any] = {}
-    if rounds:  # compressed if that makes the first piece smaller
+    if rounds:  # compress the variable if its first rounds become smaller
         # Like HDF5's shuffle filter: the first bytes of all numbers come first, then the second bytes, and so on.
         shuffled = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T).tobytes()
         storage = {"chunks": values.shape, "fletcher32": True}
@@ -149,7 +152,7 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
 
 
 def write_words(of: Any, words: Mapping[str, str]) -> None:
-    """Write attributes of a dataset or file, with fixed length, because HDF5's checksums cover only such attributes."""
+    """Write text attributes of a dataset or file with fixed length, because HDF5's checksums cover only such texts."""
     for name, word in words.items():
         encoded = word.encode()
         of.attrs.create(name, np.array(encoded, h5py.string_dtype("utf-8", max(len(encoded), 1))))

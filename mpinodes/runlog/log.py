@@ -1,13 +1,14 @@
-"""The append-only log of a run: `rounds.log`.
+"""Write and read `rounds.log`, the append-only log of a run.
 
-The file is a mark with the number of its layout, and then frames. A frame is a head (the length of its content, the
-number of its rounds, and a checksum of these), the content, and a checksum of the content. Each checksum covers the
-checksum before it, so that a frame is valid in its place alone, and the last checksum stands for the whole file. A
-frame of 0 rounds holds facts (MessagePack): attributes, sizes of dimensions, or the variables of a round. Any other
-frame holds float64 numbers: variable by variable, the values of its rounds.
+The file begins with a mark, which contains the version of the layout. After the mark come frames. A frame is a head
+(the length of its content, the number of its rounds, and a checksum of both), the content, and a checksum of the
+content. Each checksum also covers the checksum before it, so a frame is valid only at its position, and the last
+checksum verifies the whole file. A frame of 0 rounds contains facts in MessagePack: attributes, sizes of dimensions, or
+the descriptions of the variables. Every other frame contains float64 numbers: for each variable, its values in the
+rounds of the frame.
 
-Crash safety: a torn tail is ignored. A frame that the end of the file cuts short was not written; any other frame that
-does not have its checksum is damage, and is refused.
+Crash safety: a frame that the end of the file cuts short is ignored, because it was not written completely. Any other
+frame with a wrong checksum is damaged, and reading it raises an error.
 """
 
 from __future__ import annotations
@@ -31,16 +32,16 @@ from mpinodes.runlog.versions import VERSION, require_version
 
 NAME = "rounds.log"
 MARK = f"mpinodes log {VERSION:2}\n".encode()
-SIZES, SUM = Struct("<QQ"), 16  # of a head: length and rounds; bytes of a checksum
+SIZES, SUM = Struct("<QQ"), 16  # the head's length and number of rounds; the bytes of a checksum
 
 
 class Variable(NamedTuple):
-    """An array of a record.
+    """An array of a record, with its axes and its description.
 
     Attributes:
-        dims: the names of its axes.
-        values: (...) of that many axes.
-        label, unit: name for people, and unit; "": those of `long_names`.
+        dims: the names of the axes.
+        values: the array, with an axis for each name in `dims`.
+        label, unit: the label and unit that people read; "" means those of `long_names`.
     """
 
     dims: tuple[str, ...]
@@ -53,11 +54,11 @@ Variables: TypeAlias = Mapping[str, Variable]
 
 
 class Unreadable(BadInput):
-    """A log or record is damaged."""
+    """Signal that a log or a record is damaged."""
 
 
 class Position(NamedTuple):
-    """A place between two frames: its byte, and the checksum before it."""
+    """A position between two frames of a log: the byte offset, and the last checksum before this position."""
 
     byte: int
     checksum: bytes
@@ -68,7 +69,7 @@ def _checksum(before: bytes, content: bytes | memoryview) -> bytes:
 
 
 class _Opened:
-    """A file that is closed at the latest with the last reference to this object."""
+    """A file that is closed when `close` is called, or else when this object is garbage collected."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self._path, self._fd = path, os.open(path, flags | os.O_CLOEXEC)
@@ -80,12 +81,13 @@ class Log(_Opened):
 
     Args:
         path: the file.
-        facts: the `attributes` of the record, and the `sizes` of its dimensions.
-        place: where the file is cut off, to go on from there (see `require`); None: the file is made anew.
-        rounds: the number of rounds before this place.
+        facts: a dictionary with the `attributes` of the record, and the `sizes` of its dimensions.
+        place: the position where an existing log is cut off and continued; `require` has verified it. None: a new file
+            is created.
+        rounds: the number of rounds before this position.
 
     Attributes:
-        rounds: the number of rounds on file.
+        rounds: the number of rounds in the file.
         place: the end of the file.
     """
 
@@ -100,11 +102,11 @@ class Log(_Opened):
         self._put([(msgspec.msgpack.encode(facts), 0)])
 
     def append(self, variables: Variables) -> None:
-        """Write rounds, the same variables every time, as one frame.
+        """Write one or more rounds as one frame; all calls must have the same variables.
 
         Raises:
-            BadInput: the log holds other variables.
-            OSError: the disk is full, for example; the file stays as it was.
+            BadInput: the log contains other variables.
+            OSError: the write failed, for example because the disk is full; the file stays as it was.
         """
         declared = [(name, v.dims, v.values.shape[1:]) for name, v in variables.items()]
         if self._declared and declared != self._declared:
@@ -123,7 +125,7 @@ class Log(_Opened):
         self.rounds += rounds
 
     def _put(self, frames: list[tuple[bytes, int]]) -> None:
-        """Append frames, each given as content and rounds, by one write."""
+        """Append frames, pairs of content and number of rounds, by one write; after an error, cut the file back."""
         whole, checksum = b"", self.place.checksum
         for content, rounds in frames:
             sizes = SIZES.pack(len(content), rounds)
@@ -142,16 +144,19 @@ class Log(_Opened):
         self.place = Position(at, checksum)
 
     def sync(self) -> None:
-        """Wait until a loss of power cannot take what was written."""
+        """Wait until all written data would survive a loss of power."""
         os.fsync(self._fd)
 
 
 class _Logged(NamedTuple):
-    """A variable of a log.
+    """The description of a variable in a log.
 
     Attributes:
-        before: floats of a round that stand before it.
-        size: its own floats of a round.
+        dims: the names of the axes, the round first.
+        shape: the shape of the values of one round.
+        label, unit: the label and unit that people read.
+        before: the number of floats of one round that are stored before this variable.
+        size: the number of floats of this variable in one round.
     """
 
     dims: tuple[str, ...]
@@ -163,18 +168,18 @@ class _Logged(NamedTuple):
 
 
 class LogReader(_Opened):
-    """`rounds.log`, read: of a run that goes on, of one that was killed, or of one that keeps its checkpoints.
+    """`rounds.log`, open for reading, of a run that goes on, was killed, or has ended and keeps its checkpoints.
 
     Args:
         path: the file.
-        end: the byte where reading ends; None: the end of the file.
+        end: the byte at which reading ends; None: the end of the file.
 
     Attributes:
-        attrs: of the whole record.
-        sizes: of its dimensions but the round.
-        columns: its variables, by name.
-        rounds: the number of its rounds.
-        place: the end of its last frame.
+        attrs: the attributes of the record.
+        sizes: the sizes of all dimensions except the round.
+        columns: the descriptions of the variables, by name.
+        rounds: the number of rounds.
+        place: the end of the last complete frame.
 
     Raises:
         FileNotFoundError: there is no log.
@@ -187,8 +192,8 @@ class LogReader(_Opened):
         self.sizes: dict[str, int] = {}
         self.columns: dict[str, _Logged] = {}
         self.rounds = 0
-        self._starts: list[int] = []  # of chunks, their first rounds, from 0
-        self._chunks: list[tuple[int, int]] = []  # where their numbers begin, and how many rounds they have
+        self._starts: list[int] = []  # the first round of each frame, counted from 0
+        self._chunks: list[tuple[int, int]] = []  # the byte where each frame's numbers begin, and its number of rounds
         self.place = Position(len(MARK), MARK)
         mark = os.read(self._fd, len(MARK))
         if mark != MARK:
@@ -201,7 +206,7 @@ class LogReader(_Opened):
         return Unreadable(f"{self._path}: damaged after round {self.rounds}, or not the log of a run ({why})")
 
     def read_on(self, end: int | None = None) -> None:
-        """Read the frames that were added since, up to a byte; None: up to the end.
+        """Read the frames that were added since the last call, up to byte `end`; None: up to the end of the file.
 
         Raises:
             Unreadable: the log is damaged.
@@ -239,7 +244,7 @@ class LogReader(_Opened):
             self.place = Position(content_at + length + SUM, checksum)
 
     def read(self, name: str, first: int, last: int) -> Variable:
-        """Return some rounds of a variable: after round `first`, up to round `last`."""
+        """Return the values of a variable in the rounds `first` + 1 to `last`."""
         of = self.columns[name]
         values = np.empty((max(0, last - first), *of.shape))
         k = bisect_right(self._starts, first) - 1
@@ -255,10 +260,10 @@ class LogReader(_Opened):
 
 
 def require(path: Path, place: Position) -> None:
-    """Reject a log whose content before a place is not what was written there.
+    """Verify that a log still has the content before `place` that was written there.
 
     Raises:
-        Unreadable: the content before the place is another, or shorter.
+        Unreadable: the content before `place` is shorter or different.
         OSError: the file cannot be read.
     """
     log = LogReader(path, place.byte)

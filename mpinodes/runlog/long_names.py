@@ -1,4 +1,4 @@
-"""Names for people, and units, of the variables of a record that are no metrics."""
+"""Define the labels and units, which people read, of all variables of a record that are not metrics."""
 
 from __future__ import annotations
 
@@ -50,6 +50,12 @@ UNITS = {
 
 
 def attributes(name: str, label: str, unit: str) -> dict[str, str]:
-    """Return `long_name` and `units` of a variable or dimension; a label or unit that is not empty comes first."""
+    """Return the NetCDF attributes `long_name` and `units` of a variable or dimension.
+
+    Args:
+        name: the name of the variable or dimension.
+        label: the value of `long_name`; an empty text means the default for `name`.
+        unit: the value of `units`; an empty text means the default for `name`.
+    """
     long_name = label or LONG_NAMES.get(name, name.replace("_", " "))
     return {"long_name": long_name, "units": unit or UNITS.get(name, PURE_NUMBER)}

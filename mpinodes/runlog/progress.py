@@ -1,6 +1,7 @@
-"""Show the progress of a run or a study: a bar on a terminal, else a line every few seconds; and `progress.jsonl`.
+"""Show the progress of a run or a study: a bar on a terminal, otherwise a line of text every few seconds.
 
-`warn` tells of results of a finished run that cannot be drawn or worded; such a failure is not one of the run.
+A run also writes its progress to `progress.jsonl`, for programs. `warn` reports that results of a finished run cannot
+be drawn or put into words; the run itself does not fail.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ FILE = "progress.jsonl"
 
 
 def on_terminal() -> bool:
-    """Return whether stderr is a terminal, or that of the mpirun that started this process."""
-    if getattr(sys.stderr, "closed", True):  # or None, as a daemon's is
+    """Return whether stderr is a terminal; under mpirun, whether the stderr of mpirun is a terminal."""
+    if getattr(sys.stderr, "closed", True):  # stderr is closed, or None in a daemon
         return False
     if sys.stderr.isatty():
         return True
@@ -37,20 +38,20 @@ def on_terminal() -> bool:
 
 
 class Bar:
-    """Show how much of a run or of a study is done: a bar on a terminal, elsewhere a line every few seconds.
+    """Show how much of a run or study is done: by a bar on a terminal, otherwise by a line every few seconds.
 
     Args:
-        title: what is done.
-        total: number of units that there are to do.
-        unit: what is counted, as "round".
-        done: number of units that were done before.
+        title: the name of the task.
+        total: the number of units of the whole task.
+        unit: the name of a unit, such as "round".
+        done: the number of units that were done before.
     """
 
     def __init__(self, title: str, total: int, unit: str, done: int = 0) -> None:
         self._title, self._total, self._unit, self._begin = title, total, unit, done
         self._start = self._last_line = time.perf_counter()
         self._bar: Any = None
-        with suppress(Exception):  # tqdm reads its TQDM_ variables as it is imported, and fails for wrong ones
+        with suppress(Exception):  # importing tqdm fails if an environment variable TQDM_... has a wrong value
             if on_terminal():
                 from tqdm import tqdm
 
@@ -59,7 +60,7 @@ class Bar:
                 )
 
     def show(self, done: int, note: str = "") -> float:
-        """Show the number of units done, and a note; return how many units a second takes."""
+        """Show the number of units done, and a note; return the rate in units per second."""
         now = time.perf_counter()
         rate = (done - self._begin) / max(now - self._start, 1e-9)
         if self._bar is not None:
@@ -74,7 +75,12 @@ class Bar:
         return rate
 
     def say(self, text: str, is_last: bool) -> None:
-        """Show a line of text in the place of the bar; the last line is taken away again."""
+        """Show a line of text in the place of the bar.
+
+        Args:
+            text: the text after the title.
+            is_last: whether to remove the line from the terminal at once.
+        """
         now = time.perf_counter()
         line = f"{self._title}: {text}"
         if self._bar is not None:
@@ -85,13 +91,13 @@ class Bar:
             write_stderr(f"{line}\n")
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar from the terminal."""
         if self._bar is not None:
             self._bar.close()
 
 
 def in_minutes(seconds: float) -> str:
-    """Return a time for people."""
+    """Return a number of seconds as text in hours, minutes and seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -100,19 +106,26 @@ def in_minutes(seconds: float) -> str:
 
 
 def progress_of(directory: Path) -> dict[str, Any]:
-    """Return the last entry of a run's progress.jsonl; empty if there is none."""
+    """Return the last entry of a run's progress.jsonl; an empty dictionary if there is none."""
     with suppress(OSError, ValueError, LookupError):
         return dict(json.loads((directory / FILE).read_text("utf-8").splitlines()[-1]))
     return {}
 
 
 class Progress:
-    """Show the rounds of a run to people and to programs; of a run that goes on, from a round on."""
+    """Show the progress of a run's rounds on the terminal, and write it to progress.jsonl.
+
+    Args:
+        directory: the run directory.
+        title: the name of the run.
+        rounds: the number of rounds of the whole run.
+        begin: the round after which a resumed run continues. Entries of earlier rounds stay in the file.
+    """
 
     def __init__(self, directory: Path, title: str, rounds: int, begin: int = 0) -> None:
         self._file = directory / FILE
-        before = []  # the lines of these rounds that an earlier attempt has written
-        with suppress(OSError, ValueError, LookupError, TypeError):  # a torn line is the last
+        before = []  # the lines that an earlier attempt wrote for rounds up to `begin`
+        with suppress(OSError, ValueError, LookupError, TypeError):  # only the last line can be incomplete
             for line in self._file.read_text("utf-8").splitlines(keepends=True):
                 progress = json.loads(line)
                 if progress["round"] <= begin and "finishing" not in progress and line.endswith("\n"):
@@ -124,7 +137,7 @@ class Progress:
         self._bar = Bar(title, rounds, "round", begin)
 
     def show(self, t: int, average_fitness: float) -> None:
-        """Show that round t is done, and that the mean loss so far is `average_fitness`."""
+        """Show that round t is done, and the mean loss per round so far, `average_fitness`."""
         rate = self._bar.show(t, f"F/T {average_fitness:.4g}")
         fitness = average_fitness if isfinite(average_fitness) else None
         self._last = {"round": t, "rounds": self._rounds, "average_fitness": fitness, "rounds_per_second": rate}
@@ -132,30 +145,36 @@ class Progress:
         self._jsonl.flush()
 
     def finishing(self, step: str, done: int, of: int) -> None:
-        """Show how many parts are done of a step that follows the rounds."""
-        with suppress(OSError), self._file.open("a", encoding="utf-8") as file:  # a full disk must not cost the results
+        """Show how many parts of a step after the rounds are done.
+
+        Args:
+            step: the name of the step.
+            done: the number of parts done.
+            of: the number of all parts.
+        """
+        with suppress(OSError), self._file.open("a", encoding="utf-8") as file:  # a full disk must not stop the run
             file.write(json.dumps(self._last | {"finishing": step, "done": done, "of": of}) + "\n")
         self._bar.say(f"{step}, {done} of {of} horizons", is_last=done == of)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Close progress.jsonl, and remove the bar from the terminal."""
         self._jsonl.close()
         self._bar.close()
 
 
 def write_stderr(text: str) -> None:
-    """Write to stderr, unless that is full, closed or, as in a daemon, None."""
+    """Write to stderr; ignore errors if stderr is full, closed, or None (in a daemon)."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def warn(directory: Path, failure: str, error: Exception) -> None:
-    """Print one line on stderr, and write the traceback into the log of the run.
+    """Print one line of warning on stderr, and write the traceback into the log of the run.
 
     Args:
         directory: the run directory.
-        failure: what cannot be done, for the message.
+        failure: the part of the message that says which result cannot be shown.
         error: the reason.
     """
     log = directory / "log.txt"

@@ -1,7 +1,7 @@
-"""Read the rounds of a run, from `record.h5` if the file exists, else from `rounds.log`.
+"""Read the rounds of a run from `record.h5`, or from `rounds.log` if there is no record.h5 yet.
 
-HDF5 may loop forever in damaged data without checksums (words of any length, names of dimensions), so such data are not
-read here.
+If a file is damaged, HDF5 may loop forever in data that have no checksums, such as texts of variable length and the
+names of dimension scales. So these data are not read here.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     import xarray
 
 RECORD, DIMS = "record.h5", "dims"
-CACHED = 1 << 18  # bytes of chunks that HDF5 caches of a variable
+CACHED = 1 << 18  # size of HDF5's chunk cache for each variable, in bytes
 
 
 class _Living:
-    """`rounds.log` in the form that `Reader` needs.
+    """The content of `rounds.log`, as `Reader` needs it.
 
     Attributes:
-        attrs: attributes of the record.
-        dims: dimensions of each variable and coordinate.
-        rounds: number of rounds.
+        attrs: the attributes of the record.
+        dims: the dimensions of each variable and coordinate, by name.
+        rounds: the number of rounds.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class _Living:
 
 
 class _Finished:
-    """`record.h5` in the form that `Reader` needs, with the attributes of `_Living`."""
+    """The content of `record.h5`, as `Reader` needs it, with the attributes of `_Living`."""
 
     def __init__(self, path: Path) -> None:
         self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CACHED)
@@ -79,19 +79,19 @@ class _Finished:
         return Variable(dims, dataset[some.start : some.stop], label, unit)
 
     def close(self) -> None:
-        with suppress(Exception):  # of a damaged file
+        with suppress(Exception):  # closing a damaged file may fail
             self._file.close()
 
 
 class Reader:
-    """The record of a run directory: the rounds so far, and the results if the run has ended.
+    """The record of a run: the rounds so far, and the results if the run has ended.
 
     Attributes:
         path: the file that is read.
-        attrs: attributes of the record, words and numbers.
-        names: names of all variables and coordinates.
-        by_round: names of the variables that have a row for every round.
-        rounds: number of rounds.
+        attrs: the attributes of the record, texts and numbers, by name.
+        names: the names of all variables and coordinates.
+        by_round: the names of the variables that have a row for every round.
+        rounds: the number of rounds.
 
     Raises:
         FileNotFoundError: there is no record.
@@ -109,7 +109,7 @@ class Reader:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Turn any failure of HDF5 in a damaged file into an error of one line."""
+        """Convert any error of HDF5 about a damaged file into `Unreadable` with a message of one line."""
         try:
             yield
         except (BadInput, FileNotFoundError):
@@ -122,7 +122,11 @@ class Reader:
         return name in self._dims
 
     def read(self, name: str, rounds: slice = slice(None)) -> Variable:
-        """Return a variable; of a variable by round, `rounds` chooses some rounds.
+        """Return a variable.
+
+        Args:
+            name: the name of the variable.
+            rounds: the rounds to read, counted from 0, if the variable has a row for every round.
 
         Raises:
             KeyError: there is no variable of that name.
@@ -134,7 +138,11 @@ class Reader:
             return self._source.read(name, rounds)
 
     def events(self, layout: Layout) -> Events:
-        """Return the events of all rounds, which are read when they are asked for."""
+        """Return the privacy events of all rounds, one for each message; the file is read when the events are used.
+
+        Args:
+            layout: the fields of an event.
+        """
         agents = len(self.read("agent").values)
 
         @lru_cache(maxsize=1)
@@ -155,12 +163,12 @@ class Reader:
 
 @dataclass(frozen=True)
 class Rows:
-    """Messages of a record in the form of an array: (rounds, agents), or (rounds,) of one agent.
+    """The recorded privacy events as a lazy array: (rounds, agents), or (rounds,) for one agent.
 
     Attributes:
-        read: gives the messages of all agents after round `first` up to round `last`.
-        shape, dtype: like those of an array.
-        agent: the agent whose messages these are; ...: all agents.
+        read: a function that returns the events of all agents in the rounds `first` + 1 to `last`.
+        shape, dtype: the shape and the type of the array.
+        agent: the agent whose events these are; ... means all agents.
     """
 
     read: Callable[[int, int], NDArray[Any]]
@@ -172,7 +180,7 @@ class Rows:
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> Any:
-        """Return the array of some rounds in a row, given a slice; the rows of an agent, given `:` and its number."""
+        """Return the events of consecutive rounds, given a slice; given (`:`, agent), the lazy array of that agent."""
         if isinstance(index, tuple):
             return replace(self, agent=index[1], shape=self.shape[:1])
         first, last, _ = index.indices(len(self))
@@ -180,27 +188,27 @@ class Rows:
 
 
 def is_recorded(run: Path) -> bool:
-    """Return whether a run directory has a record."""
+    """Return whether a run directory contains a record of rounds."""
     return (run / RECORD).exists() or (run / NAME).exists()
 
 
 def _plain(value: Any) -> Any:
-    """Return a word or a number of HDF5 as Python's str, int or float."""
+    """Convert a text or number that HDF5 returned to Python's str, int or float."""
     return value.decode() if isinstance(value, bytes) else value.item() if isinstance(value, np.generic) else value
 
 
 def load(run: Path) -> xarray.Dataset:
-    """Read the record of a run directory into memory; of a run that goes on, the rounds so far.
+    """Read the record of a run directory into memory; if the run still goes on, the rounds so far.
 
     Raises:
         FileNotFoundError: there is no record.
-        BadInput: the record is damaged, or of another version of mpinodes.
+        BadInput: the record is damaged, or another version of mpinodes wrote it.
     """
     import xarray
 
     with Reader(run) as record:
         attrs, arrays = dict(record.attrs), {name: record.read(name) for name in record.names}
-    more = attrs.pop("coordinates", "").split()  # the convention of netCDF
+    more = attrs.pop("coordinates", "").split()  # NetCDF lists further coordinates in this attribute
     variables = {name: (v.dims, v.values, {"long_name": v.label, "units": v.unit}) for name, v in arrays.items()}
     coordinates = {name: variables.pop(name) for name, v in arrays.items() if v.dims == (name,) or name in more}
     return xarray.Dataset(variables, coordinates, attrs)

@@ -1,7 +1,7 @@
 """Write plain data to a file and read them again, bit for bit, without pickle.
 
-Plain data are None, booleans, numbers, words, bytes, arrays, and tuples, lists, dictionaries, dataclasses and named
-tuples of plain data. A file is a checksum and then MessagePack.
+Plain data are None, booleans, numbers, texts, bytes and arrays. Plain data are also tuples, lists, dictionaries,
+dataclasses and named tuples that contain plain data. A file is a checksum and then MessagePack.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ import msgspec
 import numpy as np
 
 SUM = 16  # bytes of the checksum
-LONGEST = 63  # bits of the largest integer of MessagePack
+LONGEST = 63  # integers with more bits are stored as text, because MessagePack cannot store them
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 class Damaged(ValueError):
-    """A file is not as `save` left it."""
+    """Signal that the content of a file is not the content that `save` wrote."""
 
 
 def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = False) -> None:
-    """Write a file, whole or not at all.
+    """Write a file completely, or leave the old file unchanged if an error occurs.
 
     Args:
-        path: path of the file.
-        content: plain data by name.
-        draft: path where the file is written first; an existing file is overwritten, which is faster than a new one.
-        lasting: whether to wait until a loss of power cannot destroy the file.
+        path: the path of the file.
+        content: plain data, by name.
+        draft: the path where the file is written first. An existing file there is overwritten, which is faster than
+            creating a file.
+        lasting: whether to wait until the file would survive a loss of power.
 
     Raises:
-        TypeError: a value is no plain data; names the value.
+        TypeError: a value is not plain data; the message names the value.
         OSError: the file cannot be written.
     """
     packed = packed_up(content)
@@ -52,27 +53,27 @@ def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = Fals
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return the content of a file.
+    """Return the content of a file that `save` wrote.
 
     Raises:
-        Damaged: the file is not as `save` left it.
+        Damaged: the content is not the content that `save` wrote.
         OSError: the file cannot be read.
     """
     whole = path.read_bytes()
     packed = memoryview(whole)[SUM:]
     if whole[:SUM] != _sum(packed):
-        raise Damaged(f"{path}: damaged: its checksum is another")
+        raise Damaged(f"{path}: damaged: its checksum is wrong")
     try:
         return {name: _opened(value) for name, value in msgspec.msgpack.decode(packed).items()}
-    except Exception as error:  # possible with a forged checksum
+    except Exception as error:  # possible if somebody changed the content and its checksum
         raise Damaged(f"{path}: damaged: {type(error).__name__}: {error}") from error
 
 
 def packed_up(content: Mapping[str, Any]) -> bytes:
-    """Return content as MessagePack.
+    """Return plain data as MessagePack.
 
     Raises:
-        TypeError: a value is no plain data; names the value.
+        TypeError: a value is not plain data; the message names the value.
     """
     return _encoder.encode({name: _packed(value, name) for name, value in content.items()})
 
@@ -90,7 +91,7 @@ def _packed(value: Any, where: str) -> Any:
     if kind is int:
         return value if value.bit_length() <= LONGEST else {"int": hex(value)}
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
-        # Bytes in the order that they have in memory, because a product may differ by the order in its last bits.
+        # Keep the memory order of the array, because the last bits of a matrix product may depend on it.
         by_columns = value.flags.f_contiguous and not value.flags.c_contiguous
         order = "scalar" if isinstance(value, np.generic) else "columns" if by_columns else "rows"
         return {order: [value.dtype.str, list(value.shape), value.tobytes("F" if by_columns else "C")]}
@@ -107,7 +108,7 @@ def _packed(value: Any, where: str) -> Any:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of the fields of a dataclass or named tuple; empty for other classes."""
+    """Return the field names of a dataclass or named tuple class; an empty tuple for any other class."""
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))
     return tuple(getattr(kind, "_fields", ())) if issubclass(kind, tuple) else ()
@@ -141,12 +142,18 @@ _OPENERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _made(module: str, name: str, parts: dict[str, Any]) -> Any:
-    """Return an object of a class that this run has loaded; no code of the class is run."""
+    """Return an object of a class that is already imported, without running the code of the class.
+
+    Args:
+        module: the module of the class.
+        name: the qualified name of the class.
+        parts: the values of the fields, by name.
+    """
     kind: Any = sys.modules[module]
     for step in name.split("."):
         kind = vars(kind)[step]
     if set(_names(kind)) != set(parts):
-        raise ValueError(f"{name} has other parts than {', '.join(parts)}")
+        raise ValueError(f"{name} has other fields than {', '.join(parts)}")
     if issubclass(kind, tuple):
         return tuple.__new__(kind, [parts[part] for part in _names(kind)])
     made = object.__new__(kind)

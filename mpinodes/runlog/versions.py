@@ -1,4 +1,4 @@
-"""The version of the layout of a run's files, and the versions of everything that a run was made with."""
+"""Define the version of the layout of a run's files, and collect the versions of the software that made the run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import numpy as np
 from mpinodes.core.errors import BadInput
 from mpinodes.core.version import __version__
 
-VERSION = 3  # of record.h5 and summary.json; raise it whenever they, or the draws of noise, change
+VERSION = 3  # of record.h5 and summary.json; raise it whenever these files, or the draws of noise, change
 
 
 def require_version(version: int | None, where: str) -> None:
-    """Reject a record with another layout than this version of mpinodes reads.
+    """Raise BadInput if another layout version than this mpinodes reads was used to write a record.
 
     Args:
-        version: the version of the record; None: the record has none.
-        where: the run directory.
+        version: the version of the record; None if the record has none.
+        where: the run directory, for the message.
 
     Raises:
         BadInput: the versions differ.
@@ -39,7 +39,7 @@ def require_version(version: int | None, where: str) -> None:
 
 @lru_cache
 def versions(mpi: str) -> dict[str, str]:
-    """Return the versions of mpinodes, Python, NumPy and MPI, the host, and the commit if this is a checkout."""
+    """Return the versions of mpinodes, Python, NumPy and MPI, the host, and the git commit if there is a checkout."""
     names = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}
     names["host"] = platform.node()
     checkout = Path(__file__).parents[2]
