@@ -1,7 +1,8 @@
-"""Define what every other package uses: the contracts of parts, messages, events, seeds, errors and experiments.
+"""Define what all other packages of mpinodes use: base classes of parts, messages, events, seeds, errors, experiments.
 
-A user's file imports all that it needs from here: `from mpinodes.core import Algorithm, Query, RELEASED, ...`. This
-package imports no other package of mpinodes.
+A part is a replaceable component of an experiment, such as an algorithm, a loss or a graph. A user's Python file
+imports the names that it needs from here: `from mpinodes.core import Algorithm, Query, RELEASED, ...`. This package
+imports no other package of mpinodes.
 """
 
 from importlib import import_module
@@ -51,7 +52,10 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import a name at its first use, because ranks that import NumPy early find their launcher a second later."""
+        """Import and return a public name at its first use.
+
+        The import is delayed because a rank that imports NumPy first connects to its MPI launcher a second later.
+        """
         for module in ("events", "messages", "parts"):
             names = vars(import_module(f"mpinodes.core.{module}"))
             if name in names:

@@ -1,6 +1,7 @@
-"""Read what a user asks for: TOML files, key=value pairs and dictionaries become one tree of nested dictionaries.
+"""Read the settings that a user asks for: TOML files, key=value pairs and dictionaries become one nested dictionary.
 
-Later sources override earlier ones. A tree remembers the file and the line that set each key.
+Each file, pair or dictionary is a source; later sources override earlier sources. A nested dictionary of settings is
+called a tree. A `Request` is a tree that remembers the file and the line that set each key.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
 def as_typed(text: str) -> str:
-    """Return a text that names commands of mpinodes as the user typed this one: `mpinodes run` or `python -m ...`."""
+    """Return a text with all commands of mpinodes written as the user typed the present command.
+
+    The two ways to type a command are `mpinodes run` and `python -m mpinodes.run`.
+    """
     words = sys.orig_argv
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
     by_module = "python -m mpinodes" + ("." if "." in module else " ")
@@ -30,10 +34,11 @@ def as_typed(text: str) -> str:
 
 
 class Request(Tree):
-    """Hold nested dictionaries, together with the places in files that set their keys.
+    """Hold settings as nested dictionaries, with the places in files that set the keys.
 
     Attributes:
-        places: maps a dotted key to the file and line that set it; empty if something else overrode the key.
+        places: maps a dotted key to the file and the line that set the key. The text is empty if a source that is not a
+            file overrode the key.
     """
 
     places: dict[str, str]
@@ -43,7 +48,11 @@ class Request(Tree):
         self.places = dict(places)
 
     def located(self, problem: str) -> str:
-        """Return a message about a key with the place of the key in front, if a file sets the key."""
+        """Return an error message, with the file and the line of its key in front if a file sets the key.
+
+        Args:
+            problem: the error message, which begins with the dotted key.
+        """
         match = re.match(r"(?:unknown key )?([\w.-]+)(?: = |: |; | is missing| are missing|, \D)", problem)
         key = match[1] if match else ""
         while key and key not in self.places:
@@ -53,7 +62,7 @@ class Request(Tree):
 
 
 def merge(*trees: Mapping[str, Any]) -> Tree:
-    """Return one tree of all keys; later trees override earlier ones."""
+    """Return a new tree with the keys of all given trees; later trees override earlier trees."""
     merged, places = Request({}, {}), dict[str, str]()
     for tree in trees:
         for key, value in tree.items():
@@ -65,7 +74,13 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every key of nested dictionaries, dotted, with its value; the table at `whole` counts as one value."""
+    """Yield pairs (dotted key, value) for all values of nested dictionaries.
+
+    Args:
+        tree: the nested dictionaries.
+        prefix: the text in front of every yielded key.
+        whole: the dotted key of a dictionary that is yielded as one value.
+    """
     for name, value in tree.items():
         if isinstance(value, dict) and f"{prefix}{name}" != whole:
             yield from flat(value, f"{prefix}{name}.", whole)
@@ -74,7 +89,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator
 
 
 def nested(settings: Mapping[str, Any]) -> Tree:
-    """Return nested dictionaries for dotted keys."""
+    """Return nested dictionaries for a flat dictionary with dotted keys."""
     trees = []
     for key, value in settings.items():
         for part in reversed(key.split(".")):
@@ -84,13 +99,17 @@ def nested(settings: Mapping[str, Any]) -> Tree:
 
 
 def utf8(data: bytes) -> bytes:
-    """Return a text as UTF-8 without byte-order mark; a text in UTF-16, as PowerShell writes it, is converted."""
+    """Return the bytes of a text as UTF-8 without byte-order mark. Text in UTF-16 (from PowerShell) is converted."""
     is_utf16 = data[:2] in UTF_16 and len(data) > 2
     return data.decode("utf-16", "replace").encode() if is_utf16 else data.removeprefix(b"\xef\xbb\xbf")
 
 
 def parse(path: str | None, overrides: list[str]) -> Tree:
-    """Return what the user asks for: the keys of a TOML file, overridden by key=value pairs.
+    """Return the settings of a TOML file, overridden by key=value pairs, as nested dictionaries.
+
+    Args:
+        path: the TOML file; None: there is no file.
+        overrides: texts key=value, such as "privacy.epsilon=0.5"; a value that is not TOML is taken as text.
 
     Raises:
         BadInput: the file is missing or malformed, or a word is not a key=value pair.
@@ -121,7 +140,7 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
 
 
 def _places(path: str, text: str) -> dict[str, str]:
-    """Return, for each dotted key, the file and the line of a TOML text that set it."""
+    """Return a dictionary from each dotted key of a TOML text to the words "<path>, line <number>"."""
     places, section = dict[str, str](), ""
     for number, line in enumerate(text.splitlines(), 1):
         if match := LINE.match(line):
@@ -132,7 +151,10 @@ def _places(path: str, text: str) -> dict[str, str]:
 
 
 def asked_for(words: list[str]) -> Tree:
-    """Return what the words of a command ask for: a file, unless the first word is key=value, and overrides.
+    """Return the settings that the words of a command ask for, as nested dictionaries.
+
+    Args:
+        words: the path of a TOML file, which may be missing, then key=value pairs that override the file.
 
     Raises:
         BadInput: the file is missing or malformed, or a word is not a key=value pair.
@@ -142,10 +164,10 @@ def asked_for(words: list[str]) -> Tree:
 
 
 def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
-    """Return what files, key=value pairs and dictionaries ask for; later sources override earlier ones.
+    """Return the settings of files, key=value pairs and dictionaries, merged; later arguments override earlier ones.
 
     Raises:
-        BadInput: a file is missing or malformed, or a source is none of these.
+        BadInput: a file is missing or malformed, or an argument is no path, no key=value pair and no dictionary.
     """
     trees: list[Tree] = []
     for source in asked:
@@ -161,12 +183,12 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value that TOML has: a number for a NumPy number, a list for an array or tuple, text for a path.
+    """Convert a Python value to types of TOML: NumPy numbers to numbers, arrays and tuples to lists, paths to text.
 
-    A mapping with nested or dotted keys becomes a tree.
+    A mapping with nested or dotted keys becomes nested dictionaries.
 
     Raises:
-        BadInput: a key is not a name.
+        BadInput: a key of a mapping is not a dotted name.
     """
     if isinstance(value, Mapping):
         for key in value:

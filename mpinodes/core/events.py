@@ -1,8 +1,11 @@
-"""Describe releases for privacy accounting: events, and the rows of numbers in which they are sent and recorded.
+"""Describe the releases of agents for privacy accounting, and the rows of numbers that record them.
 
-In each round an agent sends a row of floats to the logger: its decision, an `Event` for each vector of its message, the
-numbers of the message's leakage, and its frame if the transcript is recorded. `Layout` defines the columns of a row.
-`Events` reads arrays of rows by name.
+A release is a vector after noise was added, as the agent sends it. An `Event` describes the noise and the sensitivity
+of one release. The leakage of a message says how earlier data change the message through hidden state
+(`core.messages`). In each round an agent sends a row of floats to the logger: its decision, an `Event` for each vector
+of its message, and the numbers of the message's leakage. If the transcript is recorded, the row ends with the frame,
+which is the message as the links carry it. `Layout` defines the columns of a row. `Events` reads the events and
+leakages of many rows by name.
 """
 
 from __future__ import annotations
@@ -22,12 +25,12 @@ from mpinodes.core.messages import EXACT_KIND, HIDDEN_KIND, UNKNOWN_KIND, Leakag
 
 
 class Kind(IntEnum):
-    """Name the distribution of a release's noise."""
+    """Name the distribution of the noise in a release."""
 
     CLEAN = 0
     LAPLACE = 1
     GAUSSIAN = 2
-    PURE = 3  # l1/scale-DP without being a shift of a fixed distribution (penalty perturbation)
+    PURE = 3  # the release is (l1/scale)-DP, but it is not a value plus noise of a fixed distribution (`Solve`)
     GAMMA_NORM = 4  # density ∝ exp(−‖e‖₂/scale), added to a vector that does not depend on the noise
 
 
@@ -36,14 +39,16 @@ class Event(NamedTuple):
 
     Attributes:
         kind: the distribution of the noise, a `Kind`.
-        scale: the scale of the noise of a coordinate.
-        draws: the number of draws of noise on the same value; 1 if all receivers get the same release.
-        l1, l2, uses: as in `Query`. For gamma-norm noise l1 equals l2; for a `Solve` each of them, divided by the
-            scale, is the pure ε.
-        tv_distance: the total variation distance between the release and the distribution that is accounted for.
-        rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 change of a value.
-        residual, solver_steps: the result of the local solve that made the release, if there was one; they have no
-            privacy cost.
+        scale: the scale of the noise in each coordinate.
+        draws: how many times the same value is released, each time with fresh noise; 1 if all receivers get the same
+            release.
+        l1, l2, uses: as in `Query`. For gamma-norm noise `l1` equals `l2`. For a `Solve`, `l1` and `l2` are equal, and
+            l1/scale is the pure ε of the release.
+        tv_distance: the total variation distance between the distribution of the release and the distribution that the
+            accounting assumes.
+        rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 sensitivity of the value.
+        residual, solver_steps: the final gradient norm and the steps of the solver that computed the value; 0 if there
+            was no solver. Privacy accounting ignores both.
     """
 
     kind: float
@@ -60,7 +65,14 @@ class Event(NamedTuple):
 
     @classmethod
     def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
-        """Return the event of releasing a query once, rounded to multiples of `lattice`; 0 means no rounding."""
+        """Return the event of one release of a query.
+
+        Args:
+            query: the value without noise, with its sensitivities.
+            kind: the distribution of the noise.
+            scale: the scale of the noise in each coordinate.
+            lattice: the release is rounded to multiples of this number; 0 means no rounding.
+        """
         by_l2, d = kind == Kind.GAMMA_NORM, len(query.value)
         return cls(
             kind, scale, 1.0, query.l2 if by_l2 else query.l1, query.l2, query.uses,
@@ -71,21 +83,24 @@ class Event(NamedTuple):
 
 NOTHING_SAID = Event(Kind.CLEAN, 0.0, 1.0, 0.0, 0.0, 0.0)  # the event of a `Start` or `Relay`
 COLUMN = "{}_{}"  # the name of a variable in a record: event_l1, leakage_kind
-AXES = {  # of the columns of a leakage that are not scalars
+AXES = {  # the names of the axes of those fields of a leakage that are arrays
     "transition": ("part", "part_before"), "gradient": ("part",), "point": ("part",), "reads": ("vector", "part"),
 }  # fmt: skip
-STRETCH = 8192  # rounds that are read at a time, because a record may not fit into memory
-TELEMETRY = ("residual", "solver_steps")  # fields of an event without a privacy cost
-ADDED = ("offset", "coordinates")  # fields of a leakage that older records lack; they are then 0
+STRETCH = 8192  # how many rounds are read at a time, because a record may not fit into memory
+TELEMETRY = ("residual", "solver_steps")  # fields of an event that privacy accounting ignores
+ADDED = ("offset", "coordinates")  # fields of a leakage that older records lack; a missing field is read as 0
 
 
 class Layout(msgspec.Struct, frozen=True, dict=True):
-    """Define the columns of a row.
+    """Define the columns of the row of floats that an agent sends to the logger in each round.
+
+    The columns are the decision (d floats), the events of the vectors, the leakage of the message, and the frame.
 
     Attributes:
-        dimension: d.
-        vectors, hidden: the names of the algorithm's vectors and hidden parts.
-        frame: the number of floats of the frame in a row; 0 if rows have no frame.
+        dimension: d, the dimension of a decision and of each vector.
+        vectors: the names of the vectors in a message of the algorithm.
+        hidden: the names of the hidden parts of the algorithm's state.
+        frame: the number of floats of the frame; 0 if rows have no frame.
     """
 
     dimension: int
@@ -95,7 +110,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def record(self) -> np.dtype[Any]:
-        """Return the type of a message: the events of its vectors, and its leakage."""
+        """Return the NumPy dtype of a message's record: the events of the vectors, then the leakage of the message."""
         k, m = len(self.vectors), len(self.hidden)
         leakage: list[Any] = [("kind", np.float64)]
         if m:  # in the order of `Hidden.numbers`
@@ -106,7 +121,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def message_end(self) -> int:
-        """Return the column after a row's events and leakage."""
+        """Return the index of the first column after the events and the leakage."""
         return self.dimension + self.record.itemsize // 8
 
     @property
@@ -115,24 +130,26 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return self.message_end + self.frame
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
-        """Write the events and the leakage of a message into a row (width,)."""
+        """Write the events of a message's vectors, and the leakage of the message, into a row (width,)."""
         numbers = leakage.numbers(len(self.hidden), len(self.vectors))
         row[self.dimension : self.message_end] = [*chain.from_iterable(events), *numbers]
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
-        """Return decisions (..., d), events (...) and frames (..., frame) of rows (..., width)."""
+        """Split rows (..., width) into decisions (..., d), `Events` (...) and frames (..., frame)."""
         decisions, messages, frames = np.split(rows, [self.dimension, self.message_end], axis=-1)
         return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
 
 
 class Events(msgspec.Struct, frozen=True):
-    """Hold the events and leakages of many messages, with a column for each field of `Event`, as an attribute.
+    """Hold the events and the leakages of many messages.
+
+    Each field of `Event` is an attribute of this object: an array (..., vectors) with the values of all messages.
 
     Args:
-        data: (...) records of a `Layout`; usually (rounds, agents), or (rounds,) for one agent. Columns of events have
-            one more axis, the vectors of a message; columns of leakages have the axes that `Hidden` states. If the
-            events are in a file, `data` reads rounds on request, so only the `blocks` have columns.
-        dimension: d; 0 if it is unknown, and gamma-norm noise is then priced as any pure mechanism.
+        data: (...) an array with the dtype `Layout.record`; usually (rounds, agents), or (rounds,) for one agent. If
+            the events are in a file, `data` reads rounds on request, and only the results of `blocks` have the fields
+            as attributes.
+        dimension: d; 0 if d is unknown. Gamma-norm noise is then accounted for as a pure ε-DP mechanism.
     """
 
     data: NDArray[Any]
@@ -142,23 +159,27 @@ class Events(msgspec.Struct, frozen=True):
         return len(self.data)
 
     def __getattr__(self, name: str) -> Vector:
-        """Return the column of the field of `Event` with this name, as an array (..., vectors)."""
+        """Return the field of `Event` with this name for all messages, as an array (..., vectors)."""
         if name not in Event._fields:
             raise AttributeError(name)
         return self.event(name)
 
     def __getitem__(self, index: Any) -> Events:
-        """Return the events at an index, as of an array."""
+        """Return the events at a NumPy index or slice of `data`."""
         return Events(self.data[index], self.dimension)
 
     @classmethod
     def of_columns(cls, layout: Layout, shape: tuple[int, int], column: Callable[[str], Vector | None]) -> Events:
-        """Return the events of a record.
+        """Return the events that a record holds.
 
         Args:
-            layout: the layout of a row.
-            shape: the numbers of rounds and agents.
-            column: maps the name of a variable, as in `columns`, to its values; None if the record lacks the variable.
+            layout: the layout of the rows of the run.
+            shape: the number of rounds and the number of agents.
+            column: returns the values of a variable of the record by name, such as "event_l1"; None if the record lacks
+                the variable.
+
+        Raises:
+            KeyError: the record lacks a variable that all versions of mpinodes have written.
         """
         data = np.zeros(shape, layout.record)
         for group in ("event", "leakage"):
@@ -171,9 +192,11 @@ class Events(msgspec.Struct, frozen=True):
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
-        """Return each column by its name in a record: names of its further axes, and an array (rounds, agents, ...).
+        """Return all fields of events and leakages as variables of a record.
 
-        Axes with a single vector or a single part are left out.
+        Returns:
+            A dictionary from the name of a variable, such as "event_l1", to the names of its axes after (rounds,
+            agents), and to its values (rounds, agents, ...). An axis of length 1 after (rounds, agents) is left out.
         """
         columns = {}
         for group in ("event", "leakage"):
@@ -186,7 +209,7 @@ class Events(msgspec.Struct, frozen=True):
         return columns
 
     def blocks(self) -> Iterator[tuple[int, Events]]:
-        """Yield all rounds, up to `STRETCH` at a time, with the index of the first round of each block."""
+        """Yield all rounds in blocks of up to `STRETCH` rounds, as pairs (index of the first round, events)."""
         for first in range(0, len(self), STRETCH):
             yield first, self[first : first + STRETCH]
 
@@ -195,30 +218,32 @@ class Events(msgspec.Struct, frozen=True):
         return Events(self.data.copy(), self.dimension)
 
     def event(self, name: str) -> Vector:
-        """Return the column of a field of `Event`, as an array (..., vectors)."""
+        """Return a field of `Event` for all messages, as an array (..., vectors)."""
         return np.asarray(self.data["event"][name])
 
     def leakage(self, name: str) -> Vector:
-        """Return the column of a field of `Hidden`, as an array (..., and the axes of the field)."""
+        """Return a field of `Hidden` for all messages: an array with the axes of `data`, then the axes of the field."""
         return np.asarray(self.data["leakage"][name])
 
     @property
     def vectors(self) -> int:
-        """Return the number of vectors of a message."""
+        """Return the number of vectors in a message."""
         return int(self.data.dtype["event"].shape[0])
 
     @property
     def hidden(self) -> int:
-        """Return the number of hidden parts."""
+        """Return the number of hidden parts of the algorithm's state."""
         names = self.data.dtype["leakage"].names or ()
         return int(self.data.dtype["leakage"]["gradient"].shape[0]) if "gradient" in names else 0
 
     @property
     def l1_per_l2(self) -> Vector:
-        """Return the largest L1 change of a vector per L2 change, as an array (..., vectors).
+        """Return a bound on the ratio (L1 change)/(L2 change) of each vector on adjacent data, (..., vectors).
 
-        A use moves a vector by l1 and l2. An older change can move all d coordinates, so the ratio is √d, or fewer if
-        the leakage states how many. For gamma-norm noise only L2 changes count. If d is unknown, the ratio is l1/l2.
+        A changed sample that the vector is the first to carry changes the vector by at most `l1` and `l2`: ratio l1/l2.
+        A changed sample of an earlier message can change all d coordinates through hidden state: ratio √d, or √k if the
+        leakage states that only k coordinates change. The bound is the larger ratio; it is l1/l2 if d is unknown. For
+        gamma-norm noise the result is 1, because only L2 changes count.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
@@ -230,22 +255,22 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def uses(self) -> NDArray[np.int64]:
-        """Return the round whose loss a message is the first to carry, as an array (...); 0 if there is none."""
+        """Return, for each message, the round whose loss the message is the first to carry, (...); 0 if none."""
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
 
     @property
     def is_unknown(self) -> NDArray[np.bool_]:
-        """Return whether the leakage is unknown, as an array (...)."""
+        """Return, for each message, whether its leakage is unknown, (...)."""
         return np.asarray(self.leakage("kind") == UNKNOWN_KIND)
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """Return whether the message depends on hidden parts, as an array (...)."""
+        """Return, for each message, whether the message depends on hidden parts of the agent's state, (...)."""
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Return whether the message states exactly how it depends on hidden parts, as an array (...)."""
+        """Return, for each message, whether the stated dependence on hidden parts is exact and not a bound, (...)."""
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
     @property
@@ -254,11 +279,11 @@ class Events(msgspec.Struct, frozen=True):
         return int(self.data.shape[1])
 
     def of(self, agent: int) -> Events:
-        """Return the events (rounds,) of one agent."""
+        """Return the events of one agent, (rounds,)."""
         return self[:, agent]
 
     def priced(self) -> bytes:
-        """Return the events as bytes, without the fields that have no privacy cost; equal bytes have equal costs."""
+        """Return as bytes all numbers that privacy accounting uses; events with equal bytes have equal privacy loss."""
         data = self.data.copy()
         for name in TELEMETRY:
             data["event"][name] = 0.0

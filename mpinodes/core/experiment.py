@@ -1,8 +1,9 @@
-"""Define the experiment: every choice that a user can make, with types and defaults.
+"""Define the experiment: all settings of a run, with types and defaults.
 
-An experiment has a struct for each of its fixed sections. The docstrings of these structs are the documentation of the
-keys: `mpinodes run --explain` prints them. The sections `algorithm`, `step`, `topology` and `data` are tables, because
-their keys depend on the part that the user chooses.
+A setting is a key in a section of a TOML file, as in `privacy.epsilon`. Each section with fixed keys has a struct here.
+The docstrings of the structs are the documentation of the keys, and `mpinodes run --explain` prints them. The sections
+`algorithm`, `step`, `topology` and `data` are dictionaries, because their keys depend on the algorithm, schedule, graph
+or data that the user chooses.
 """
 
 from __future__ import annotations
@@ -35,16 +36,17 @@ View = Annotated[str, Meta(pattern=VIEW, extra={"expected": "links, one agent (a
 
 
 class Budget(Struct, forbid_unknown_fields=True, frozen=True):
-    """Bound the privacy loss of the run, as proven for the network.
+    """Set an upper bound on the proven epsilon of the run.
 
     Attributes:
-        epsilon: the largest epsilon that the run may have, as proven for the network.
+        epsilon: the largest proven epsilon that the run may have, over all agents.
         delta: the delta of that epsilon; 0 means pure epsilon. Default: privacy.delta.
-        kept_by: how the run stays within the budget. noise chooses privacy.epsilon, and with it the noise, for the
-            horizon. stopping lets an agent's releases depend on its data until its budget is spent; afterwards the
-            agent only relays what it receives. Repeats on the same data share the budget.
-        stops: for stopping, filled in by mpinodes: the last round of each agent whose release may depend on its data;
-            0 means that the agent need not stop.
+        kept_by: how the run stays within the budget. noise: mpinodes chooses privacy.epsilon, and so the noise, such
+            that the proven epsilon of all rounds is within the budget. stopping: each agent releases its data until its
+            budget is spent; after that, the agent only relays the messages that it receives. Repeats on the same data
+            share the budget.
+        stops: for kept_by=stopping; mpinodes computes this key. For each agent, the last round in which a release may
+            depend on the agent's data; 0 means that the agent need not stop.
     """
 
     epsilon: Annotated[float, Meta(gt=0, le=1e12)]
@@ -54,22 +56,24 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose the noise, and say what is promised.
+    """Choose the noise, and which data sets are adjacent.
 
     Attributes:
-        mechanism: the noise on every release.
-        path: a Python file of your own with a mechanism. It replaces the mechanism that it names.
-        epsilon: the paper's privacy parameter (nominal epsilon), not what is proven; inf means no noise. Algorithms
-            that do not calibrate noise to a sensitivity document what they divide by epsilon.
-        scale: a number c sets the scale of the noise to c/epsilon for every sensitivity, as in the papers'
-            experiments. calibrated sets the scale to (L1 sensitivity)/epsilon.
+        mechanism: the mechanism that adds noise to every release.
+        path: your Python file with a mechanism. This mechanism replaces the built-in mechanism that the file names.
+        epsilon: the paper's privacy parameter (nominal epsilon), which sets the noise; inf means no noise. The proven
+            epsilon is another number, which mpinodes computes. If an algorithm does not calibrate its noise to a
+            sensitivity, the documentation of the algorithm says which number is divided by epsilon.
+        scale: calibrated: the scale of the noise is (L1 sensitivity)/epsilon. A number c: the scale of the noise is
+            c/epsilon, whatever the sensitivity is, as in the papers' experiments.
         delta: the delta of the proven epsilon.
-        tight: also compose the run numerically at the horizon (dp-accounting, extra [tight]); takes about a minute.
-        clip: L2 bound on a sample's gradient, or on a round's gradient for one-round adjacency, restricted to the
-            agent's own coordinates. With inf gradients are not clipped, and no privacy is proven.
-        adjacency: what differs between adjacent data sets: one replaced sample (one-sample), the whole loss of one
-            round (one-round), or all samples of one agent, replaced by as many others (one-agent), if agents have
-            losses of their own.
+        tight: also compute the epsilon of the whole run by numerical composition (dp-accounting, extra [tight]), which
+            takes about a minute.
+        clip: L2 bound on the gradient of each sample; for adjacency=one-round, on the gradient of each round. The bound
+            is on the coordinates that the agent decides. inf: gradients are not clipped, and no epsilon is proven.
+        adjacency: what differs between adjacent data sets. one-sample: one replaced sample. one-round: the whole loss
+            of one round. one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
+            which each agent has its own loss.
         budget: the section privacy.budget.
     """
 
@@ -85,7 +89,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def budget_delta(self) -> float:
-        """Return the delta of the budget; by default `delta`."""
+        """Return `privacy.budget.delta`, or `privacy.delta` if the budget has no delta."""
         own = self.budget.delta if self.budget else None
         return self.delta if own is None else own
 
@@ -95,15 +99,15 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         set: the constraint set.
-        set_path: a Python file of your own with a constraint set, instead of problem.set.
+        set_path: your Python file with a constraint set, instead of problem.set.
         radius: half the width of the box, or the radius of the ball or of each agent's ball.
         loss: the loss of a sample.
-        path: a Python file of your own with a loss, instead of problem.loss.
-        average: take the mean of the losses of a round's samples instead of their sum.
+        path: your Python file with a loss, instead of problem.loss.
+        average: true: the loss of a round is the mean of the losses of its samples. false: the loss is their sum.
         weight: C, a factor on that sum or mean, but not on the regularizer.
         regularizer: lambda; (lambda/2)||x||^2 is added to every agent's loss of a round.
-        gradient_noise: variance of the stochastic error that is added to each gradient coordinate after clipping.
-        settings: the fields of the chosen loss and set, each of which is a key problem.<field>.
+        gradient_noise: variance of a random error that is added to each coordinate of a gradient after clipping.
+        settings: further keys problem.<name> that the chosen loss or set defines.
     """
 
     set: str | None = None
@@ -122,14 +126,16 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
     """Choose how the noise is drawn.
 
     Attributes:
-        backend: the arithmetic of laplace and gaussian noise. The low bits of numpy's doubles reveal more than the
-            distribution does. lattice rounds releases so that their bits do not, and the rounding is accounted for.
-            opendp is exact, slow and never reproducible.
-        entropy: the source of the noise. seed: a key computed from the seed and from every setting that can change a
-            message; the run is then not private as run, because anyone with the seed can regenerate the noise. os: a
-            key of 256 bits that each agent takes from its operating system, uses once and stores nowhere.
-        key: replaces the settings from which entropy=seed draws. Runs with equal seed and key share their noise, for
-            paired experiments; published together they hide nothing. Default: runs do not share noise.
+        backend: the arithmetic of laplace and gaussian noise. numpy: doubles, whose lowest bits reveal more than exact
+            real numbers would. lattice: releases are rounded to a lattice, so that their bits reveal no more than the
+            proven epsilon, which includes the rounding. opendp: exact, slow and never reproducible.
+        entropy: the source of the noise. seed: a noise key that is computed from the seed and from every setting that
+            can change a message. The released numbers are then not private, because anyone with the seed can regenerate
+            the noise. os: a noise key of 256 bits that each agent takes from its operating system, uses once and never
+            stores.
+        key: for entropy=seed: compute the noise key from this value and the seed, instead of from the settings. Runs
+            with equal seed and key have equal noise, which is useful for paired experiments. If such runs are published
+            together, nothing is private. Default: different runs have independent noise.
     """
 
     backend: Literal["numpy", "lattice", "opendp"] = "numpy"
@@ -142,10 +148,10 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         decisions: record every agent's estimate of every round.
-        transcript: record every frame on every link, as an eavesdropper sees it; mpinodes replay reads it.
-        dynamic_regret: also compute the regret against the best decision of every single round; solves one problem per
-            round.
-        metrics: further metrics of the run: names, or paths of Python files of your own with a metric.
+        transcript: record every message on every link, as an eavesdropper sees the message; mpinodes replay needs this.
+        dynamic_regret: also compute the regret against the best decision of every single round; mpinodes then solves
+            one optimization problem per round.
+        metrics: further metrics of the run: names of metrics, or paths of your Python files with a metric.
     """
 
     decisions: bool = False
@@ -155,57 +161,60 @@ class Record(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose when a run stores all that it needs to go on: `mpinodes run --resume RUN`.
+    """Choose when a run stores a checkpoint, from which `mpinodes run --resume RUN` continues the run.
 
     Attributes:
-        every: rounds from one checkpoint to the next, from which --resume RUN goes on; the last two checkpoints stay.
-            By default a run stores a checkpoint only when a signal ends it (SIGUSR1, SIGTERM, SIGINT). The checkpoint
-            of an agent contains what its messages hide: it is as private as the agent's data.
+        every: store a checkpoint after every so many rounds; --resume RUN continues from the newest checkpoint, and the
+            last two are kept. By default a run stores a checkpoint only when a signal ends the run (SIGUSR1, SIGTERM,
+            SIGINT). The checkpoint of an agent contains the agent's state without noise: keep it as private as the
+            agent's data.
     """
 
     every: Count | None = None
 
 
 class Audit(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose the adversary of audits; no message depends on this section.
+    """Choose the adversary of audits. The messages of the run do not depend on this section.
 
     Attributes:
-        view: what the adversary of audit and attacks sees. links: all messages. agent:3: what that agent receives and
-            knows itself. agents:2,5: what these agents receive and know together.
+        view: what the adversary of audits and attacks sees. links: all messages. agent:3: the messages that agent 3
+            receives, and the data of agent 3. agents:2,5: the messages that agents 2 and 5 receive, and the data of
+            both.
     """
 
     view: View = "links"
 
     @property
     def viewers(self) -> tuple[int, ...]:
-        """Return the agents that collude, ascending; empty if the adversary sees all links."""
+        """Return the agents that form the adversary, ascending; empty if the adversary sees all links."""
         return tuple(sorted({int(word) for word in self.view.partition(":")[2].split(",") if word}))
 
 
 class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose when a run that no longer makes progress is ended; no message depends on this section.
+    """Choose when a run that no longer makes progress is ended. The messages of the run do not depend on this section.
 
     Attributes:
-        seconds: a rank that waits this long for another rank ends the job with exit code 4 and reports who waits for
-            whom; inf means that it waits forever. Default: 600. Before and after the rounds, a rank that is still at
-            work reports so, for at most 6000 s.
+        seconds: if an MPI rank waits this long for another rank, the job ends with exit code 4, and an error names the
+            ranks that wait and the ranks that they wait for. inf: no limit. Default: 600. Before the first and after
+            the last round, a rank that still computes extends the limit, to at most 6000 s.
     """
 
     seconds: Number | Literal["inf"] | None = None
 
 
 class Faults(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose the faults of messages and agents, which are drawn from the seed.
+    """Choose the faults of messages and agents. The faults are drawn from the seed.
 
     Attributes:
-        loss: probability that a message on a link is lost. Both ends know which messages are lost, as in a graph that
-            changes from round to round.
-        delay: the largest number of rounds by which a message is late; each number from 0 on has the same probability.
-        churn: share of the time that agents are away. An absent agent neither receives nor is received; it goes on
-            with its own data alone.
-        absence: for churn: the rounds that an agent is away at a time.
-        stragglers: share of the agents that are slow in all rounds: all their messages are faults.lag rounds late.
-        lag: for stragglers: rounds of lateness, in addition to those of faults.delay.
+        loss: probability that a message on a link is lost. The sender and the receiver know which messages are lost, as
+            in a graph that changes from round to round.
+        delay: largest number of rounds by which a message is late; the lateness is uniform on 0, ..., delay.
+        churn: share of the rounds in which an agent is away. While an agent is away, its messages are not received, it
+            receives no messages, and it updates its decision with its own data alone.
+        absence: for churn: length of one absence in rounds; two absences may follow each other.
+        stragglers: share of the agents that are slow in all rounds: all messages of a slow agent are faults.lag rounds
+            late.
+        lag: for stragglers: the lateness of their messages in rounds, in addition to the lateness by faults.delay.
     """
 
     loss: Share = 0.0
@@ -217,7 +226,7 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def takes(self) -> bool:
-        """Return whether messages are lost or agents are away."""
+        """Return whether messages may be lost or agents may be away."""
         return bool(self.loss or self.churn)
 
     @property
@@ -227,20 +236,20 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose what an agent learns of the loss of a round.
+    """Choose what an agent learns about the loss of a round.
 
     Attributes:
-        points: 0: an agent learns the gradient of the loss. 2: an agent learns the loss at two points that it plays,
-            x + r u and x - r u, where the unit vector u is drawn from the public seed. The estimate
-            d (f(x + r u) - f(x - r u)) u / (2r) then replaces the gradient, and regret is that of the points played.
-            privacy.clip bounds what a sample adds to the slope along u, and so d times as much of the estimate: the
-            noise grows with d.
-        radius: for points=2: r of round 1. It must be below problem.radius, because x keeps that distance from the
-            boundary of the set.
+        points: 0: an agent learns the gradient of the loss. 2 (bandit feedback): an agent plays two points, x + r u and
+            x - r u, and learns the loss at both; the unit vector u is drawn from the public seed. The estimate
+            d (f(x + r u) - f(x - r u)) u / (2r) then replaces the gradient, and the regret is computed at the two
+            points. privacy.clip bounds the part of one sample in the slope (f(x + r u) - f(x - r u)) / (2r). The
+            estimate is d times the slope, so the noise grows with d.
+        radius: for points=2: the value of r in round 1. It must be below problem.radius, because x keeps the distance r
+            from the boundary of the set.
         decay: for points=2: r decreases as t^-decay; 0 keeps r constant.
-        delay: k: what an agent learns of the loss of round t arrives in round t + k, and is applied with the step of
-            that round, to which the noise is calibrated; nothing arrives in the first k rounds. A proof needs gradients
-            at released points (gradient_at=public). For late messages see faults.delay.
+        delay: k: the gradient or the loss values of round t arrive in round t + k, and are used with the step of round
+            t + k, to which the noise is calibrated. Nothing arrives in the first k rounds. An epsilon is proven only if
+            gradients are taken at released points (gradient_at=public). For late messages see faults.delay.
     """
 
     points: Literal[0, 2] = 0
@@ -250,23 +259,24 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Output(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose where the run is written.
+    """Choose the directory to which the run is written.
 
     Attributes:
-        dir: the run directory; it must be empty or new. Default: runs/<name>-<number>.
+        dir: the run directory; the directory must be empty or new. Default: runs/<name>-<number>.
     """
 
     dir: Text
 
 
 class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
-    """Hold the keys of the section `data` that no stream has as settings.
+    """Hold the keys of the section `data` that exist for every stream of data.
 
     Attributes:
-        seed: seed of the data, of their partition and of their order, for data that stay the same when the seed of the
-            run changes. Default: seed.
-        identity: your name for these very samples, row by row, for mpinodes spent. Runs with the same name use the same
-            rows, and runs with different names have no sample in common. experiment.toml contains the name.
+        seed: seed of the data, of their partition among agents and of their order. Set this key if the data must stay
+            the same when the seed of the run changes. Default: seed.
+        identity: a name that you give to the samples of this data set, for mpinodes spent. You state that runs with
+            equal names use the same samples in the same rows, and that runs with different names have no sample in
+            common. experiment.toml contains the name.
     """
 
     seed: Seed | None = None
@@ -277,31 +287,32 @@ class GraphFile(Struct, forbid_unknown_fields=True, frozen=True):
     """Hold the keys of the section `topology` for a graph that is read from a file.
 
     Attributes:
-        undirected: let every edge of the file carry messages in both directions.
+        undirected: true: messages are sent in both directions along every edge of the file.
     """
 
     undirected: bool = False
 
 
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
-    """Hold every choice of a run. An equal experiment gives equal bits, if its noise comes from the seed.
+    """Hold all settings of a run. Two runs of equal experiments give equal bits if the noise comes from the seed.
 
     Attributes:
-        rounds: T, the horizon. Default: as many rounds as the data last.
-        seed: seed of the data, their order, gradient noise, graphs and starting points, which are the same in all runs
-            with this seed. The noise depends on the seed and on every setting that can change a message, so it differs
-            between runs that differ. Anyone who guesses the seed can regenerate the noise: see noise.entropy and
-            noise.key.
-        repeats: number of runs in one job, with the seeds seed, seed + 1, ...; data.seed keeps the data the same.
-        name: names the run directory and the page.
+        rounds: T, the number of rounds (horizon). Default: as many rounds as the data last.
+        seed: seed of the data, their order, the gradient noise, the graphs and the starting points; all of these are
+            equal in all runs with this seed. The privacy noise depends on the seed and on every setting that can change
+            a message, so runs with different settings have different noise. Anyone who guesses the seed can regenerate
+            the noise: see noise.entropy and noise.key.
+        repeats: number of runs in one job. Their seeds are seed, seed + 1, ...; with data.seed all use the same data.
+        name: the name in the run directory and on the page of the run.
         algorithm: name or path of the algorithm, and its hyper-parameters.
         step: kind of the step schedule, and its parameters.
         topology: name or file of the graph, and its parameters.
         data: name of the stream of losses, and its parameters.
         problem, privacy, noise, record, audit, deadline, checkpoint, faults, feedback, output: the fixed sections.
-        report: draw figures and page at the end.
-        comparator: find the best fixed decision, against which regret is measured. Losses that are not known to be
-            convex never have one. Default: true, unless the search is expected to take more than 10 s.
+        report: draw the figures and write the page (HTML) at the end of the run.
+        comparator: compute the best fixed decision, against which regret is measured. For a loss that is not known to
+            be convex, this decision is never computed. Default: true, unless the computation is expected to take more
+            than 10 s.
     """
 
     rounds: Count
@@ -332,7 +343,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Return the user's Python files of the parts, by the key that names each file."""
+        """Return the user's Python files, as a dictionary from keys such as "algorithm.path" to paths."""
         sections = msgspec.to_builtins(self)
         named = {key: sections[key.partition(".")[0]].get(key.partition(".")[2]) for key in SOURCES}
         return {key: Path(path) for key, path in named.items() if path}
@@ -344,17 +355,17 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def reproducible(self) -> bool:
-        """Return whether the run gives the same bits again: it has no noise, or noise from the seed."""
+        """Return whether a second run gives the same bits: the run has no noise, or its noise comes from the seed."""
         return not self.private or (self.noise.backend != "opendp" and self.noise.entropy == "seed")
 
     @property
     def secret(self) -> bool:
-        """Return whether nobody can regenerate the noise."""
+        """Return whether the run has noise that nobody can regenerate, not even with the seed."""
         return self.private and not self.reproducible
 
     def toml(self) -> str:
         """Return the experiment as the text of a TOML file that can be run."""
-        import tomli_w  # agents neither write nor read
+        import tomli_w  # imported here, because agents neither write nor read TOML
 
         tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}  # TOML has no null
         tree["problem"] |= tree["problem"].pop("settings", {})
@@ -383,17 +394,20 @@ SECTIONS: dict[str, Any] = {
 
 
 def is_file(word: str) -> bool:
-    """Return whether a word in the place of a part's name is the path of a user's Python file."""
+    """Return whether the user names a part (an algorithm, a loss, ...) by the path of a Python file."""
     return word.endswith(".py")
 
 
 def single_run(experiment: Experiment, repeat: int) -> Experiment:
-    """Return the experiment of one repeat, counted from 0."""
+    """Return the experiment of one repeat alone: `repeats` is 1, and the seed is seed + `repeat` (from 0)."""
     return msgspec.structs.replace(experiment, repeats=1, seed=experiment.seed + repeat)
 
 
 def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
-    """Return the horizons at which a run is evaluated: about `points` rounds, evenly spaced in log t; the last is T."""
+    """Return the rounds at which a run is evaluated, ascending: about `points` rounds, evenly spaced in log t.
+
+    The first round is 1 and the last round is T = `rounds`.
+    """
     return np.unique(np.geomspace(1, rounds, points).round().astype(int))
 
 
@@ -411,7 +425,11 @@ RETIRED: dict[str, tuple[Any, str]] = {
 
 
 def current(tree: Tree) -> tuple[Tree, dict[str, Any]]:
-    """Return an experiment's keys without retired keys, in today's types; and the retired keys, dotted."""
+    """Convert the settings of a stored experiment, perhaps of an older version, to the present version.
+
+    Returns:
+        The settings without retired keys, and the retired keys (dotted) with their values.
+    """
     retired: dict[str, Any] = {}
 
     def without_retired(section: Tree, prefix: str = "") -> Tree:
@@ -427,7 +445,7 @@ def current(tree: Tree) -> tuple[Tree, dict[str, Any]]:
 
 
 def stored(path: Path) -> Tree:
-    """Return the keys of the experiment that a run of this version, or of an older one, wrote to a file.
+    """Return the settings of the experiment that a run, perhaps of an older version, wrote to a file.
 
     Raises:
         BadInput: the file cannot be read, or is not TOML.

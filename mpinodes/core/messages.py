@@ -1,13 +1,15 @@
 """Define the messages of agents, and what a message states about its own privacy.
 
-An algorithm never sends. It returns a `Query`, `Queries` or a `Solve`, which its agent releases through the mechanism,
-the only place that adds noise. Or it returns a `Start` or a `Relay`, which have no field for data. Everything else that
-is sent without noise comes from a `Mixing`, which never receives state or loss.
+An algorithm returns a message, and never sends anything itself. A `Query`, `Queries` or `Solve` contains private data:
+the agent passes the message to the mechanism, the only place that adds noise, and sends the result, which is called a
+release. A `Start` or a `Relay` has no field for data and is sent without noise. All other numbers that are sent without
+noise come from a `Mixing`, which never receives the state or the loss of an agent.
 
-Every message with data states what it leaks, in two parts. Its *own* sensitivity is how far the message moves if a
-sample is replaced in the loss that it is the first to carry (`uses`), given everything released before. Its *leakage*
-is how far it moves beyond that because an older change lives on in the agent's hidden state. Neither has a default.
-Unknown leakage is stated as `UNKNOWN`, and nothing is proven of such a run.
+Every message with data states in two numbers how much a change of the data changes the message. The *sensitivity* is
+the change of the message if a sample is replaced in the loss that this message is the first to carry (`uses`), given
+all earlier releases. The *leakage* is the further change of the message that a replaced sample of an earlier loss
+causes through the agent's hidden state (the part of the state that is not determined by releases). An algorithm must
+state both. If the leakage is unknown, the algorithm states `UNKNOWN`, and no epsilon is proven for the run.
 """
 
 from __future__ import annotations
@@ -26,12 +28,12 @@ from numpy.typing import NDArray
 from mpinodes.core.errors import BadInput
 
 Vector = NDArray[np.float64]
-HEADER = 3  # floats of a frame before its releases: round, kind, and the agents that still move (as bits)
+HEADER = 3  # floats in a frame before the releases: round, kind, and which agents still change (as bits)
 Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
 
 
 def stack(rows: Sequence[Features]) -> Features:
-    """Return feature matrices stacked on top of each other."""
+    """Return one matrix with the rows of all given feature matrices; the matrices are all dense or all sparse."""
     if len(rows) == 1:
         return rows[0]
     if isinstance(rows[0], np.ndarray):
@@ -42,7 +44,7 @@ def stack(rows: Sequence[Features]) -> Features:
 
 
 def arrays(numbers: Any) -> Features:
-    """Return numbers in a form that NumPy or SciPy reads: as a dense array, or a sparse array by rows."""
+    """Convert numbers to a dense NumPy array, or to a SciPy CSR array if the numbers are a sparse array."""
     if not hasattr(numbers, "tocsr"):
         return np.asarray(numbers)
     from scipy.sparse import csr_array
@@ -51,10 +53,10 @@ def arrays(numbers: Any) -> Features:
 
 
 def doubles(numbers: Any) -> Features:
-    """Return real numbers, dense or sparse, as doubles, without a copy if they are doubles already.
+    """Convert real numbers, dense or sparse, to doubles. An array of doubles is returned without a copy.
 
     Raises:
-        BadInput: doubles cannot hold numbers of that type.
+        BadInput: doubles cannot represent the type of the numbers.
     """
     array = arrays(numbers)
     if not np.can_cast(array.dtype, np.float64, "same_kind"):
@@ -63,17 +65,17 @@ def doubles(numbers: Any) -> Features:
 
 
 class Diverged(RuntimeError):
-    """Report that a run diverges or breaks an assumption of its method; the message says where and why."""
+    """Report that a run diverges or violates an assumption of its method; the message names the place and the cause."""
 
 
 class Neighborhood(NamedTuple):
-    """Hold an agent's neighbors in one round.
+    """Hold the neighbors of an agent in one round.
 
     Attributes:
         t: the round, from 1.
         agent: the agent.
-        in_neighbors, out_neighbors: the agents from which it receives, and those that receive from it, ascending and
-            without the agent itself.
+        in_neighbors: the agents from which the agent receives, ascending, without the agent itself.
+        out_neighbors: the agents that receive from the agent, ascending, without the agent itself.
     """
 
     t: int
@@ -83,61 +85,77 @@ class Neighborhood(NamedTuple):
 
     @property
     def senders(self) -> tuple[int, ...]:
-        """Return the agents whose releases this agent mixes: its in-neighbors and itself, ascending."""
+        """Return the agents whose releases this agent mixes: the in-neighbors and the agent itself, ascending."""
         return tuple(sorted((*self.in_neighbors, self.agent)))
 
 
 class Released(NamedTuple):
-    """State that a message depends only on released points and on the loss in `uses`: it has no leakage.
+    """State that a message has no leakage: the message depends only on earlier releases and on the loss of `uses`.
 
-    Hidden parts of the state, if the algorithm has any, contain nothing else either.
+    If the algorithm names hidden parts of its state, these parts also depend only on earlier releases and that loss.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return kind and numbers for a row of an algorithm with these numbers of hidden parts and vectors."""
+        """Return the leakage as floats for a row of `Layout`: the kind, then zeros.
+
+        Args:
+            hidden: the number of the algorithm's hidden parts.
+            vectors: the number of vectors in a message.
+        """
         return _alone(RELEASED_KIND, hidden, vectors)
 
 
 class Unknown(NamedTuple):
-    """State that the leakage is unknown: an older change may move the message without bound, and nothing is proven."""
+    """State that the leakage of a message is unknown. No epsilon is then proven for the run.
+
+    A replaced sample of an earlier loss may change such a message without bound.
+    """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return kind and numbers for a row of an algorithm with these numbers of hidden parts and vectors."""
+        """Return the leakage as floats for a row of `Layout`: the kind, then zeros.
+
+        Args:
+            hidden: the number of the algorithm's hidden parts.
+            vectors: the number of vectors in a message.
+        """
         return _alone(UNKNOWN_KIND, hidden, vectors)
 
 
 class Hidden(NamedTuple):
     """State that a message depends on hidden parts h_1, ..., h_m of the agent's state, whose dynamics are public.
 
-    Let h be how far a changed sample moves the hidden parts, given everything released. Let g be how far it moves the
-    gradient (or whatever else depends on the data) that entered the state since the previous message. Then
+    Compare two runs on adjacent data with equal releases so far. Let h be the difference of the hidden parts between
+    the two runs. Let g be the difference of the gradient (or another function of the data) that entered the state since
+    the previous message. Then
 
         h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)  at the h before
-        change of vector v = c_v · h
+        difference of vector v = c_v · h
 
-    where w counts only after a message that used a changed sample.
+    The term w counts only after a message that used a changed sample.
 
-    If the dynamics are linear, state `exact=True` and all numbers with their signs: if all messages of a run are exact,
-    the exact impulse response of the signed system is accounted for. If only norms are bounded (projections, Lipschitz
-    maps), state nonnegative numbers, with h as a vector of norms; h <- A h + b g is then accounted for as a bound. The
-    L1 change of a vector counts as √d times its L2 change, or as l1/l2 times if that is more. If an older change moves
-    few coordinates only, state how many.
+    If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages of a run are exact,
+    privacy accounting uses the exact impulse response of the signed system. If only norms are bounded (projections,
+    Lipschitz maps), state nonnegative numbers; h is then a vector of norms, and h <- A h + b g is an upper bound. The
+    L1 difference of a vector is bounded by √d times the L2 difference, or by l1/l2 times the L2 difference if l1/l2 is
+    larger. If a sample of an earlier loss changes only a few coordinates, state their number as `coordinates`.
 
-    All numbers are public constants: they must not depend on any agent's data.
+    All numbers are public constants: the numbers must not depend on any agent's data.
 
     Attributes:
         transition: A, (m, m) nested tuples; m is the number of the algorithm's `hidden` parts.
         gradient: b, (m,).
         sensitivity: s, the L2 change of the gradient at one point between adjacent data.
-        point: p, (m,), how the previous hidden parts move the point of the gradient; zeros for a released point.
+        point: p, (m,): p·h is the difference of the point at which the gradient is taken; zeros for a released point.
         lipschitz: ℓ, the gradient's L2 change per L2 change of the point, on the same data; inf if unknown.
         largest: r, the largest L2 change of the gradient between two points, on the same data; inf if unknown.
         reads: c, (k, m) nested tuples, a row for each of the algorithm's `vectors`.
-        exact: whether the numbers state exactly what happens, with signs, instead of a bound on norms.
-        offset: w, how far the gradient moves in every round after a changed sample was used, however small h is. For
-            bandit feedback it includes the rounding of the estimate (`Run.grad_rounding`, times its weight in the
-            message). An offset of 0 then counts as `largest`; for delayed feedback the offset always does.
-        coordinates: the number of coordinates of a vector that an older change can move; 0 for all.
+        exact: whether the numbers, with their signs, describe the dynamics exactly; else the numbers bound norms.
+        offset: w, the largest L2 difference of the gradient, however small h is, in every round after a changed sample
+            was used. For bandit feedback w must include the rounding of the gradient estimate (`Run.grad_rounding`
+            times the weight of the gradient in the message); w = 0 is then replaced by `largest`. For delayed feedback
+            w is always replaced by `largest`.
+        coordinates: the number of coordinates of a vector that a changed sample of an earlier loss can change; 0 means
+            all coordinates.
     """
 
     transition: Sequence[Sequence[float]]
@@ -152,11 +170,14 @@ class Hidden(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return kind and numbers for a row of an algorithm with these numbers of hidden parts and vectors.
+        """Return the leakage as floats for a row of `Layout`: the kind, then all fields in a flat order.
+
+        Args:
+            hidden: m, the number of the algorithm's hidden parts.
+            vectors: k, the number of vectors in a message.
 
         Raises:
-            ValueError: the shapes do not fit the algorithm's `hidden` and `vectors`, a bound is below 0, or a weight is
-                not finite.
+            ValueError: the shapes do not fit `hidden` and `vectors`, a bound is below 0, or a weight is not finite.
         """
         transition, gradient, sensitivity, point, lipschitz, largest, reads, exact, offset, coordinates = self
         shapes = (len(transition), len(gradient), len(point), len(reads))
@@ -183,19 +204,19 @@ class Hidden(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """State the usual case of `Hidden`: one hidden part, which is the message itself.
+    """State the leakage of a message that is itself the only hidden part of the state; see `Hidden`.
 
-    Let δ be the L2 change of the message. Then
+    Let δ(t) be the L2 difference of the message of round t between two runs on adjacent data. Then
 
         δ(t) = s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1) + w) + λ·δ(t − 1)
 
     Attributes:
-        sensitivity: s, the message's own L2 sensitivity.
-        lipschitz: ℓ, how far an older change of size 1 moves this message through the loss.
-        largest: r, the most that any older change moves this message through the loss.
-        linear: λ, how far an older change of size 1 moves this message otherwise, as through a regularizer whose
-            gradient is taken at a hidden point.
-        offset, coordinates: as in `Hidden`.
+        sensitivity: s, the L2 sensitivity of the message.
+        lipschitz: ℓ, the difference of this message, through the loss, per unit of δ(t − 1).
+        largest: r, the largest difference of this message that δ(t − 1) can cause through the loss.
+        linear: λ, the difference of this message per unit of δ(t − 1) that does not come through the loss; for example
+            through a regularizer whose gradient is taken at a hidden point.
+        offset, coordinates: as in `Hidden`; `offset` is w.
     """
 
     sensitivity: float
@@ -206,10 +227,14 @@ class Feedback(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return kind and numbers for a row of an algorithm with these numbers of hidden parts and vectors.
+        """Return the leakage as floats for a row of `Layout`: the kind, then the fields of the equal `Hidden`.
+
+        Args:
+            hidden: the number of the algorithm's hidden parts; it must be 1.
+            vectors: the number of vectors in a message; it must be 1.
 
         Raises:
-            ValueError: the algorithm has other than one hidden part and one vector, or a number is below 0.
+            ValueError: `hidden` or `vectors` is not 1, a number is below 0, or `linear` is infinite.
         """
         sensitivity, lipschitz, largest, linear, offset, coordinates = self
         if hidden != 1 or vectors != 1:
@@ -225,12 +250,11 @@ Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def offset_by(message: Message, share: float) -> Message:
-    """Return a message whose leakage has at least a given offset, if hidden parts move the points of its gradients.
+    """Return a message whose leakage has an `offset` of at least `share` times `largest`.
 
-    Args:
-        message: the message. A message without data is returned as it is.
-        share: the least offset, as a share of `largest`. If the message states no offset, the offset is `largest`,
-            because a share of it is not a bound on absolute rounding.
+    The message is returned unchanged if it carries no data, or if its gradients are taken at points that do not depend
+    on hidden parts. If the message states the offset 0, the new offset is `largest`, because a share of `largest` is no
+    bound on an absolute rounding error.
     """
     if not isinstance(message, (Query, Queries)) or not isinstance(leaks := message.leaks, (Feedback, Hidden)):
         return message
@@ -243,23 +267,24 @@ def offset_by(message: Message, share: float) -> Message:
 
 @lru_cache(maxsize=64)
 def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
-    """Return the row of a leakage without numbers, which has zeros in the place of those of `Hidden`."""
+    """Return the floats of a leakage without numbers: the kind, then a zero for each float of a `Hidden`."""
     return (kind,) + (0.0,) * (hidden * hidden + 2 * hidden + 5 + vectors * hidden if hidden else 0)
 
 
-@dataclass(slots=True, eq=False)  # not frozen, because frozen ones take three times as long to make in every round
+@dataclass(slots=True, eq=False)  # not frozen, because creating a frozen dataclass takes three times as long
 class Query:
-    """Hold a vector that an algorithm wants to send, with what the mechanism needs to release it.
+    """Hold a vector that an algorithm wants to send, with the numbers that the mechanism needs to add noise.
 
     Attributes:
         value: (d,) the vector without noise.
-        l1: the L1 sensitivity of the value given everything released before; inf if it is unbounded.
-        l2: the L2 sensitivity, likewise.
-        uses: the round whose loss first reaches the network with this value; 0 if there is none.
+        l1: the L1 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
+        l2: the L2 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
+        uses: the round of the loss that this value is the first to carry; 0 if there is no such loss.
         leaks: the leakage: `RELEASED`, a `Feedback` or `Hidden`, or `UNKNOWN`.
-        calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it; None for the
-            sensitivity, and 0 for a message that carries no noise in the paper.
-        residual, solver_steps: the result of the local solve that made the value, if there was one, as in `Solved`.
+        calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
+            sensitivity. 0 means that the paper sends this message without noise.
+        residual, solver_steps: the final gradient norm and the steps of the solver that computed the value, as in
+            `Solved`; 0 if there was no solver.
 
     Raises:
         ValueError: a sensitivity is not positive, or the calibration is below 0.
@@ -282,7 +307,7 @@ class Query:
 
 
 class Payload(NamedTuple):
-    """Hold one named vector of `Queries`, with value, l1, l2 and calibration as in `Query`."""
+    """Hold one of the named vectors of a `Queries`. The fields have the same meaning as in `Query`."""
 
     value: Vector
     l1: float
@@ -292,11 +317,11 @@ class Payload(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Queries:
-    """Hold several vectors of one message, each with noise of its own, sent in one frame and accounted for jointly.
+    """Hold several vectors of one message. Each vector gets independent noise; privacy is accounted for jointly.
 
     Attributes:
-        vectors: the vectors (d,) by the names in the algorithm's `vectors`.
-        uses, leaks: as in `Query`, for all vectors together, because they depend on the same samples.
+        vectors: maps each name in the algorithm's `vectors` to a vector (d,) with its sensitivities.
+        uses, leaks: as in `Query`, for all vectors together, because all vectors depend on the same samples.
     """
 
     vectors: Mapping[str, Payload]
@@ -306,21 +331,22 @@ class Queries:
 
 @dataclass(slots=True, eq=False)
 class Solve:
-    """Ask for a minimizer to send: argmin of f(x) + ‖x − center − e‖²/(2·step), where e is the mechanism's noise.
+    """Ask the agent to send argmin f(x) + ‖x − center − e‖²/(2·step), where e is the noise of the mechanism.
 
     Attributes:
-        center: (d,) a point that depends only on releases; everything private is in f.
+        center: (d,) a point that depends only on releases; only f depends on private data.
         step: the step of the proximal operator.
         near: (d,) the point at which the solver starts.
         uses: the round whose loss is f.
-        l2: the L2 distance between noisy centers that give the same minimizer on adjacent data: step times the change
-            of ∇f.
-        log_volume: the difference of log det(∂(center + e)/∂x) between adjacent data.
+        l2: a bound on the L2 distance between two noisy centers that give the same minimizer, each on one of two
+            adjacent data sets. The bound is `step` times the L2 change of ∇f.
+        log_volume: a bound on the difference of log det(∂(center + e)/∂x) between adjacent data sets.
         calibration: the inverse of the rate to which the noise is calibrated.
         tolerance: the gradient norm at which the solver stops.
-        stretch: a bound on ‖x − minimizer‖ per gradient norm at x: the inverse of the modulus of strong convexity.
-        leaks: `RELEASED`, if the center depends only on releases, or `UNKNOWN`.
-        grid: the release is rounded to multiples of this number, after a uniform dither; 0 for no rounding.
+        stretch: a bound on ‖x − minimizer‖ divided by the gradient norm at x: the inverse of the modulus of strong
+            convexity.
+        leaks: `RELEASED` if the center depends only on releases, else `UNKNOWN`.
+        grid: the release is rounded to multiples of this number after a uniform dither is added; 0 means no rounding.
     """
 
     center: Vector
@@ -337,22 +363,28 @@ class Solve:
 
 
 class Start(Struct, frozen=True):
-    """Ask to send the point that `init` received, in round 1. It depends on no data and is sent without noise."""
+    """Ask the agent to send, in round 1, the point that `Algorithm.init` received.
+
+    The point does not depend on data and is sent without noise.
+    """
 
 
 class Relay(Struct, frozen=True):
-    """Ask to send the mix of the releases of the previous round, including its own. It reveals nothing new."""
+    """Ask the agent to send the weighted sum of the releases that it mixed in the previous round (`Inbox.mix`).
+
+    The sum is computed from releases alone, so the message is sent without noise.
+    """
 
 
 Message: TypeAlias = Query | Queries | Solve | Start | Relay
 
 
 class Solved(NamedTuple):
-    """Hold the result of a local solve.
+    """Hold the result of a solver that minimized a function of an agent's own data.
 
     Attributes:
         x: (d,) the approximate minimizer.
-        residual: the L2 norm of the gradient at x.
+        residual: the L2 norm of the gradient of that function at x.
         steps: the number of steps that the solver took.
     """
 
@@ -363,14 +395,17 @@ class Solved(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Inbox:
-    """Hold the releases that agent i mixes in a round, with its own, in ascending order of senders; all are read-only.
+    """Hold the releases that agent i mixes in a round, in ascending order of their k senders. All arrays are read-only.
+
+    The agent itself is one of the senders. If a message has several vectors, d below is the length of all vectors
+    together, and `inbox["name"]` is the inbox of one named vector.
 
     Attributes:
-        releases: k vectors (d,); the concatenation of several vectors, of which indexing by name selects one.
-        weights: (k,) the a_ij, in the same order.
-        scale: the number by which the mixed vector is to be divided (push-sum's w_i); 1 for other mixings.
-        own: (d,) the agent's own release.
-        vectors: the names of the vectors, if a message has several; else empty.
+        releases: the k releases, each (d,).
+        weights: (k,) the weights a_ij of the releases.
+        scale: the number by which the algorithm divides the mixed vector (w_i of push-sum); 1 for other mixings.
+        own: (d,) the release of agent i.
+        vectors: the names of the vectors if a message has several vectors; else empty.
     """
 
     releases: Sequence[Vector]
@@ -381,7 +416,7 @@ class Inbox:
 
     def mix(self) -> Vector:
         """Return Σ_j a_ij h_j as a new vector (d,), summed in ascending order of j."""
-        # not a gemv, so that the order of summation, and so every bit, is the same under any MPI and BLAS
+        # not a BLAS routine, because each BLAS library sums in its own order; this order gives equal bits everywhere
         if len(self.weights) != len(self.releases):
             raise ValueError(f"{len(self.weights)} weights for {len(self.releases)} releases")
         terms = map(np.multiply, self.weights, self.releases)
@@ -391,7 +426,7 @@ class Inbox:
         return mixed
 
     def __getitem__(self, name: str) -> Inbox:
-        """Return the inbox of one named vector."""
+        """Return an inbox that holds only the part of each release with the given name of a vector."""
         place, d = self.vectors.index(name), len(self.own) // len(self.vectors)
         part = slice(place * d, (place + 1) * d)
         return Inbox([release[part] for release in self.releases], self.weights, self.scale, self.own[part])

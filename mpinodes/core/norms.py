@@ -1,4 +1,7 @@
-"""Compute L2 norms that neither overflow nor underflow; usually they equal the plain square root."""
+"""Compute L2 norms without overflow or underflow of the squares.
+
+Unless a square would overflow or underflow, the result has the same bits as the square root of the sum of squares.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ SMALL, LARGE = 1e-280, 1e280  # a sum of squares between them has neither overfl
 
 
 def norm(v: Vector) -> float:
-    """Return ‖v‖₂: nan if an entry is nan; inf if an entry is infinite, or the norm exceeds the largest double."""
+    """Return ‖v‖₂. The result is nan if an entry is nan, and inf if the norm exceeds the largest double."""
     square = float(v.dot(v))
     if SMALL < square < LARGE:
         return sqrt(square)
@@ -21,9 +24,9 @@ def norm(v: Vector) -> float:
 
 
 def shortened(v: Vector, most: float) -> Vector:
-    """Return the vector itself, or, if its norm exceeds `most`, the vector scaled to that norm.
+    """Return `v`, scaled to the L2 norm `most` if the L2 norm of `v` exceeds `most`.
 
-    The result has a nan if an entry is not finite. `most` must be at least 1e-140.
+    The result contains nan if an entry of `v` is not finite. `most` must be at least 1e-140.
     """
     square = float(v.dot(v))
     if square < LARGE:
@@ -36,7 +39,7 @@ def shortened(v: Vector, most: float) -> Vector:
 
 
 def _scaled(v: Vector) -> tuple[Vector, float, int]:
-    """Return the vector divided by 2^exponent so that its largest entry is in [½, 1), its norm, and the exponent."""
+    """Return u, ‖u‖₂ and e, where u = v/2^e is the vector whose largest absolute entry is in [½, 1)."""
     exponent = int(np.frexp(np.abs(v).max(initial=0.0))[1])
     unit = np.ldexp(v, -exponent)
     return unit, sqrt(float(unit @ unit)), exponent

@@ -1,9 +1,10 @@
-"""Make one random generator for each purpose and agent, addressed by round.
+"""Make one random number generator for each purpose and agent, which can start at the beginning of any round.
 
-Every draw of a run is a function of (source, purpose, agent, t), so that a replay, a restart and the logger can compute
-any round without stored state. The source is the seed of the run; for noise and dither it is a key (`noise_key`).
-Philox is a counter-based generator: (source, purpose, agent) determine its key, and t its counter, which leaves 2^128
-draws for every round.
+Every random number of a run is a function of (source, purpose, agent, t), where t is the round. A replay, a restarted
+run and the logger can therefore compute the numbers of any round without stored state. The source is the seed of the
+run. For noise and dither the source is the noise key instead (`Setup.noise_key`). Philox is a counter-based generator:
+(source, purpose, agent) determine the key of Philox, and t determines its counter. This leaves 2^128 draws for every
+round.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-AHEAD, ROUNDS = 4096, 16  # numbers and rounds that are drawn at once, at most
+AHEAD, ROUNDS = 4096, 16  # `Draws.standard` draws at most so many numbers, and so many rounds, in one call
 
 
 class Purpose(IntEnum):
-    """Name the purpose of draws. The numbers determine the bits of every run, so none may ever change."""
+    """Name the purpose of random numbers. No value may ever change, because the values determine the bits of a run."""
 
     NOISE = 1
     DATA = 2
@@ -37,13 +38,13 @@ class Purpose(IntEnum):
 
 
 class Draws:
-    """Generate the draws of one (source, purpose, agent).
+    """Generate the random numbers of one (source, purpose, agent).
 
     Args:
-        source: a seed, or the bytes of a key.
+        source: a seed, or a key as bytes.
         purpose: the purpose of the draws.
         agent: the agent that draws.
-        part: the number of the vector, if an agent draws for several vectors in a round.
+        part: the index, from 0, of the vector that the draws are for, if a message of the agent has several vectors.
 
     Attributes:
         agent: the agent that draws.
@@ -72,20 +73,26 @@ class Draws:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """Return the numbers that identify these draws: agent, key and part."""
+        """Return the integers that identify these draws: the agent, the key of Philox (two integers) and `part`."""
         return (self.agent, *self._state["state"]["key"], self._counter[3])
 
     def at(self, t: int) -> np.random.Generator:
-        """Return the generator at the beginning of round t. Each call resets the same generator."""
+        """Reset the generator to the beginning of round t, and return it. All calls return the same object."""
         self._counter[2] = t
         self._bits.state = self._state
         return self._generator
 
     def standard(self, law: Literal["laplace", "standard_normal"], t: int, size: int) -> NDArray[np.float64]:
-        """Return the first draws of round t (size,), by a law of location 0 and scale 1, as a new array.
+        """Return the first `size` random numbers of round t as a new array (size,).
 
-        If rounds are asked for in turn, several short ones are drawn at once, up to `AHEAD` numbers: agents that share
-        a core find cold caches in each round, and rounds of 784 numbers are a tenth slower without this.
+        If the caller asks for consecutive rounds, one call draws the numbers of several rounds in advance, up to
+        `AHEAD` numbers. The reason is speed: agents that share a core find cold caches in each round, and a round of
+        784 numbers takes a tenth longer if each round is drawn alone.
+
+        Args:
+            law: the distribution, with location 0 and scale 1.
+            t: the round.
+            size: how many numbers to return.
         """
         if t != self._next or (law, size) != self._drawn or not self._ahead:
             self._many = min(2 * self._many + 1, ROUNDS, max(1, AHEAD // size)) if t == self._next else 1

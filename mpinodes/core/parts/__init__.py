@@ -1,24 +1,24 @@
-"""Define the contract of each kind of part: its methods, and the facts that it states about itself.
+"""Define the base class of each kind of part: its methods, and the facts that a part states about itself.
 
-A part is a class that extends one of the base classes below. Each part has a file of its own. Experiments name a part
-by its name in this package, by an entry point, or by the path of a user's file. The base classes list everything that
-the rest of mpinodes asks of a part, as typed attributes and methods. An attribute has a default where one value is
-right for most parts. The fields of a part's dataclass are its settings: each is a key of the experiment
+A part is a replaceable component of an experiment: a class, in a file of its own, that extends one of the base classes
+below. An experiment chooses a part by its name in this package, by an entry point, or by the path of a user's file. The
+base classes list all attributes and methods that the rest of mpinodes uses. An attribute has a default if one value is
+right for most parts. The fields of a part's dataclass are its settings: each field is a key of the experiment
 (`algorithm.<field>`, `data.<field>`, `topology.<field>`). Class attributes are not settings.
 
-    Algorithm    makes an agent's messages, and updates its state with the messages that it receives
-    Mixing       computes the mixing weights, and the public scalars that receivers need for them
+    Algorithm    computes an agent's messages, and updates the agent's state with the messages that the agent receives
+    Mixing       computes the mixing weights, and the public scalars that receivers need to compute their weights
     Mechanism    adds noise to messages
-    Loss         is f^t of one agent; `SampleLoss` is a loss of samples, the part that `problem.loss` names
+    Loss         is the loss f^t of one agent in round t; `SampleLoss` is a loss of samples, chosen by `problem.loss`
     Stream       yields the losses of every round
-    Topology     is the graph: which agent sends to which in a round
+    Topology     is the graph: which agents send to which agents in a round
     Links        decides which messages are lost or delayed
     Set          is the constraint set
-    Schedule     gives the step of every round
-    Metric       computes a number or curve for the record, the summary and the page
+    Schedule     returns the step size of every round
+    Metric       computes a number or curve for the record, the summary and the page of a run
 
-To keep the start of every rank short, base classes leave out the dataclass methods that each part's own decorator makes
-again, and classes that are no parts extend `msgspec.Struct`.
+To shorten the start of every rank, base classes do not generate the dataclass methods that the decorator of each part
+generates again, and classes that are not parts extend `msgspec.Struct`.
 """
 
 from mpinodes.core.parts.algorithm import Algorithm, Bound, Horizons, Run

@@ -1,4 +1,4 @@
-"""Define the contract of algorithms, the public constants that an algorithm may use, and the bounds that it returns."""
+"""Define the base class of algorithms, the public constants that an algorithm may use, and bounds of theorems."""
 
 from __future__ import annotations
 
@@ -24,37 +24,42 @@ Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
 
 @dataclass(frozen=True)
 class Run:
-    """Hold the facts of a run that its algorithm may use. All are public constants; none is computed from data.
+    """Hold the public constants of a run that its algorithm may use. None is computed from data.
 
-    A bound on a gradient is a tuple with an entry for each agent. Such a gradient is clipped and restricted to the
-    agent's block. The value inf means that no bound is known.
+    A bound on a gradient is a tuple with an entry for each agent. The bound is on the clipped gradient, restricted to
+    the agent's block of coordinates (`blocks`). The value inf means that no bound is known.
 
     Attributes:
-        agents: n.
-        rounds: T, the horizon. An algorithm that is `anytime` sees `sys.maxsize`, except in its `validate`.
-        dimension: d.
-        blocks: the coordinates of each agent's gradient: its own block, or all coordinates.
+        agents: n, the number of agents.
+        rounds: T, the number of rounds of the run. An algorithm that states `anytime` sees `sys.maxsize` instead,
+            except in its method `validate`.
+        dimension: d, the dimension of a decision.
+        blocks: for each agent, the coordinates of the gradient that the agent uses: the block that it decides, or all.
         degrees: the number of out-neighbors of each agent in round 1.
         feasible: the constraint set 𝒳.
         regularizer: λ, the weight of (λ/2)‖x‖² in every agent's loss of a round.
         private: whether the run adds noise to releases.
-        epsilon, delta: `privacy.epsilon`, the paper's own parameter (inf means no noise), and `privacy.delta`.
+        epsilon, delta: `privacy.epsilon`, the nominal epsilon of the paper (inf means no noise), and `privacy.delta`.
         grad_sensitivity: the largest L2 change of the gradient at one point between adjacent data sets.
-        grad_range: the largest L2 change of the samples' part of the gradient between any two points, on the same data.
-            If the algorithm states `gradients_in_set`, the two points are in 𝒳.
-        grad_lipschitz: the largest L2 change of that part per L2 change of the point.
+        grad_range: the largest L2 difference between the data parts of the gradients at two points, on the same data.
+            The data part is the gradient without the regularizer. If the algorithm states `gradients_in_set`, the two
+            points are in 𝒳.
+        grad_lipschitz: the Lipschitz constant (L2) of the data part of the gradient.
         sample_weight: the factor on a sample's loss, for each agent.
-        replaced: how many samples of one round an adjacent data set may replace, for each agent: one, or all.
-        sample_sensitivity: half the largest change of a sample's unclipped gradient at one point when the sample is
-            replaced.
-        sample_curvature: the largest norm of a sample's Hessian; inf if it is unknown or the loss may be nonconvex.
+        replaced: for each agent, how many samples of one round differ between adjacent data sets: one, or all.
+        sample_sensitivity: half of the largest L2 change of one sample's unclipped gradient, at one point, when the
+            sample is replaced.
+        sample_curvature: the largest norm of a sample's Hessian; inf if the norm is unknown or the loss may be
+            nonconvex.
         sample_rank: the largest rank of a sample's Hessian.
-        least_modulus, largest_smoothness: bounds on the curvature of every agent's loss, including the regularizer: the
-            modulus of strong convexity and the Lipschitz constant of the gradient.
-        steps: the step schedule; None if the algorithm takes no steps (`step.kind`). Use `step` instead.
-        gdp: maps (ε, δ) to the largest m for which m-GDP implies (ε, δ)-DP.
-        grad_rounding: the largest L2 error of a two-point gradient estimate that rounding alone causes, for each agent;
-            0 where gradients are revealed. An algorithm with hidden parts states it in the `offset` of its leakage.
+        least_modulus: a lower bound on the modulus of strong convexity of every agent's loss with the regularizer.
+        largest_smoothness: an upper bound on the Lipschitz constant of the gradient of every agent's loss with the
+            regularizer.
+        steps: the step schedule; None if the algorithm takes no steps. Use `step` instead, which is never None.
+        gdp: maps (ε, δ) to the largest m for which m-Gaussian DP implies (ε, δ)-DP.
+        grad_rounding: for each agent, the largest L2 error that rounding causes in a two-point gradient estimate; 0 if
+            gradients are revealed. An algorithm with hidden parts must include this error in the `offset` of its
+            leakage.
     """
 
     agents: int
@@ -83,7 +88,7 @@ class Run:
 
     @cached_property
     def step(self) -> Schedule:
-        """Return the step schedule α, a function of the round t = 1, 2, ...
+        """Return the step schedule α, which maps the round t = 1, 2, ... to a step size.
 
         Raises:
             ValueError: the algorithm states that it takes no steps (`Algorithm.takes_steps`).
@@ -94,15 +99,15 @@ class Run:
 
 
 class Bound(NamedTuple):
-    """A theorem's bound on a quantity that the run measures.
+    """Hold the bound of a theorem on a quantity that the run measures, such as regret.
 
     Attributes:
-        name: the theorem, and whether the bound is as printed in the paper or as checked by us.
-        of: the variable of record.h5 whose mean over the noise is bounded.
-        values: (h,) the bound at each horizon, in the unit of that variable; inf where the theorem gives nothing
-            finite.
-        applies: whether the run satisfies the theorem's assumptions.
-        why: the assumption that the run violates, or the reason for infinite values; empty otherwise.
+        name: the theorem, and whether the bound is the printed bound of the paper or the bound that we proved.
+        of: the variable of record.h5 that is bounded; the bound is on its expectation over the noise.
+        values: (h,) the bound at each of h horizons, in the unit of that variable; inf if the theorem gives no finite
+            bound.
+        applies: whether the run satisfies the assumptions of the theorem.
+        why: the assumption that the run violates, or the reason for infinite values; else empty.
     """
 
     name: str
@@ -113,19 +118,19 @@ class Bound(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """Return the name of the bound's own variable in record.h5."""
+        """Return the name of the variable of record.h5 that stores this bound."""
         words = "".join(letter if letter.isalnum() else " " for letter in f"bound {self.of} {self.name.lower()}")
         return "_".join(words.split())
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Algorithm(ABC, Generic[S]):
-    """Define an agent's messages and state updates as pure functions of an explicit state S.
+    """Define the messages and the state updates of an agent as pure functions of an explicit state S.
 
     An algorithm is a frozen dataclass of hyper-parameters. Each field is a key `algorithm.<field>`; a field must not
-    have the name of an attribute below. S is a named tuple of everything that the next round needs (a frozen dataclass
-    takes three times as long to make). An algorithm remembers nothing else between rounds. A method must not store,
-    change or draw anything: the state and the inbox are read-only, and a method returns new objects.
+    have the name of an attribute below. S is a named tuple with all values that the next round needs (creating a frozen
+    dataclass takes three times as long). The algorithm object itself never changes between rounds. A method must not
+    store, change or randomly draw anything: the state and the inbox are read-only, and a method returns new objects.
 
     Attributes:
         run: the public constants of the run.
@@ -133,18 +138,18 @@ class Algorithm(ABC, Generic[S]):
 
     run: Run
 
-    # True: every agent has its own loss. False: all agents share the loss, and each decides a block of coordinates.
+    # True: every agent has its own loss. False: all agents share one loss, and each decides a block of coordinates.
     decomposable: ClassVar[bool]
     # The mixings that the algorithm may run with; the first is the default.
     mixings: ClassVar[tuple[str | type[Mixing], ...]]
 
     # The source: authors, title, year and number of the algorithm.
     paper: ClassVar[str] = ""
-    # The module that computes the bounds of the paper's theorems, by a function like `bounds` below; empty: none.
+    # The module with a function `bounds` (arguments as below) that computes the bounds of the paper's theorems.
     theorems: ClassVar[str] = ""
-    # Keys of the experiment that `algorithm.name` alone sets.
+    # Default settings of an experiment that chooses this algorithm: dotted keys and values.
     defaults: ClassVar[Mapping[str, Any]] = {}
-    # The probes that `audit` plays games on: by name, the keys that a probe adds to a small experiment.
+    # Small experiments ("probes") on which `audit` tests the algorithm: name -> keys that the probe sets.
     probes: ClassVar[Mapping[str, Mapping[str, Any]]] = {"": {}}
     # The names of the vectors in a message. With one vector a message is a `Query`, with several it is a `Queries`.
     vectors: ClassVar[tuple[str, ...]] = ("x",)
@@ -156,13 +161,13 @@ class Algorithm(ABC, Generic[S]):
     only_agents: ClassVar[int | None] = None
     # The only noise mechanism that the algorithm supports.
     mechanism: ClassVar[str] = "laplace"
-    # The key of the setting that scales the noise, of an algorithm that has one in the place of `privacy.scale`.
+    # The key that scales the noise if the algorithm does not use `privacy.scale`; empty: the algorithm uses it.
     scale_key: ClassVar[str] = ""
     # The weight of the iterate of round t in the running average: 1 (uniform) or t (linear).
     averaging: ClassVar[Literal["uniform", "linear"]] = "uniform"
-    # The decision whose optimality gap is reported, for an offline method; None: the algorithm is an online method.
+    # For an offline method: the decision whose optimality gap is reported. None: the algorithm is an online method.
     judged_by: ClassVar[Literal["average", "last"] | None] = None
-    # The share of the losses' strong convexity that the step schedule uses as its modulus by default.
+    # The default modulus of the step schedule, divided by the losses' modulus of strong convexity.
     modulus_share: ClassVar[float] = 1.0
     # Whether the algorithm never projects; the run then needs the constraint set R^d.
     unconstrained: ClassVar[bool] = False
@@ -170,31 +175,31 @@ class Algorithm(ABC, Generic[S]):
     gradients_in_set: ClassVar[bool] = False
     # Whether an agent needs all its samples in every round.
     whole_data: ClassVar[bool] = False
-    # Whether an agent minimizes its losses, by `Loss.prox` or a `Solve`.
+    # Whether an agent solves minimization problems with its losses, by `Loss.prox` or by a `Solve`.
     solves: ClassVar[bool] = False
     # Whether `init` receives a draw of N(0, I) instead of 0.
     random_start: ClassVar[bool] = False
-    # Whether an agent's decision of a round is its release of that round, instead of `decision`.
+    # Whether an agent's decision of a round is its release of that round, instead of the result of `decision`.
     decides_release: ClassVar[bool] = False
-    # Whether the algorithm works without knowing the horizon; `run.rounds` is then `sys.maxsize`, which no run has.
+    # Whether the algorithm does not need to know the number of rounds; `run.rounds` is then `sys.maxsize`.
     anytime: ClassVar[bool] = False
     # Whether the privacy proof assumes that local solvers return exact minimizers.
     exact_minimizers: ClassVar[bool] = False
     # Whether `claimed_epsilon` also holds for adjacency one-agent, where all data of one agent may differ.
     claims_agents: ClassVar[bool] = False
-    # Whether `update` is defined if some neighbors' messages are lost (`bears_loss`), and if messages of earlier rounds
-    # arrive (`bears_delay`). An agent's own newest message is always there. A run with a fault that its algorithm does
-    # not bear is refused.
+    # Whether `update` is defined if messages of some neighbors are lost (`bears_loss`), and if messages of earlier
+    # rounds arrive late (`bears_delay`). The inbox always has the agent's own newest message. mpinodes rejects a run
+    # with faults if its algorithm is not defined for them.
     bears_loss: ClassVar[bool] = False
     bears_delay: ClassVar[bool] = False
-    # Whether the proven epsilon of an agent also holds if all other agents collude and send anything they like. This
-    # needs two facts: the agent mixes its own release, not a hidden vector; and no sensitivity or leakage that its
-    # messages state depends on received messages. Subclasses do not inherit this statement.
+    # Whether the proven epsilon of an agent also holds if all other agents collude and send arbitrary messages. This is
+    # true if two facts hold: the agent mixes its own release, not a hidden vector; and no sensitivity or leakage that
+    # the agent states depends on received messages. Subclasses do not inherit this statement.
     against_colluders: ClassVar[bool] = False
 
     @abstractmethod
     def init(self, x: Vector) -> S:
-        """Return the state before round 1, given a point x (d,) that does not depend on data."""
+        """Return the state before round 1. The starting point x (d,) does not depend on data."""
 
     @abstractmethod
     def message(self, s: S, here: Neighborhood) -> Message:
@@ -202,36 +207,37 @@ class Algorithm(ABC, Generic[S]):
 
     @abstractmethod
     def update(self, s: S, here: Neighborhood, inbox: Inbox, loss: Loss) -> S:
-        """Return the state of the next round, once the loss f^t is revealed.
+        """Return the state of round t + 1, after the loss f^t was revealed.
 
         Args:
-            s: the state of this round.
-            here: the agent's neighbors in this round.
-            inbox: the releases and weights that the agent mixes in this round.
+            s: the state of round t.
+            here: the agent's neighbors in round t.
+            inbox: the releases and weights that the agent mixes in round t.
             loss: f^t.
         """
 
     def decision(self, s: S) -> Vector:
-        """Return the agent's full estimate (d,): by default the field x of the state.
+        """Return the agent's estimate of all d coordinates: by default the field x of the state.
 
-        The agent's decision is read from it, unless the algorithm `decides_release`.
+        The agent's decision is this estimate, or the block of it that the agent decides. If the algorithm states
+        `decides_release`, the decision is the release instead.
         """
         x: Vector = s.x  # type: ignore[attr-defined]
         return x
 
     def validate(self) -> None:
-        """Check the hyper-parameters against each other and against the run.
+        """Check that the hyper-parameters are consistent with each other and with the run.
 
         Raises:
-            ValueError: the hyper-parameters do not fit; the message says which values would.
+            ValueError: the hyper-parameters are not consistent; the message says which values are allowed.
         """
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float | Sequence[float] | None:
         """Return the pure ε that the paper claims for the first `rounds` rounds: one number, or one for each agent.
 
         Args:
-            rounds: how many rounds the run has done.
-            passes: how many times the run may have used a sample: its passes over the data.
+            rounds: how many rounds the run has completed.
+            passes: the largest number of times that the run may have used one sample.
 
         Returns:
             The claimed ε; None if the paper claims none.
@@ -239,10 +245,10 @@ class Algorithm(ABC, Generic[S]):
         return None
 
     def bounds(self, setup: Any, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-        """Return the bounds that the paper's theorems give for a run.
+        """Return the bounds that the theorems of the paper state for a run.
 
         Args:
-            setup: the `Setup` of the run. Its type is `Any` here because `Setup` imports this class.
+            setup: the `Setup` of the run. The type is `Any` because the module of `Setup` imports this class.
             horizons: (h,) the rounds at which the bounds are evaluated.
             minimizer: (h, d) the best fixed decision in hindsight at each horizon.
         """
@@ -250,35 +256,35 @@ class Algorithm(ABC, Generic[S]):
         return list(bounds(setup, horizons, minimizer))
 
     def carried_on(self, t: int) -> float | None:
-        """Return c if every agent's message of round t > 1 is c Σ_j a_ij h_j plus a term of its own data.
+        """Return c if the message of each agent i in round t > 1 is c Σ_j a_ij h_j plus a term of the agent's data.
 
-        The h_j are the releases of the round before. The agent's own term must not depend on the messages that it
-        received, and must have the same direction in all rounds. This holds for gradients that are affine with a public
-        linear part, of losses that stay the same, without projection and clipping. Return None if the messages are not
-        known to have this form.
+        The h_j are the releases of round t − 1. The term of the agent's data must not depend on received messages, and
+        must have the same direction in all rounds. Messages have this form if the losses do not change, the gradients
+        are affine functions with a public linear part, and there is no projection and no clipping. Return None if the
+        messages may have another form.
         """
         return None
 
-    settled_key: ClassVar[str] = ""  # the setting that `settled_below` comes from
+    settled_key: ClassVar[str] = ""  # the setting from which `settled_below` is computed, for messages to the user
 
     @property
     def fewest_rounds(self) -> int:
-        """Return the least number of rounds in which a run sends all kinds of its messages.
+        """Return the least number of rounds in which a run sends each kind of message of the algorithm at least once.
 
-        The runs that `audit` makes itself have at least this many rounds.
+        The small runs that `audit` starts have at least this many rounds.
         """
         return 1
 
     @property
     def settled_below(self) -> float:
-        """Return the tolerance at which the run ends early.
+        """Return the tolerance at which the run ends early; 0 means that the run never ends early.
 
-        The run ends once, in some round, every agent's relay has changed by at most this share of its norm. The value 0
-        means that the run never ends early.
+        The run ends soon after a round in which the relayed vector of every agent changed by at most this share of the
+        norm of the vector.
         """
         return 0.0
 
     @property
     def solver_tolerance(self) -> float:
-        """Return the gradient norm to which local problems are solved; 0 if the algorithm solves none."""
+        """Return the gradient norm at which local solvers stop; 0 if the algorithm uses no solver."""
         return 0.0

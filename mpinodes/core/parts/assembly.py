@@ -1,4 +1,4 @@
-"""Define `Setup`, which holds all parts of a run together."""
+"""Define `Setup`, which holds the experiment and all parts of a run."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from mpinodes.core.parts.stream import Stream
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Setup:
-    """Hold everything that one run is made of. Every rank builds an equal set-up.
+    """Hold the experiment and all parts of one run. Every rank builds an equal set-up.
 
     Attributes:
-        experiment: all choices of the user, with defaults filled in.
+        experiment: all settings of the run, with defaults filled in.
         topology, stream, feasible, algorithm, mixing, mechanism: the parts of the run.
         run: the public constants of the run; see `Run`.
         samples: the number of samples that each agent uses in a round.
-        losses: maps an agent to its losses by round. Their gradients include the stochastic error that the experiment
-            asks for.
+        losses: maps an agent to a function from the round to the agent's loss. The gradients of these losses include
+            the random error of `problem.gradient_noise`.
         make_key: computes `noise_key` from this set-up.
-        cut: maps an agent and a loss to a loss with clipped gradients; None if the gradients of `losses` are surely
-            clipped.
-        metrics: the metrics of the run, built-in metrics first; only the logger's rank has them.
-        endless: whether agents go on after all relays have settled (`Algorithm.settled_below`).
-        links: decides which messages are lost or delayed; None if every message arrives in its own round.
-        connected_over: B, such that the union of the graphs of any B rounds is strongly connected; 0 if this was not
-            checked.
+        cut: maps an agent and a loss to a loss with clipped gradients; None if the gradients of `losses` are known to
+            be clipped.
+        metrics: the metrics of the run, built-in metrics first; empty on all ranks except the logger's rank.
+        endless: whether the run continues after all relayed vectors have converged (`Algorithm.settled_below`).
+        links: decides which messages are lost or delayed; None if every message arrives in the round in which it is
+            sent.
+        connected_over: B, such that the union of the graphs of any B consecutive rounds is strongly connected; 0 if
+            this was not checked.
         loss: the class of the losses of samples.
     """
 
@@ -61,9 +62,9 @@ class Setup:
 
     @cached_property
     def noise_key(self) -> bytes:
-        """Return the 32-byte key from which noise and dither are drawn if the seed determines them.
+        """Return the 32-byte key from which noise and dither are drawn if `noise.entropy` is "seed".
 
-        No file contains the key.
+        The key is never written to a file.
 
         Raises:
             OSError: a file that the experiment names cannot be read.
@@ -72,7 +73,7 @@ class Setup:
 
     @property
     def reached(self) -> Topology | Links:
-        """Return the object that knows which messages reach whom: the links if there are faults, else the topology."""
+        """Return the object that decides which agents a message reaches: the links with faults, else the graph."""
         return self.links or self.topology
 
     @property
@@ -82,7 +83,7 @@ class Setup:
 
     @property
     def blocks(self) -> tuple[slice, ...]:
-        """Return the coordinates of each agent's gradient."""
+        """Return, for each agent, the coordinates of the gradient that the agent uses."""
         return self.run.blocks
 
     @property
@@ -92,7 +93,7 @@ class Setup:
 
     @property
     def frame_width(self) -> int:
-        """Return the number of floats in a frame: the header, the releases and the mixing's scalars."""
+        """Return the number of floats in a frame: the header, the releases and the scalars of the mixing."""
         return HEADER + len(self.algorithm.vectors) * self.dimension + self.mixing.width
 
     @property

@@ -1,4 +1,4 @@
-"""Define the contract of constraint sets."""
+"""Define the base class of constraint sets."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mpinodes.core.messages import Vector
 
 
 class Cone(NamedTuple):
-    """A constraint on v: h − G v has no negative entry, or its first entry is at least the norm of the other entries.
+    """Hold a linear or second-order cone constraint on a vector v, in terms of u = h − G v.
 
     Attributes:
         rows: G, a dense or sparse array with a column for each coordinate of v.
         bounds: h.
-        second_order: whether the constraint is of the second kind.
+        second_order: False: the constraint is u ≥ 0 in every entry. True: the constraint is u_1 ≥ ‖(u_2, u_3, ...)‖₂.
     """
 
     rows: Any
@@ -28,20 +28,20 @@ class Cone(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Set(ABC):
-    """Define a closed convex set 𝒳 with its exact Euclidean projection.
+    """Define a closed convex set 𝒳 and the exact Euclidean projection onto it.
 
     Attributes:
         radius: `problem.radius`, for sets that have a radius.
-        blocks: the coordinates of each agent.
+        blocks: for each agent, the coordinates that the agent decides.
     """
 
     radius: float = 1.0
     blocks: tuple[slice, ...] = ()
 
     bounded: ClassVar[bool] = True
-    # Whether an agent's block of the projection depends on that block alone.
+    # Whether each agent's block of the projection of x depends only on the same block of x.
     by_blocks: ClassVar[bool] = False
-    # Whether 𝒳 is a product of sets, one for each agent's block; `reach` is then that of one block.
+    # Whether 𝒳 is a product of sets, one for the block of each agent; `reach` is then computed for one block.
     of_blocks: ClassVar[bool] = False
     # Whether a point of 𝒳 stays in 𝒳 when some of its coordinates are set to 0.
     solid: ClassVar[bool] = False
@@ -52,36 +52,37 @@ class Set(ABC):
 
     @abstractmethod
     def support(self, g: Vector) -> float:
-        """Return the largest ⟨g, v⟩ over v in 𝒳; inf if the products are unbounded."""
+        """Return the maximum of ⟨g, v⟩ over all v in 𝒳; inf if there is no maximum."""
 
     @abstractmethod
     def reach(self, d: int) -> float:
-        """Return the largest ‖v‖₂ over v in 𝒳; inf if 𝒳 is unbounded.
+        """Return the maximum of ‖v‖₂ over all v in 𝒳; inf if 𝒳 is unbounded.
 
         Args:
-            d: the number of coordinates of v. If 𝒳 is a product of blocks (`of_blocks`), v is one agent's block.
+            d: the number of coordinates of v. If 𝒳 is a product of blocks (`of_blocks`), v is the block of one agent.
         """
 
     @property
     def inradius(self) -> float:
-        """Return the radius of a ball around 0 that lies in 𝒳; inf for R^d.
+        """Return the radius of a ball around 0 that is contained in 𝒳; inf for R^d, by default 0.
 
-        A set that overrides it needs `within` too.
+        A set that overrides `inradius` must override `within` too.
         """
         return 0.0
 
     def within(self, margin: float) -> Self:
-        """Return a subset of 𝒳 around whose points a ball of radius `margin` < `inradius` lies in 𝒳.
+        """Return a subset of 𝒳 such that the ball of radius `margin` around each of its points is contained in 𝒳.
 
-        R^d returns itself.
+        `margin` must be less than `inradius`. For 𝒳 = R^d the result is 𝒳.
         """
         raise NotImplementedError(f"{type(self).__name__} has no within")
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return constraints which say that a vector is in 𝒳 if it is 0 outside the coordinates `used`.
+        """Return cone constraints that describe the vectors of 𝒳 that are 0 outside the coordinates `used`.
 
-        If the set is not `solid`, `used` has all coordinates. If a class has no `cones` of its own, the best decision
-        is computed by projections alone. Projections take longer, and are less accurate for losses with kinks.
+        The constraints are on the vector of the coordinates `used`. If the set is not `solid`, `used` has all
+        coordinates. If a class does not override `cones`, the best fixed decision is computed with projections, which
+        takes longer and is less accurate for nonsmooth losses.
         """
         raise NotImplementedError(f"{type(self).__name__} has no cones")
 
@@ -91,7 +92,7 @@ class Set(ABC):
         return type(self).cones is not Set.cones
 
     def diameter(self, d: int) -> float:
-        """Return a bound on ‖v − w‖₂ over v and w in 𝒳; inf if 𝒳 is unbounded.
+        """Return an upper bound on ‖v − w‖₂ over all v and w in 𝒳; inf if 𝒳 is unbounded.
 
         Args:
             d: the number of coordinates of v and w, as in `reach`.
@@ -99,5 +100,5 @@ class Set(ABC):
         return 2 * self.reach(d)
 
     def prox_step(self, z: Vector, alpha: float) -> Vector:
-        """Return argmin over v in 𝒳 of ⟨z, v⟩ + ‖v‖²/(2α), which is P(−αz)."""
+        """Return the minimizer of ⟨z, v⟩ + ‖v‖²/(2α) over all v in 𝒳, which is the projection of −αz."""
         return self.project(-alpha * z)

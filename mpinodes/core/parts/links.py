@@ -1,4 +1,4 @@
-"""Define the contracts of topologies, and of links that lose or delay messages."""
+"""Define the base classes of topologies (graphs), and of links, which lose or delay messages."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Agents = Annotated[int, Meta(ge=1, le=1_000_000, description=AGENTS)]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Topology(ABC):
-    """Define a graph that may vary by round: which agent sends to which, a pure function of t, equal on every rank.
+    """Define the directed graph of each round t as a pure function of t, so that all ranks compute the same graph.
 
-    Edge (j, i) means that j sends to i. `topology.base` has the two usual cases: `Periodic`, sets of edges that repeat,
-    and `EachRound`, a graph that is drawn again in every round.
+    Edge (j, i) means that agent j sends to agent i. `topology.base` implements the two usual cases: `Periodic` for sets
+    of edges that repeat, and `EachRound` for a graph that is drawn again in every round.
 
     Attributes:
-        agents: n.
-        seed: the seed of the run, for graphs that are drawn. It is not a key of the topology.
+        agents: n, the number of agents.
+        seed: the seed of the run, for graphs that are drawn at random. This field is not a key of the section topology.
     """
 
     agents: Agents
@@ -38,11 +38,11 @@ class Topology(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """Return the name of the graph for people, as summaries and figures print it."""
+        """Return the name of the graph that summaries and figures print."""
 
     @property
     def source(self) -> str:
-        """Return the name for error messages: the file of the topology, if there is one."""
+        """Return the name of the graph in error messages: the file of the topology, if there is a file."""
         return f"topology {self.title!r}"
 
     @property
@@ -56,7 +56,7 @@ class Topology(ABC):
 
     @abstractmethod
     def sends(self, t: int) -> Matrix:
-        """Return the edges of round t as a read-only (n, n) matrix; entry [j, i] says whether j sends to i."""
+        """Return the edges of round t as a read-only (n, n) matrix; entry [j, i] is true if j sends to i."""
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
@@ -65,7 +65,9 @@ class Topology(ABC):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Links(ABC):
-    """Decide which messages arrive, and when: a pure function of t, equal on every rank.
+    """Decide which messages arrive, and in which round, in a run with faults.
+
+    All methods are pure functions of t, so all ranks compute the same results.
 
     Attributes:
         graph: the topology on whose edges messages are sent.
@@ -77,10 +79,10 @@ class Links(ABC):
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors of an agent in round t, after faults.
+        """Return the neighbors of an agent in round t, with faults.
 
-        The in-neighbors are the senders that the agent receives in round t. The out-neighbors are the agents that
-        receive, then or later, the message that the agent sends in round t.
+        The in-neighbors are the senders whose messages arrive at the agent in round t. The out-neighbors are the agents
+        that receive, in round t or later, the message that the agent sends in round t.
         """
 
     @abstractmethod
@@ -92,17 +94,17 @@ class Links(ABC):
 
     @abstractmethod
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors between whom messages of round t get through.
+        """Return the neighbors of an agent whose messages of round t are not lost.
 
-        The in-neighbors are the senders whose message of round t reaches the agent, then or later. The out-neighbors
-        are the agents that the agent's own message of round t reaches.
+        The in-neighbors are the senders whose message of round t reaches the agent, in round t or later. The
+        out-neighbors are the agents that the agent's own message of round t reaches.
         """
 
     @abstractmethod
     def lateness(self, t: int) -> NDArray[np.int64]:
         """Return the delays of the messages of round t, in rounds: (n, n).
 
-        Entry [j, i] is the delay of the message of j to i. It is −1 if the message is lost, or if j sends none.
+        Entry [j, i] is the delay of the message of j to i, or −1 if the message is lost or j sends no message to i.
         """
 
     @abstractmethod
@@ -111,4 +113,4 @@ class Links(ABC):
 
     @abstractmethod
     def sends(self, t: int) -> Matrix:
-        """Return whether j sends to i in round t, at [j, i] of an (n, n) matrix; the message may still be lost."""
+        """Return an (n, n) matrix; entry [j, i] is true if j sends to i in round t, even if the message is lost."""

@@ -1,4 +1,4 @@
-"""Define the contract of losses."""
+"""Define the base classes of losses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ ALL: slice = slice(None)
 
 
 class Loss(ABC):
-    """Define f^t of one agent: a loss of its samples, plus a regularizer (λ/2)‖x‖² if λ > 0."""
+    """Define the loss f^t of one agent in round t: a loss of the agent's samples, plus (λ/2)‖x‖² if λ > 0."""
 
     __slots__ = ()
 
     @property
     def played(self) -> Vector | None:
-        """Return the point (d,) midway between the points played, for bandit feedback.
+        """Return the midpoint (d,) of the two points that the agent played, for bandit feedback.
 
-        Return None if gradients are revealed, or if no points have been played yet.
+        Return None if gradients are revealed, or if the agent has not played any points yet.
         """
         return None
 
@@ -34,19 +34,19 @@ class Loss(ABC):
 
     @abstractmethod
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of ∇f(x) as a new vector. The samples' part of the gradient is clipped."""
+        """Return the coordinates `block` of ∇f(x) as a new vector. The part that the samples contribute is clipped."""
 
     @abstractmethod
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the samples' part of ∇f(x), without the regularizer."""
+        """Return the coordinates `block` of the gradient of the samples' loss, clipped and without the regularizer."""
 
     @abstractmethod
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return argmin f(x) + ‖x − v‖²/(2·step) of the unclipped loss.
+        """Return an approximation of argmin f(x) + ‖x − v‖²/(2·step), where f is the loss without clipping.
 
         Args:
-            v: (d,) the center.
-            step: the weight of f against the quadratic term.
+            v: (d,) the center of the quadratic term.
+            step: the step size of the proximal operator.
             near: (d,) the point at which the solver starts.
             tolerance: the gradient norm at which the solver stops.
         """
@@ -56,17 +56,17 @@ class Loss(ABC):
 class SampleLoss(Loss):
     """Define a loss of samples (a_k, b_k): f(x) = Σ_k ℓ(x; a_k, b_k)/divisor + (λ/2)‖x‖².
 
-    `losses.linear` implements the usual case, in which ℓ is a function of a_k·x; a new loss of this kind is three short
-    methods. If a class computes its own gradient, mpinodes clips that gradient again, sample by sample, before an agent
-    sees it (`losses.enforced`).
+    `losses.linear` implements the usual case, in which ℓ depends on x through a_k·x; a new loss of this kind has only
+    three short methods. If a class computes its gradient itself, mpinodes clips the gradient of each sample again
+    before an agent receives it (`losses.enforced`).
 
     Attributes:
         features: (k, d) the a_k as rows, dense or a sparse CSR array.
         targets: (k,) the b_k.
-        clip: the L2 bound on the gradient, restricted to the requested block, of one sample or, if `whole`, of the
-            round; inf means no clipping.
-        whole: whether to clip the gradient of the round instead of each sample's gradient.
-        divisor: 1 for the sum over the round's samples, k for their mean; or an array (k,), one divisor for each
+        clip: the L2 bound to which gradients, restricted to the requested block, are clipped; inf means no clipping.
+        whole: True: the sum of the gradients of all samples of the round is clipped. False: the gradient of each sample
+            is clipped.
+        divisor: 1 for the sum over the samples of a round, k for the mean; or an array (k,), one divisor for each
             sample.
         regularizer: λ.
     """
@@ -80,46 +80,51 @@ class SampleLoss(Loss):
 
     needs_labels: ClassVar[bool] = False  # whether targets must be labels ±1
     predicts: ClassVar[bool] = False  # whether a_k·x predicts b_k, for real targets
-    per_class: ClassVar[bool] = False  # whether targets are classes 0, 1, ..., each with a row of x of its own
-    has_prox: ClassVar[bool] = False  # whether the class has `prox`, for which ℓ must be twice differentiable
+    per_class: ClassVar[bool] = False  # whether targets are classes 0, 1, ...; x then has one row for each class
+    has_prox: ClassVar[bool] = False  # whether the class implements `prox`; ℓ must then be twice differentiable
     convex: ClassVar[bool] = False  # whether ℓ is known to be convex in x for every sample
     sample_modulus: ClassVar[float] = 0.0  # the modulus of strong convexity of one sample's loss in x
 
     @classmethod
     def sample_sensitivity(cls, norm: float) -> float:
-        """Return the largest L2 change of the gradient at one point when one sample is replaced.
+        """Return the largest L2 change of the unclipped gradient at one point when one sample is replaced.
 
         Args:
             norm: the largest L2 norm of a sample's features.
 
         Returns:
-            The bound. If it is inf, as by default, only clipping bounds the change.
+            The bound. The default is inf: only clipping bounds the change.
         """
         return inf
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return the largest L2 change of a sample's gradient, over a block, per L2 change of x; inf if it is unknown.
+        """Return the L2 Lipschitz constant of a block of a sample's gradient as a function of x; inf if it is unknown.
 
         Args:
-            norm: the L2 norm of the features in the block of the gradient.
-            other: the L2 norm of the features in the coordinates of x that change.
+            norm: the L2 norm of the features in that block.
+            other: the L2 norm of the features in those coordinates of x that change.
         """
         return inf
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return sup |ℓ'|, where ℓ' is the derivative in the prediction a_k·x; inf if ℓ' is unbounded."""
+        """Return sup |ℓ'|, where ℓ' is the derivative of ℓ in a_k·x; inf if ℓ' is unbounded."""
         return inf
 
     @classmethod
     def largest_gradient(cls, norm: float, radius: float) -> float:
-        """Return the most that a sample's gradient is, unclipped, for features and points of at most these L2 norms."""
+        """Return a bound on the L2 norm of a sample's unclipped gradient.
+
+        Args:
+            norm: the largest L2 norm of the sample's features.
+            radius: the largest L2 norm of the point x.
+        """
         return float(cls.slope_bound() * norm)
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return the largest rank of a sample's Hessian, without terms that all samples share; by default full rank."""
+        """Return the largest rank of the part of a sample's Hessian that depends on the sample; by default d."""
         return dimension
 
     @classmethod
@@ -135,11 +140,15 @@ class SampleLoss(Loss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return fewer samples, (m, d) and (m,), whose losses have the same sum at every point; a class need not."""
+        """Return fewer samples, (m, d) and (m,), whose losses have the same sum at every point.
+
+        Raises:
+            NotImplementedError: the class has no such method; a class need not have one.
+        """
         raise NotImplementedError(f"no fewer samples are known to stand for those of {cls.__name__}")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of ∇f(x) as a new vector: the clipped part of the samples plus λx."""
+        """Return the coordinates `block` of ∇f(x) as a new vector: the clipped gradient of the samples plus λx."""
         gradient = self.data_grad(x, block)
         if self.regularizer:
             gradient += self.regularizer * (x if block is ALL else x[block])
@@ -151,12 +160,12 @@ class SampleLoss(Loss):
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """Return the label that each point predicts for each sample: by default the label with the least loss.
+        """Return the label that each of p points predicts for each of k samples: by default the label of least loss.
 
         Args:
-            features: (k, d).
-            points: (d, p), each column a point.
-            labels: (K,) all labels.
+            features: (k, d) the features of the samples.
+            points: (d, p), each column is a point.
+            labels: (K,) all possible labels.
 
         Returns:
             (k, p) indices into `labels`.
@@ -168,12 +177,13 @@ class SampleLoss(Loss):
     @classmethod
     @abstractmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Return the losses of single samples at many points (g, p, k), without clipping, averaging and regularizer.
+        """Return ℓ of single samples at many points, as an array (g, p, k), without clipping, divisor and regularizer.
 
-        The points come in g groups. Each group has k samples of its own, or all groups share the same k samples.
+        The points are in g groups of p points. Either each group has k samples, or all groups share the same k samples.
 
         Args:
-            features: (g k, d), one group after the other, or (k, d) for shared samples; dense or a sparse CSR array.
+            features: (g k, d), the samples of the first group first; or (k, d) for shared samples. The array is dense
+                or a sparse CSR array.
             targets: (g, k), or (1, k) for shared samples.
             points: (g, p, d).
         """

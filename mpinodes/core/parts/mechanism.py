@@ -1,4 +1,4 @@
-"""Define the contract of noise mechanisms."""
+"""Define the base class of noise mechanisms."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from mpinodes.core.seeds import Draws
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mechanism(ABC):
-    """Add noise to a query.
+    """Add noise to the vector of a query.
 
     Attributes:
-        epsilon: `privacy.epsilon`, by which the noise is divided; inf means no noise.
-        constant: c of `privacy.scale`: the scale is c/epsilon for every sensitivity; None: the noise is calibrated.
+        epsilon: `privacy.epsilon`; the scale of the noise is a number divided by epsilon, and inf means no noise.
+        constant: c if `privacy.scale` is a number c; the scale of the noise is then c/epsilon for every sensitivity.
+            None: the noise is calibrated to the sensitivity.
         backend: `noise.backend`, the arithmetic of the noise; one of `backends`.
     """
 
@@ -26,24 +27,25 @@ class Mechanism(ABC):
     constant: float | None = None
     backend: str = "numpy"
 
-    # The built-in mechanism that a user's mechanism replaces: it accepts the same calibrations, in the same algorithms.
+    # The built-in mechanism that this mechanism replaces, if a user wrote it: both accept the same calibrations, and
+    # the same algorithms can use both.
     takes_the_place_of: ClassVar[str] = "laplace"
     backends: ClassVar[tuple[str, ...]] = ("numpy",)
-    scale_is: ClassVar[str] = ""  # what the scale of the noise is, if that has another name
-    # Whether a release has a loss ε without δ, so that the scale of the noise is a constant over epsilon.
+    scale_is: ClassVar[str] = ""  # the usual name of the scale of the noise, if it is not "scale"
+    # Whether a release is ε-DP with δ = 0, so that the scale of the noise is a constant divided by epsilon.
     pure: ClassVar[bool] = True
 
     @abstractmethod
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write the value of the query plus noise to `out` (d,), and return the event to account for.
+        """Write the value of the query plus noise to `out`, and return the event for privacy accounting.
 
-        All receivers get the same draw. `query.calibration` is the number to which the noise is calibrated. For Laplace
-        noise this is an L1 sensitivity (None: `l1`), for Gaussian noise the standard deviation, and for gamma-norm
-        noise the inverse of the rate (None: `l2`).
+        All receivers get the same release. `query.calibration` is the number to which the noise is calibrated. For
+        Laplace noise this is an L1 sensitivity (None means `query.l1`), for Gaussian noise the standard deviation, and
+        for gamma-norm noise the inverse of the rate (None means `query.l2`).
 
         Args:
             query: the value, with its sensitivities.
             t: the round.
-            noise: the source of randomness: `noise.at(t)` is the generator of round t. No other randomness is allowed.
-            out: the array that receives the release.
+            noise: the only allowed source of randomness; `noise.at(t)` is the generator of round t.
+            out: (d,) the array to which the release is written.
         """

@@ -1,4 +1,7 @@
-"""Define the contract of metrics, and the data that a metric receives."""
+"""Define the base class of metrics, and the data that a metric receives.
+
+A metric computes numbers from a run, such as regret or accuracy.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,19 @@ from mpinodes.core.parts.loss import Loss
 
 
 class Stretch(Struct, frozen=True):
-    """Hold some consecutive rounds of a run for the metrics, as the logger receives them.
+    """Hold r consecutive rounds of a run. The logger passes such objects to the metrics while the run goes on.
 
-    There are n agents and k deciders: k = 1, the network, for a nondecomposable objective, and k = n for a decomposable
-    one.
+    There are n agents and k decisions in a round. If the objective is decomposable, each agent has a decision (k = n);
+    else the network has one decision (k = 1), whose blocks the agents decide.
 
     Attributes:
         rounds: (r,) the round numbers, from 1.
         estimates: (r, n, d) the estimate of every agent.
-        decisions: (r, k, d) the decision of every decider.
-        losses: (r,) the loss of the network.
-        agent_losses: (r, n) the loss of the network with each agent's estimate in the place of all decisions.
-        training_losses: (r,) the mean over agents of the mean loss of their own samples; None if losses change by
-            round.
+        decisions: (r, k, d) the decisions.
+        losses: (r,) the loss of the network at its decisions.
+        agent_losses: (r, n) the loss of the network if the estimate of one agent replaces all decisions.
+        training_losses: (r,) the mean over agents of the mean loss of the agent's samples; None if the losses change
+            from round to round.
     """
 
     rounds: NDArray[np.int64]
@@ -40,24 +43,28 @@ class Stretch(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True):
-    """Hold a finished run for the metrics, with its state at h horizons.
+    """Hold the data of a finished run at h horizons (rounds at which the run is evaluated), for the metrics.
+
+    As in `Stretch`, there are n agents and k decisions in a round.
 
     Attributes:
         horizons: (h,) rounds, ascending; the last entry is the last round of the run.
         agents: n.
-        judged_by: the decision whose optimality gap is reported, for an offline method; None for an online method.
-        total: (h, 2 + n) the cumulative loss of the network, of its running averages, and of each agent's estimate.
-        last, mean: (h, d) the last and the average decision, averaged over the deciders.
-        judged: (h, k, d) the decisions whose optimality gap is reported, for an offline method.
-        whole: (h, k) the mean over rounds and agents of all losses of the run, at these decisions.
-        accuracy: for each data set, (h, 2, k) the accuracy of the average and of the last decision.
-        rmse: for each data set with real targets, (h, 2, k) the root mean squared error of the two decisions.
-        least: (h,) the cumulative loss of the best fixed decision in hindsight.
-        best: (h, d) the best fixed decision.
-        within: (h,) the proven bound on how far `least` is above the minimum.
-        best_of_rounds: (2, h) the cumulative loss of the best decision of every single round, and the path length of
-            these decisions; None if the user did not ask for it.
-        losses: maps t to the sum of all agents' losses of the rounds up to t, unclipped.
+        judged_by: for an offline method, the decision whose optimality gap is reported; None for an online method.
+        total: (h, 2 + n) cumulative losses of the network: at its decisions, at the running averages of its decisions,
+            and at the estimate of each agent.
+        last, mean: (h, d) the last decision and the running average of the decisions, both averaged over the k
+            decisions of a round.
+        judged: (h, k, d) for an offline method, the decisions whose optimality gap is reported.
+        whole: (h, k) the mean over rounds and agents of all losses of the run, at the decisions in `judged`.
+        accuracy: for each data set, (h, 2, k) the accuracy of the running average and of the last decision.
+        rmse: for each data set with real targets, (h, 2, k) the root mean squared error of the same two decisions.
+        least: (h,) the cumulative loss of the best fixed decision in hindsight, as computed.
+        best: (h, d) the best fixed decision in hindsight, as computed.
+        within: (h,) a proven bound on the difference between `least` and the exact minimum.
+        best_of_rounds: (2, h) the cumulative loss of the sequence of best decisions of every single round, and the path
+            length of this sequence; None if `record.dynamic_regret` is false.
+        losses: maps t to the sum of the unclipped losses of all agents in rounds 1 to t.
     """
 
     horizons: NDArray[np.int64]
@@ -79,13 +86,14 @@ class Judged(Struct, frozen=True):
 
 @dataclass
 class Metric(ABC):
-    """Compute an array of numbers from a run. A metric is a class of one file with these attributes.
+    """Compute an array of numbers from a run. A metric is a class, in a file of its own, with these attributes.
 
-    The array is the variable `name` of record.h5; its last entry by round or horizon goes to summary.json at `key`. The
-    summary and the page print that entry with the label `label`. A metric of each agent also has its mean over agents
-    in the summary, at `<key>_mean`. A metric that is read per round has that value at `<key>_per_round`.
+    The array is the variable `name` of record.h5. Its last entry along the axis "round" or "horizon" is written to
+    summary.json at `key`, and printed with `label` in the summary and on the page. If the array has an axis "agent",
+    summary.json has the mean over agents at `<key>_mean`. If `per_round` is true, summary.json has the entry divided by
+    the number of rounds at `<key>_per_round`.
 
-    A metric overrides one of the two methods. Each run has its own instance, which may store what it received.
+    A metric overrides one of the two methods. Each run has its own instance, which may store the data that it received.
     """
 
     name: ClassVar[str]  # the variable in record.h5
@@ -94,27 +102,27 @@ class Metric(ABC):
     key: ClassVar[str] = ""  # the key in summary.json, with dots for nested keys; by default the name
     label: ClassVar[str] = ""  # the label in summary, page and figures; by default the words of the name
     long_name: ClassVar[str] = ""  # the description in record.h5; by default the label
-    unit: ClassVar[str] = ""  # "share" for a share of 1, which is printed as a percentage
-    per_round: ClassVar[bool] = False  # whether values add up over rounds, so that people divide them by the rounds
-    sums_agents: ClassVar[bool] = False  # whether a decomposable objective makes the value a sum over agents
-    # How the values of repeats are merged. A mean comes with its spread.
+    unit: ClassVar[str] = ""  # "share" for a fraction of 1, which is printed as a percentage
+    per_round: ClassVar[bool] = False  # whether values are sums over rounds, so that their mean per round is useful
+    sums_agents: ClassVar[bool] = False  # whether the value is a sum over agents if the objective is decomposable
+    # How the values of repeats are merged. A mean is printed with its standard deviation.
     repeats: ClassVar[Literal["mean", "largest", "least", "sum", "same"]] = "mean"
     summarized: ClassVar[bool] = True  # whether summary.json has the metric
     shown: ClassVar[bool] = True  # whether the summary and the page print the metric
-    figure: ClassVar[str] = ""  # the file of the figure in which built-in metrics are drawn together; "": not drawn
+    figure: ClassVar[str] = ""  # the file of the figure in which several built-in metrics are drawn; "": not drawn
     title: ClassVar[str] = ""  # the title of that figure
-    compared: ClassVar[int] = 0  # the place among the results that a comparison of runs shows; 0: not shown there
+    compared: ClassVar[int] = 0  # the position of the metric in a comparison of runs; 0: not shown in a comparison
 
     def take(self, rounds: Stretch) -> Vector | None:
-        """Return the values of a metric by round, for the rounds received: (r, ...).
+        """Return the values of the metric in r consecutive rounds: (r, ...), for a metric with the axis "round".
 
-        Return None if the metric is by horizon, or if the run has no such values.
+        Return None if the metric has the axis "horizon", or if the metric is not defined for this run.
         """
         return None
 
     def judge(self, run: Judged) -> Vector | None:
-        """Return the values of a metric by horizon: (h, ...).
+        """Return the values of the metric at h horizons: (h, ...), for a metric with the axis "horizon".
 
-        Return None if the metric is by round, or if the run has no such values.
+        Return None if the metric has the axis "round", or if the metric is not defined for this run.
         """
         return None

@@ -1,4 +1,4 @@
-"""Define the contract of mixings."""
+"""Define the base class of mixings. A mixing computes the weights with which an agent adds up received releases."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mpinodes.core.parts.links import Links, Topology
 
 
 class GraphFacts(Struct, frozen=True, dict=True):
-    """Hold public facts of a run's graph. Each fact is computed when a mixing first asks for it.
+    """Hold public facts about the graph of a run. Each fact is computed when it is first read.
 
     Attributes:
-        agents: n.
-        compute: computes a fact by the name of its function in `topology.facts`.
+        agents: n, the number of agents.
+        compute: computes a fact from the name of a function in `topology.facts`.
     """
 
     agents: int
@@ -29,25 +29,26 @@ class GraphFacts(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_eulerian(self) -> bool:
-        """Return whether, in every round, each agent has as many in-neighbors as out-neighbors."""
+        """Return whether each agent has, in every round, as many in-neighbors as out-neighbors."""
         return bool(self.compute("is_eulerian"))
 
     @cached_property
     def most_edges(self) -> int:
-        """Return the largest number of directed edges in any round."""
+        """Return the number of directed edges in the round with most edges."""
         return int(self.compute("out_edges"))
 
     @cached_property
     def laplacian_max(self) -> float:
-        """Return the largest eigenvalue of the graph's Laplacian over all rounds."""
+        """Return the largest eigenvalue of the Laplacian of the graph, maximized over all rounds."""
         return float(self.compute("laplacian_max"))
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mixing(ABC):
-    """Compute the weights a_ij, and the public scalars that an agent sends so that receivers can compute their weights.
+    """Compute the weights a_ij that agent i gives to the releases of agents j.
 
-    A mixing never sees the state or the loss of an algorithm. Its scalars depend on the graph alone.
+    With each release an agent may send public scalars, from which the receivers compute their weights. A mixing never
+    receives the state or the loss of an agent, so the scalars depend on the graph alone.
 
     Attributes:
         graph: public facts of the graph.
@@ -58,46 +59,47 @@ class Mixing(ABC):
     undirected: ClassVar[bool] = False  # whether the mixing needs every edge in both directions
     fixed: ClassVar[bool] = False  # whether the mixing needs the same graph in every round
     anytime: ClassVar[bool] = False  # whether the mixing works without facts about the graphs of all rounds
-    # A sentence for people: which property the weights keep if messages are lost or late. If it is empty, the mixing
-    # is not run with faults. Under faults the in-neighbors of `here` are the senders received in the round, and the
-    # out-neighbors are the agents that receive its message, then or later.
+    # A sentence for users: which property the weights keep if messages are lost or late. If the text is empty, mpinodes
+    # rejects runs with faults. With faults, the in-neighbors of `here` are the senders whose messages arrive in the
+    # round, and the out-neighbors are the agents that receive the agent's message in this or a later round.
     under_faults: ClassVar[str] = ""
-    # If several messages of one sender arrive in one round: whether the mixing uses only the newest, or each of them.
-    # With "each", that sender appears once per message among the senders.
+    # Which messages the mixing uses if several messages of one sender arrive in one round: only the newest, or each of
+    # them. With "each", the sender appears among the senders once for each message.
     hears: ClassVar[Literal["newest", "each"]] = "newest"
 
     @property
     def width(self) -> int:
-        """Return the number of scalars that travel with each release."""
+        """Return the number of scalars that an agent sends with each release."""
         return 0
 
     def init(self, agent: int) -> Any:
-        """Return the state before round 1; by default there is none."""
+        """Return the state of the mixing of one agent before round 1; by default None."""
         return None
 
     def outgoing(self, s: Any, here: Neighborhood) -> Sequence[float] | Vector:
-        """Return the `width` scalars to send with this round's release."""
+        """Return the `width` scalars that an agent sends with its release of this round."""
         return ()
 
     @abstractmethod
     def weights(self, s: Any, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Any, Sequence[float], float]:
-        """Return the next state, the weights a_ij (k,), and the scale by which the mixed vector is divided.
+        """Return the next state, the weights a_ij (k,), and the number by which the algorithm divides the mixed vector.
 
         Args:
-            s: the state of this round.
+            s: the state of the mixing in this round.
             here: the agent's neighbors in this round.
-            incoming: the scalars of the k senders, in ascending order, the agent's own among them.
+            incoming: the scalars of the k senders, in ascending order of senders; the agent itself is one of the
+                senders.
         """
 
 
 class MixedRound(NamedTuple):
-    """Hold the scalars, weights and states of all agents' mixing in one round.
+    """Hold the scalars, the weights and the states of the mixing of all agents in one round.
 
     Attributes:
         here: the neighbors of each agent.
         said: the scalars that each agent sends, (width,).
-        weights: (n, n) at [i, j] the weight that agent i gives to the release of agent j.
-        states: the mixing's state of each agent after the round.
+        weights: (n, n); entry [i, j] is the weight that agent i gives to the release of agent j.
+        states: the state of the mixing of each agent after the round.
     """
 
     here: dict[int, Neighborhood]
@@ -107,13 +109,14 @@ class MixedRound(NamedTuple):
 
 
 def mixed(mixing: Mixing, graph: Topology | Links, agents: Sequence[int], first: int = 1) -> Iterator[MixedRound]:
-    """Yield the mixing of all agents, round by round without end. It needs neither an algorithm nor data.
+    """Yield the scalars, weights and states of the mixing of all agents, for one round after the other without end.
 
     Args:
         mixing: the mixing of the run.
         graph: the topology, or the links if there are faults.
-        agents: all agents, in the order in which they take their turns.
-        first: the first round to yield. A mixing with a state, or with late messages, starts at round 1 all the same.
+        agents: all agents, in the order in which they are computed.
+        first: the first round to yield. If the mixing has a state, or if messages may be late, the rounds before
+            `first` are computed too.
     """
     links = graph if isinstance(graph, Links) else None
     late = links.most_late if links else 0

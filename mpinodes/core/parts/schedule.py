@@ -1,4 +1,4 @@
-"""Define the contract of step schedules."""
+"""Define the base class of step schedules."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import ClassVar
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Schedule(ABC):
-    """Give the step of round t = 1, 2, ...: a pure function of t, positive and finite."""
+    """Define the step size of round t = 1, 2, ... as a pure function of t. A step size is positive and finite."""
 
     # The setting whose default is the losses' modulus of strong convexity (`problem.regularizer`); empty: no setting.
     from_losses: ClassVar[str] = ""
 
     @abstractmethod
     def __call__(self, t: int) -> float:
-        """Return the step of round t."""
+        """Return the step size of round t."""

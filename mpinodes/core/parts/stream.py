@@ -1,4 +1,4 @@
-"""Define the contract of streams of losses."""
+"""Define the base class of streams. A stream provides the data of a run: the loss of each agent in each round."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ MakeLoss = Callable[[Features, Vector], SampleLoss]  # features (k, d), targets 
 
 
 class Recurring(Struct, frozen=True):
-    """Merge the rounds of an agent whose fixed set of samples comes again and again; a result of `Stream.merged`.
+    """Merge the losses of consecutive rounds of an agent that uses a fixed set of samples again and again.
+
+    `Stream.merged` returns such an object.
 
     Attributes:
         features, targets: all samples of the agent, (k, d) and (k,).
         size: the number of samples in a round.
-        make_loss: makes the loss of a round from its samples.
-        places: maps the first and last round to the indices of their samples, round by round.
+        make_loss: returns the loss of a round from the features and targets of its samples.
+        places: returns the indices of the samples of rounds `first` to `last`, in the order of rounds.
     """
 
     features: Features
@@ -37,70 +39,81 @@ class Recurring(Struct, frozen=True):
     places: Callable[[int, int], NDArray[np.int64]]
 
     def __call__(self, first: int, last: int) -> SampleLoss:
-        """Return the losses of rounds `first` to `last` as one loss of all their samples."""
+        """Return one loss of all samples of rounds `first` to `last`."""
         rows = self.places(first, last)
         first_loss = self.make_loss(self.features[rows[: self.size]], self.targets[rows[: self.size]])
         return replace(first_loss, features=self.features[rows], targets=self.targets[rows])
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return the files that a path names, sorted: the file itself, a directory's files, or all matches of {agent}."""
+    """Return the files that a path stands for, sorted.
+
+    The path is a file, a directory (for all files in it), or contains "{agent}" (for all files that match with any text
+    in the place of "{agent}").
+    """
     files = path.iterdir() if path.is_dir() else path.parent.glob(path.name.replace("{agent}", "*"))
     return sorted(file for file in files if file.is_file())
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Stream(ABC):
-    """Yield the loss of each agent and round.
+    """Provide the loss of each agent in each round.
 
-    Any round can be asked for at any time, and every rank gets the same losses.
+    The losses of any round can be read at any time, and all ranks read the same losses.
 
-    `streams.labelled.LabelledStream` implements the usual case: a fixed set of samples that is dealt to the agents. A
-    new stream of this kind is one method that opens the data.
+    `streams.labelled.LabelledStream` implements the usual case: a fixed set of samples is partitioned among the agents.
+    A new stream of this kind needs only one method, which opens the data.
 
-    All statements of a stream, except the losses themselves, must be public. This means that they are known without
-    looking at the values of any sample: the dimension, the bounds, which values become −1 and +1, and which agent has
-    which samples. The number of samples is public by definition, because adjacent data sets differ in one replaced
-    sample. If a statement does depend on the data, `unproven_because` must name it.
+    All attributes and results of a stream, except the losses themselves, must be public, that is, known without looking
+    at the values of any sample. Examples are the dimension, the bounds, which values become the labels −1 and +1, and
+    which agent has which samples. The number of samples is public by definition, because adjacent data sets differ in
+    one replaced sample. If an attribute or result does depend on the data, `unproven_because` must name it.
 
     Attributes:
-        seed: the seed of the data, of their distribution among agents, and of their order.
-        agents: n.
-        make_loss: makes the loss of a round from its samples.
+        seed: the seed of the data, of their partition among agents, and of their order.
+        agents: n, the number of agents.
+        make_loss: returns the loss of a round from the features and targets of its samples.
     """
 
     seed: int
     agents: int
     make_loss: MakeLoss
 
-    defaults: ClassVar[Mapping[str, Any]] = {}  # keys of the experiment that `data.name` alone sets
-    remark: ClassVar[str] = ""  # a remark on the noise of the default run
-    lengthens: ClassVar[tuple[str, ...]] = ()  # settings that change only the number of rounds, and no round's losses
-    dealing: ClassVar[tuple[str, ...]] = ()  # settings that only decide which agent gets which rows, and when
-    # A sentence for people: which selection of samples counts as public because it was made before adjacency.
+    defaults: ClassVar[Mapping[str, Any]] = {}  # default settings of an experiment that chooses this stream
+    remark: ClassVar[str] = ""  # a sentence for users on the noise of a run with default settings
+    lengthens: ClassVar[tuple[str, ...]] = ()  # settings that change the number of rounds, but not the losses
+    dealing: ClassVar[tuple[str, ...]] = ()  # settings that only decide which agent uses which rows in which rounds
+    # A sentence for users: which selection of samples is public, because adjacent data sets are defined after it.
     public: ClassVar[str] = ""
-    # True: samples are drawn from the seed, so another seed gives another data set. False: a row is the same sample for
-    # every seed; the seed only deals and orders the samples. None: every seed gives the same samples in unknown order.
+    # True: samples are drawn from the seed, so another seed gives another data set. False: each row is the same sample
+    # for every seed; the seed only assigns samples to agents and rounds. None: every seed gives the same samples, in an
+    # unknown order.
     drawn_from_seed: ClassVar[bool | None] = None
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """Return the name of the data for people, as summaries and figures print it."""
+        """Return the name of the data that summaries and figures print."""
 
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """Return the number of features of a sample. It is d, unless the loss has coordinates for each class."""
+        """Return the number of features of a sample.
+
+        This number is d, unless the loss has a vector of coordinates for each class (`SampleLoss.per_class`).
+        """
 
     @property
     @abstractmethod
     def rounds(self) -> int | None:
-        """Return the number of rounds that the data last; None if they never end."""
+        """Return the number of rounds for which there are data; None if the data never end."""
 
     @property
     def batch(self) -> int | Literal["all"]:
-        """How many samples of an agent a round has; "all": all that it has, in every round. As a rule a setting."""
+        """Return how many samples an agent uses in a round; "all": every round uses all samples of the agent.
+
+        Most streams have a setting of this name.
+        """
         return 1
 
     @property
@@ -114,65 +127,73 @@ class Stream(ABC):
 
     @property
     def has_labels(self) -> bool:
-        """Return whether the targets are labels ±1."""
+        """Return whether the targets of samples are labels −1 and +1."""
         return False
 
     @property
     def classes(self) -> int:
-        """Return the number of classes if targets are classes 0, 1, ..., else 0."""
+        """Return the number of classes if the targets of samples are classes 0, 1, ...; else 0."""
         return 0
 
     @property
     def feature_bound(self) -> float:
-        """Return the largest absolute entry of a feature, known without looking at the data; inf if unknown."""
+        """Return a bound on the absolute value of every feature, known without looking at the data; inf if unknown."""
         return inf
 
     @property
     def feature_norm(self) -> float:
-        """Return the largest L2 norm of a sample's features, known without looking at the data; inf if unknown.
+        """Return a bound on the L2 norm of a sample's features, known without looking at the data; inf if unknown.
 
-        By default this is the norm of `dimension` features of the largest size.
+        By default the bound follows from `feature_bound`.
         """
         return sqrt(self.dimension) * self.feature_bound
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven: which statement depends on the data, and the remedy; empty if none does."""
+        """Return why no epsilon is proven: which attribute depends on the data, and a remedy; empty if none does."""
         return ""
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether `make_loss` surely makes every loss, from `batch` samples within the bounds stated here.
+        """Return whether every loss comes from `make_loss`, with `batch` samples within the bounds of this class.
 
-        If not, the constants of the loss's class bound nothing. A gradient of a round that differs from what is stated
-        is then clipped as a whole to half the accounted sensitivity. If a user's stream states True, each loss is
-        verified, and the run ends at the first loss that was made otherwise (`losses.enforced`).
+        If False, the constants of the loss's class are no bounds, and mpinodes clips the whole gradient of a round that
+        may violate them to half of the sensitivity that privacy accounting assumes. If a user's stream states True,
+        mpinodes checks each loss, and the run ends at the first loss that was not made this way (`losses.enforced`).
         """
         return False
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether agents with the same rows see the same samples in the same rounds for every seed."""
+        """Return whether the rounds in which an agent uses its samples do not depend on the seed.
+
+        If two runs differ only in the seed, and an agent has the same rows in both runs, True means that the agent uses
+        the same samples in the same rounds.
+        """
         return False
 
     @property
     def shares(self) -> Sequence[NDArray[np.int64]] | None:
-        """Return the indices of each agent's samples; None if the samples never end."""
+        """Return, for each agent, the indices of all samples of the agent; None if the samples never end."""
         return None
 
     def source_rows(self, agent: int) -> NDArray[np.int64] | None:
-        """Return the source's row number of each index that `samples` uses for this agent; None if it has no rows."""
+        """Return an array that maps each sample index of `samples(agent)` to the row number in the data source.
+
+        Return None if the data source has no rows.
+        """
         return None
 
     @abstractmethod
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """Return the losses of this agent as a function of the round, from 1."""
+        """Return a function that maps a round t = 1, 2, ... to the loss of this agent."""
 
     def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
-        """Return a function of a first and a last round that merges their losses into one loss of all their samples.
+        """Return a function of (first, last) that returns one loss of all samples of rounds `first` to `last`.
 
-        The samples are in the order of rounds. All other attributes are those of the first round's loss. The evaluation
-        reads samples this way, many rounds at a time; if the result is a `Recurring`, it reads each sample only once.
+        The samples are in the order of rounds. All other attributes are those of the loss of round `first`. The
+        evaluation reads the samples of many rounds at a time with this function. If the function is a `Recurring`, the
+        evaluation reads each sample only once.
         """
         losses: Callable[[int], Any] = self.of(agent)
 
@@ -186,35 +207,38 @@ class Stream(ABC):
 
     @abstractmethod
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function of the round that gives the index of each sample, in the order of the rows of the loss."""
+        """Return a function that maps a round to the indices of its samples, in the order of the rows of the loss."""
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function of the round that gives a group number, from 0, for each sample.
+        """Return a function that maps a round to a group number, from 0, for each sample of the round.
 
-        Samples that are always used together may share a group. Agents whose samples come in the same pattern should
-        return equal groups.
+        Two samples may have the same group number if every round uses both or none. If two agents use their samples in
+        the same pattern of rounds, both should have the same group numbers.
         """
         return self.samples(agent)
 
     def passes(self, rounds: int) -> int:
-        """Return how many times a sample may have been used in the first `rounds` rounds."""
+        """Return the largest number of times that one sample may be used in the first `rounds` rounds."""
         return 1
 
     def labelled(self) -> Mapping[str, Any]:
-        """Return the "train" and "test" sets with labels ±1 or classes, each a `data.source.Source`.
+        """Return a mapping from "train" and "test" to the data sets with labels or classes, for measuring accuracy.
 
-        The mapping is empty if there are no such sets.
+        Each data set is a `data.source.Source`. The mapping is empty if the data have no labels or classes.
         """
         return {}
 
     def real_valued(self) -> Mapping[str, Any]:
-        """Return the "train" and "test" sets with real targets, each a `data.source.Source`; empty if there is none."""
+        """Return a mapping from "train" and "test" to the data sets with real targets, for measuring errors.
+
+        Each data set is a `data.source.Source`. The mapping is empty if the data have no real targets.
+        """
         return {}
 
     def forget(self) -> None:  # noqa: B027 (most streams have nothing to release)
-        """Release the memory of data read from files. Losses that `of` has made keep their own samples."""
+        """Free the memory of data that were read from files. Losses that `of` has returned remain usable."""
 
 
 def is_built_in(stream: Stream) -> bool:
-    """Return whether a stream belongs to this package, so that its statements are trusted without a check."""
+    """Return whether a stream is part of mpinodes. Attributes of such a stream are trusted without a check."""
     return type(stream).__module__.startswith("mpinodes.streams.")
