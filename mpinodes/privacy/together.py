@@ -239,8 +239,8 @@ UNMAPPED = {
     "one-sample": "",
     "one-round": "the samples of one round of a run may be used in several rounds of another run; to fix the order of "
     "the samples, set data.seed to the same number in all runs with the same data settings",
-    "one-agent": "the samples of one agent of a run may belong to several agents in another run; to fix which agent has "
-    "which samples, set data.seed, or give one file for each agent",
+    "one-agent": "the samples of one agent of a run may belong to several agents in another run; to fix which agent "
+    "has which samples, set data.seed, or give one file for each agent",
 }
 
 
