@@ -76,7 +76,7 @@ def mean_accuracy(words: str, seeds: int = 20) -> float:
         parts = setup_of(f"algorithm.name=dpsda-ps {words} seed={seed}")
         meter = metered(parts, np.array([parts.experiment.rounds]))
         meter.end()
-        found.append(meter.accuracy["test"][0, 0, 0])
+        found.append(meter.marks["test"][0, 0, 0])
     return 100 * float(np.mean(found))
 
 
@@ -94,7 +94,7 @@ def test_regret_per_round_falls_with_the_horizon_without_noise(algorithm):
     parts = setup_of(f"algorithm.name={algorithm} data.name=olr rounds=2000 privacy.epsilon=inf")
     horizons = np.array([100, 400, 2000])
     meter = metered(parts, horizons)
-    everything = meter.everything
+    everything = meter.losses.everything
     best = [comparator.best(everything.upto(t), parts.feasible, meter.mean[-1]).value for t in horizons.tolist()]
     per_round = (meter.total[:, 0] - best) / horizons
     assert per_round[0] > 1.5 * per_round[1] > 1.5 * 1.5 * per_round[2] > 0
