@@ -76,7 +76,7 @@ def mean_accuracy(words: str, seeds: int = 20) -> float:
         parts = setup_of(f"algorithm.name=dpsda-ps {words} seed={seed}")
         meter = metered(parts, np.array([parts.experiment.rounds]))
         meter.end()
-        found.append(meter.marks["test"][0, 0, 0])
+        found.append(meter.marks["accuracy.test"][0, 0, 0])
     return 100 * float(np.mean(found))
 
 
