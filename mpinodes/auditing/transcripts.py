@@ -128,12 +128,16 @@ class Replayed:
         self._end = HEADER + self._vectors * recorded.setup.dimension
         self.kind, self.scale = recorded.events.kind[:, agent], recorded.events.scale[:, agent]
         self._states: list[State] = []
+        self._arrivals: list[Arrivals] = []  # of each round: the same on adjacent data
         self.messages: list[Message] = []
         state = self._step.start()
         for _ in range(len(self._frames)):
             self._states.append(state)
             self.messages.append(self._step.message(state))
-            state = self._step.receive(state, self._arrivals(state), self._own(state.here.t))
+            self._arrivals.append(
+                Arrivals.of_round(recorded.setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
+            )
+            state = self._step.receive(state, self._arrivals[-1], self._own(state.here.t))
         if isinstance(recorded, Recorded):
             self.require_same_run(recorded)
 
@@ -178,9 +182,6 @@ class Replayed:
                     "experiment, data and code give now"
                 )
 
-    def _arrivals(self, state: State) -> Arrivals:
-        return Arrivals.of_round(self._setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
-
     def _adjacent(self, change: Change, last: int) -> Iterator[tuple[int, Message, Message, Callable[[int], Loss]]]:
         """Yield round, own message, message on adjacent data, and the adjacent losses, from the changed round on."""
         losses = changed(self._own, self._setup.stream.samples(self.agent), change)
@@ -188,7 +189,7 @@ class Replayed:
         for t in range(change.round, last + 1):
             yield t, self.messages[t - 1], self._step.message(state), losses
             if t < last:
-                state = self._step.receive(state, self._arrivals(state), losses(t))
+                state = self._step.receive(state, self._arrivals[t - 1], losses(t))
 
     def moved(self, change: Change, last: int) -> tuple[Vector, list[tuple[int, Any, Any]]]:
         """Measure how far messages on adjacent data are from those on the agent's own, up to round `last`.
