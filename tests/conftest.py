@@ -1,7 +1,8 @@
 """Run serial and parallel tests by one command.
 
 A test marked `@pytest.mark.mpi(min_size=N)`, the marker of pytest-mpi, runs on N ranks. Under plain pytest, this file
-starts `mpirun -n N python -m pytest --with-mpi` for the test, in a process group of its own and with a time limit.
+starts `mpirun -n N python -m pytest --with-mpi` once for all tests of a directory on N ranks, in a process group of its
+own and with a time limit.
 Under `mpirun -n 8 python -m pytest --with-mpi`, a rank that fails prints its report and ends the whole job, so that no
 other rank waits forever.
 """
@@ -12,11 +13,12 @@ import os
 import shutil
 import sys
 import tempfile
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
-from tests.helpers.running import command, mpirun
+from tests.helpers.running import Done, command, mpirun
 
 
 def _in_world(config: pytest.Config) -> bool:
@@ -51,15 +53,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason="starts mpirun itself: run it under plain pytest"))
 
 
+def _ranks(item: pytest.Item) -> int | None:
+    """Return the number of ranks of a parallel test."""
+    mark = item.get_closest_marker("mpi")
+    return mark and mark.kwargs["min_size"]
+
+
+@lru_cache
+def _run_under_mpi(ranks: int, nodes: tuple[str, ...], root: Path) -> Done:
+    pytest_words = ["-m", "pytest", "--with-mpi", "-q", "-s", "-p", "no:cacheprovider", "--tb=short", *nodes]
+    return command([*mpirun(), "-n", str(ranks), sys.executable, "-m", "mpi4py", *pytest_words], root)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Under plain pytest, run a parallel test under mpirun."""
-    mark = pyfuncitem.get_closest_marker("mpi")
-    if mark is None or _in_world(pyfuncitem.config):
+    """Under plain pytest, run the parallel tests of a directory that need as many ranks under one mpirun."""
+    ranks = _ranks(pyfuncitem)
+    if ranks is None or _in_world(pyfuncitem.config):
         return None
-    pytest_words = ["-m", "pytest", "--with-mpi", "-q", "-s", "-p", "no:cacheprovider", "--tb=short", pyfuncitem.nodeid]
-    words = [*mpirun(), "-n", str(mark.kwargs["min_size"]), sys.executable, "-m", "mpi4py", *pytest_words]
-    done = command(words, pyfuncitem.config.rootpath)
+    beside = [item for item in pyfuncitem.session.items if item.path.parent == pyfuncitem.path.parent]
+    nodes = tuple(item.nodeid for item in beside if _ranks(item) == ranks)
+    done = _run_under_mpi(ranks, nodes, pyfuncitem.config.rootpath)
     if done.code != 0 or " passed" not in done.out or " skipped" in done.out:
         pytest.fail(f"exit {done.code}\n{done.err[-4000:] or done.out[-4000:]}", pytrace=False)
     return True

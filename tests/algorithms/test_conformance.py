@@ -196,10 +196,10 @@ OFFLINE = [
 def test_replayed_sensitivity_is_at_most_the_claimed_one(tmp_path, name, variant, sections):
     if not of_rounds(name) and not found(name).solves:
         sections = sections | {"privacy": {"clip": 0.5}}
-    asked = {"algorithm": {"name": name, **variant, **short(name)}, "rounds": 20, "record": {"transcript": True}}
+    asked = {"algorithm": {"name": name, **variant, **short(name)}, "rounds": 15, "record": {"transcript": True}}
     recorded = Recorded(run_of(tmp_path / "run", asked | sections))
     agents = {0, recorded.setup.topology.agents - 1}
-    assert not any(replay(recorded, agent, rounds=6, seed=2).exceeded for agent in agents)
+    assert not any(replay(recorded, agent, rounds=3, seed=2).exceeded for agent in agents)
 
 
 @everywhere

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import expit
 
 from mpinodes import audit, replay
+from mpinodes.auditing import settings
 from mpinodes.core import Setup
 from mpinodes.privacy.leakage import Norms, Signed, response
 from tests.helpers import reference
@@ -98,7 +99,7 @@ def test_without_noise_every_agent_finds_the_minimizer(file, words, near):
 
 
 # ---------------------------------------------------------------------------------------------------------- with noise
-@pytest.mark.parametrize(("file", "ranks"), [(EXTRA, 5), (DIGING, 3), (MOMENTUM, 4)])
+@pytest.mark.parametrize(("file", "ranks"), [(DIGING, 3), (MOMENTUM, 4)])
 def test_the_commands_give_the_same_bits_under_mpi_and_in_lockstep(file, ranks, tmp_path):
     words = [f"algorithm.path={file}", "data.total=200", "rounds=20", "record.transcript=true", "report=false"]
     mpi = run_mpi(ranks, *words, "output.dir=mpi", cwd=tmp_path)
@@ -110,13 +111,13 @@ def test_the_commands_give_the_same_bits_under_mpi_and_in_lockstep(file, ranks, 
 
 
 @pytest.mark.parametrize("file", ALL)
-@pytest.mark.parametrize("words", [f"{WHOLE} rounds=12", "data.batch=3"])
+@pytest.mark.parametrize("words", [f"{WHOLE} rounds=8", "data.batch=3 rounds=14"])
 def test_their_statements_stand_up_to_replay(file, words, tmp_path, capsys):
     """With all data in every round each message carries the sample; by batches, later ones do not."""
     run = run_of(tmp_path / "run", asked(file, SMALL, words, "record.transcript=true report=false"))
     network = summary_of(run)["privacy"]["network"]
     assert 0 < network["proven"] <= network["proven_pure"] < np.inf
-    assert replay.main([str(run)]) == 0
+    assert replay.main([str(run), "--rounds=5"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()[2:-1]]
     carrying, later = ([float(row[k]) for row in rows] for k in (1, 2))
     assert 0.4 < max(carrying) <= 1
@@ -127,10 +128,11 @@ def test_their_statements_stand_up_to_replay(file, words, tmp_path, capsys):
 @pytest.mark.parametrize("file", ALL)
 def test_an_audit_does_not_contradict_them(file, monkeypatch, capsys):
     monkeypatch.setattr(audit, "PAIRS", 30)
+    monkeypatch.setattr(settings, "tried", lambda *_: [])  # other settings: tests/auditing/test_planted.py
     words = ["rounds=4", "topology.name=ring", "topology.agents=3", "data.total=30"]
     assert audit.main([f"algorithm.path={file}", *words]) == 0
     printed = capsys.readouterr().out
-    assert printed.count("holds") >= 5
+    assert printed.count("holds") >= 3
     assert "REFUTES" not in printed
 
 

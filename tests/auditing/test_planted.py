@@ -22,7 +22,7 @@ def users(name: str) -> list[str]:
 @pytest.fixture
 def verdict(monkeypatch, capsys):
     """Runs the command, and gives its exit code and the names of the rows that refute."""
-    monkeypatch.setattr(audit, "PAIRS", 10)
+    monkeypatch.setattr(audit, "PAIRS", 4)
 
     def run(*words: str, tried: bool = False) -> tuple[int, str]:
         if not tried:  # other settings, which tell nothing of noise or frames, and take half the time
@@ -68,7 +68,7 @@ def test_a_sensitivity_divided_by_the_batch(tmp_path, verdict, name):
     assert "REFUTES THE PROVEN VALUE: a message moves further" in printed
 
 
-@pytest.mark.parametrize(("name", "place"), [("dola", 0), ("extra", 1), ("extra", 2)])
+@pytest.mark.parametrize(("name", "place"), [("dola", 0), ("dola", 1), ("extra", 2)])
 def test_a_clean_bit_in_the_header(monkeypatch, verdict, place, name):
     do_round = step.Step.__call__
 
@@ -88,12 +88,10 @@ def test_a_clean_bit_in_the_header(monkeypatch, verdict, place, name):
     assert "REFUTES THE PROVEN VALUE: something travels without noise" in printed
 
 
-@pytest.mark.parametrize("name", ["dpps", "push_sum_momentum"])
-def test_a_clean_bit_in_a_scalar_of_the_mixing(tmp_path, verdict, name):
-    imports, base = ("from mpinodes.algorithms.dpps import DPPS", "DPPS") if name == "dpps" else own_class(name)
+def test_a_clean_bit_in_a_scalar_of_the_mixing(tmp_path, verdict):
+    imports, base = own_class("push_sum_momentum")
     (tmp_path / "bug.py").write_text(SCALAR.format(imports=imports, base=base))
     words = [f"algorithm.path={tmp_path}/bug.py", "topology.name=random-digraph-each-round", *SMALL]
-    words += ["data.name=unit-ball", "problem.loss=hinge"] * (name == "dpps")
     code, printed = verdict(*words)
     assert code == 1, printed
     assert "the mixing's scalars of agent" in printed
@@ -106,5 +104,5 @@ def test_a_probe_that_a_users_part_fails_on_is_left_out_and_the_run_judged(tmp_p
     path = tmp_path / "of_two.py"
     path.write_text(source.replace("loss.grad(s.x)\n", "loss.grad(s.x)\n        s.x[1]\n"))
     assert path.read_text() != source
-    assert audit.main([f"algorithm.path={path}", "topology.agents=3", "rounds=6", "data.total=60"]) == 0
+    assert audit.main([f"algorithm.path={path}", "topology.agents=3", "rounds=4", "data.total=40"]) == 0
     assert "left out, with" in capsys.readouterr().out

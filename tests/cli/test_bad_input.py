@@ -44,115 +44,118 @@ FILES = {
 
 PS = "algorithm.name=dpsda-ps"
 BAD = [
-    (8, "privacy.epsilo=1", "unknown key privacy.epsilo; did you mean privacy.epsilon?"),
-    (8, "epsilon=1", "unknown key epsilon; did you mean privacy.epsilon?"),
-    (8, f"{PS} algorithm.mixing=metropolis", "algorithm.mixing = 'metropolis': choose from: push-sum"),
-    (8, "rounds=many", "rounds = 'many': expected int, got str"),
-    (8, f"checkpoint.every={'9' * 25}", "checkpoint.every: expected a whole number below 2^63"),
-    (8, f"checkpoint.every={'9' * 400}", "checkpoint.every: expected a whole number below 2^63"),
-    (4, "output.dir=odd\udcff", "output.dir: expected UTF-8"),
-    (4, "data.file=odd\udcff.csv", "data.file: expected UTF-8"),
-    (8, "rounds=0", "rounds = 0: expected int >= 1"),
-    (8, f"{PS} rounds=285", "set data.epochs=2, or fewer rounds"),
-    (8, "privacy.epsilon=-1", "privacy.epsilon = -1: expected float > 0.0"),
-    (8, "privacy.epsilon=0", "privacy.epsilon = 0: expected float > 0.0"),
-    (8, "privacy.epsilon=nan", "privacy.epsilon = nan: expected float > 0.0"),
-    (8, "privacy.budget.epsilon=1 privacy.budget.stops=[1e308]", "privacy.budget.stops = [1e+308]: expected int"),
-    (8, "privacy.budget.epsilon=1e100", "privacy.budget.epsilon = 1e+100: expected float <= 1000000000000.0"),
-    (8, f"name={'x' * 5000}!", f"{'x' * 100} [...] x"),
-    (8, "privacy.delta=2", "privacy.delta = 2: expected float < 1.0"),
+    (7, "epsilon=1", "unknown key epsilon; did you mean privacy.epsilon?"),
+    (7, f"{PS} algorithm.mixing=metropolis", "algorithm.mixing = 'metropolis': choose from: push-sum"),
+    (7, "rounds=many", "rounds = 'many': expected int, got str"),
+    (7, f"checkpoint.every={'9' * 25}", "checkpoint.every: expected a whole number below 2^63"),
+    (7, f"checkpoint.every={'9' * 400}", "checkpoint.every: expected a whole number below 2^63"),
+    (3, "data.file=odd\udcff.csv", "data.file: expected UTF-8"),
+    (7, "rounds=0", "rounds = 0: expected int >= 1"),
+    (7, f"{PS} rounds=285", "set data.epochs=2, or fewer rounds"),
+    (7, "privacy.epsilon=-1", "privacy.epsilon = -1: expected float > 0.0"),
+    (7, "privacy.epsilon=0", "privacy.epsilon = 0: expected float > 0.0"),
+    (7, "privacy.epsilon=nan", "privacy.epsilon = nan: expected float > 0.0"),
+    (7, "privacy.budget.epsilon=1 privacy.budget.stops=[1e308]", "privacy.budget.stops = [1e+308]: expected int"),
+    (7, "privacy.budget.epsilon=1e100", "privacy.budget.epsilon = 1e+100: expected float <= 1000000000000.0"),
+    (7, f"name={'x' * 5000}!", f"{'x' * 100} [...] x"),
+    (7, "privacy.delta=2", "privacy.delta = 2: expected float < 1.0"),
     (
-        8,
+        7,
         "problem.set=sphere",
         "problem.set = 'sphere': there is no such name; choose from: ball, box, none, product-of-balls",
     ),
-    (8, "data.name=mnist", "data.name = 'mnist': there is no such name; did you mean mnist-6-8?"),
-    (8, "missing.toml", "missing.toml: cannot be read: No such file or directory"),
-    (8, "broken.toml", "broken.toml: not TOML: Invalid value (at line 1, column 10)"),
-    (8, "binary.toml", "binary.toml: not TOML"),
-    (8, "topology.file=missing.json", "missing.json: cannot be read"),
-    (8, "topology.file=broken.json", "broken.json: not JSON"),
-    (3, f"{PS} topology.file=loop.json", "loop.json: round 1: agent 1 has an edge to itself"),
-    (4, f"{PS} topology.file=apart.json", "apart.json: not connected: in the union of rounds 1 to 1"),
-    (5, PS, "has 7 agents, so with the logger it needs 8 ranks, and mpirun started 5: use mpirun -n 8"),
-    (8, "algorithm.name=dpcda", "has 1 agents, so with the logger it needs 2 ranks"),
+    (7, "data.name=mnist", "data.name = 'mnist': there is no such name; did you mean mnist-6-8?"),
+    (7, "broken.toml", "broken.toml: not TOML: Invalid value (at line 1, column 10)"),
+    (7, "binary.toml", "binary.toml: not TOML"),
+    (7, "topology.file=missing.json", "missing.json: cannot be read"),
+    (7, "topology.file=broken.json", "broken.json: not JSON"),
+    (7, f"{PS} topology.file=apart.json", "apart.json: not connected: in the union of rounds 1 to 1"),
     (
-        8,
+        7,
         "algorithm.name=dpsda-c topology.undirected=false",
         "round 1: agent 0 sends to agent 1, but not 1 to 0",
     ),
-    (8, "algorithm.path=broken.py", "cannot be imported: ModuleNotFoundError"),
-    (8, "output.dir=taken/run", "output.dir: cannot write to 'taken/run': Not a directory"),
-    (8, f"{PS} privacy.clip=inf privacy.scale=calibrated", "privacy.clip = inf leaves no sensitivity"),
-    (8, "--fast", "unrecognized arguments: --fast; see python -m mpinodes.run --help"),
-    (2, "--lockstep", "--lockstep runs all agents in one process: start it without mpirun"),
-    (2, "--explain nothing", "--explain nothing: no such key"),
-    (34, PS, "has 7 agents"),
+    (7, f"{PS} privacy.clip=inf privacy.scale=calibrated", "privacy.clip = inf leaves no sensitivity"),
 ]
 
 DOLA = "algorithm.name=dola"
 BAD_DATA = [
-    (3, f"{DOLA} data.file=words.csv", "words.csv: line 3, column 2: 'x' is not a finite number"),
+    (2, f"{DOLA} data.file=words.csv", "words.csv: line 3, column 2: 'x' is not a finite number"),
     (
-        3,
+        2,
         f"{DOLA} data.file=three.csv",
         "three.csv: 3 different targets (0, 1, 2); two labels expected: state them by data.labels, or",
     ),
-    (3, f"{DOLA} data.file=nan.csv", "nan.csv: line 1, column 2: 'nan' is not a finite number"),
-    (3, f"{DOLA} data.file=order.libsvm topology.name=ring", "order.libsvm: line 1"),
-    (3, f"{DOLA} data.file=not.npz", "not.npz: not an .npz of `features` and `targets`"),
-    (3, f"{DOLA} data.file=part-{{agent}}.csv", "part-0.csv: cannot be read: No such file or directory"),
+    (2, f"{DOLA} data.file=nan.csv", "nan.csv: line 1, column 2: 'nan' is not a finite number"),
+    (2, f"{DOLA} data.file=order.libsvm topology.name=ring", "order.libsvm: line 1"),
+    (2, f"{DOLA} data.file=not.npz", "not.npz: not an .npz of `features` and `targets`"),
     (
-        3,
+        2,
         f"{DOLA} data.file=four.csv data.bound=2 topology.name=ring",
         "the most there can be, as data.bound or data.norm has it",
     ),
-    (3, f"{DOLA} data.file=four.csv data.batch=3", "4 training samples do not give 2 agents a batch of 3 each"),
-    (3, f"{DOLA} data.file=four.csv data.partition=uneven data.sizes=[3,3]", "data.sizes = [3, 3]: expected 2 sizes"),
-    (3, f"{DOLA} data.name=mnist-6-8 data.dir=mnist", "train-images-idx3-ubyte.gz: truncated"),
-    (3, f"{DOLA} data.name=cifar10-cat data.dir=cifar", "data_batch_1.bin: record 2, from byte 3073 on, has"),
-    (3, f"{DOLA} data.name=adult data.dir=adult", "adult.data: line 1: 5 fields; 15 expected"),
-    (3, f"{DOLA} data.name=adult data.dir=nowhere", "nowhere is not a directory; make it, or leave data.dir out"),
-    (3, f"{DOLA} data.name=rcv1 data.dir=empty", "rcv1_train.binary: not in"),
-    (3, f"{DOLA} data.name=olr rounds=20 problem.loss=hinge", "needs labels -1 and +1"),
-    (8, f"{PS} data.partition=even", "the agents of dpsda-ps share one loss"),
-    (4, f"{DOLA} topology.name=random-digraph", "weights need an undirected graph: set topology.name="),
-    (4, "algorithm.name=dpsr topology.name=eulerian", "rescaling weights need a fixed graph"),
-    (4, "algorithm.name=weight-balancing problem.set=box", "weight-balancing never projects; set problem.set=none"),
-    (4, f"{DOLA} problem.regularizer=0", "needs strongly convex losses or a step.modulus"),
-    (4, f"{DOLA} repeats=0", "repeats = 0: expected int >= 1"),
+    (2, f"{DOLA} data.file=four.csv data.batch=3", "4 training samples do not give 2 agents a batch of 3 each"),
+    (2, f"{DOLA} data.file=four.csv data.partition=uneven data.sizes=[3,3]", "data.sizes = [3, 3]: expected 2 sizes"),
+    (2, f"{DOLA} data.name=mnist-6-8 data.dir=mnist", "train-images-idx3-ubyte.gz: truncated"),
+    (2, f"{DOLA} data.name=cifar10-cat data.dir=cifar", "data_batch_1.bin: record 2, from byte 3073 on, has"),
+    (2, f"{DOLA} data.name=adult data.dir=adult", "adult.data: line 1: 5 fields; 15 expected"),
+    (2, f"{DOLA} data.name=adult data.dir=nowhere", "nowhere is not a directory; make it, or leave data.dir out"),
+    (2, f"{DOLA} data.name=rcv1 data.dir=empty", "rcv1_train.binary: not in"),
+    (2, f"{DOLA} data.name=olr rounds=20 problem.loss=hinge", "needs labels -1 and +1"),
+    (7, f"{PS} data.partition=even", "the agents of dpsda-ps share one loss"),
+    (3, f"{DOLA} topology.name=random-digraph", "weights need an undirected graph: set topology.name="),
+    (3, "algorithm.name=dpsr topology.name=eulerian", "rescaling weights need a fixed graph"),
+    (3, "algorithm.name=weight-balancing problem.set=box", "weight-balancing never projects; set problem.set=none"),
+    (3, f"{DOLA} problem.regularizer=0", "needs strongly convex losses or a step.modulus"),
+    (3, f"{DOLA} repeats=0", "repeats = 0: expected int >= 1"),
 ]
 
 ADMM = "data.total=60 problem.weight=20"
 BAD_ADMM = [
     (
-        4,
+        3,
         f"algorithm.name=pp-admm {ADMM} data.partition=uneven data.sizes=[20,18,22]",
         "agent 1: C/B = 1.11111",
     ),
     (
-        4,
+        3,
         f"algorithm.name=dvp-admm {ADMM} algorithm.dual_step=[0.5,0.5,0.01]",
         "agent 2: 2 c1 = 0.5 is not below (B/C)(rho/N + 2 theta V) = 0.19",
     ),
     (
-        4,
+        3,
         f"algorithm.name=m-admm {ADMM} algorithm.penalty_growth=[1.1,1,1] algorithm.dual_growth=1.05",
         "agent 1: its penalty eta(100) = 0.5 is below the dual step theta(100) = ",
     ),
     (
-        4,
+        3,
         f"algorithm.name=pvp-admm {ADMM} algorithm.noise_rate=[3,3]",
         "algorithm.noise_rate has 2 values: expected one number, or one for each of the 3 agents",
     ),
-    (4, f"algorithm.name=admm {ADMM} data.batch=5", "data.batch = 5: the losses of admm are the same in every round"),
+    (3, f"algorithm.name=admm {ADMM} data.batch=5", "data.batch = 5: the losses of admm are the same in every round"),
     (
-        4,
+        3,
         f"algorithm.name=admm {ADMM} problem.loss=hinge",
         "problem.loss = 'hinge': admm minimizes by Newton's method",
     ),
-    (4, f"algorithm.name=pvp-admm {ADMM} privacy.clip=1", "privacy.clip = 1.0: pvp-admm minimizes whole losses"),
-    (4, f"algorithm.name=admm {ADMM} topology.directed=true", "agent 0 sends to agent 1, but not 1 to 0"),
+    (3, f"algorithm.name=pvp-admm {ADMM} privacy.clip=1", "privacy.clip = 1.0: pvp-admm minimizes whole losses"),
+    (3, f"algorithm.name=admm {ADMM} topology.directed=true", "agent 0 sends to agent 1, but not 1 to 0"),
+]
+
+BAD_UNDER_MPIRUN = [  # of each kind one, and what lockstep has not
+    (8, "privacy.epsilo=1", "unknown key privacy.epsilo; did you mean privacy.epsilon?"),
+    (4, "output.dir=odd\udcff", "output.dir: expected UTF-8"),
+    (8, "missing.toml", "missing.toml: cannot be read: No such file or directory"),
+    (3, f"{PS} topology.file=loop.json", "loop.json: round 1: agent 1 has an edge to itself"),
+    (5, PS, "has 7 agents, so with the logger it needs 8 ranks, and mpirun started 5: use mpirun -n 8"),
+    (8, "algorithm.name=dpcda", "has 1 agents, so with the logger it needs 2 ranks"),
+    (8, "algorithm.path=broken.py", "cannot be imported: ModuleNotFoundError"),
+    (8, "output.dir=taken/run", "output.dir: cannot write to 'taken/run': Not a directory"),
+    (8, "--fast", "unrecognized arguments: --fast; see python -m mpinodes.run --help"),
+    (2, "--lockstep", "--lockstep runs all agents in one process: start it without mpirun"),
+    (2, "--explain nothing", "--explain nothing: no such key"),
+    (9, PS, "has 7 agents"),
+    (3, f"{DOLA} data.file=part-{{agent}}.csv", "part-0.csv: cannot be read: No such file or directory"),
 ]
 
 
@@ -184,11 +187,28 @@ def check(done, message: str, where: Path) -> None:
     assert left_behind(where) == []
 
 
-@pytest.mark.parametrize(("ranks", "words", "message"), BAD + BAD_DATA + BAD_ADMM)
-def test_one_message_and_exit_code_two(ranks, words, message, tmp_path):
+def made_files(tmp_path: Path) -> None:
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+
+
+@pytest.mark.parametrize(("agents", "words", "message"), BAD + BAD_DATA + BAD_ADMM)
+def test_one_message_and_exit_code_two(agents, words, message, tmp_path, monkeypatch, capfd):
+    made_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    size = f" topology.agents={agents}" * (agents != 7)
+    assert mpinodes_run(["--lockstep", *f"{words}{size}".split()]) == 2
+    error = capfd.readouterr().err
+    assert error.startswith("mpinodes: error: ")
+    assert message in error
+    assert error.strip().count("\n") == 0
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("ranks", "words", "message"), BAD_UNDER_MPIRUN)
+def test_so_it_is_under_mpirun_and_nothing_is_left(ranks, words, message, tmp_path):
+    made_files(tmp_path)
     done = run_mpi(ranks, *words.split(), cwd=tmp_path)
     check(done, message, tmp_path)
     assert done.err.strip().count("\n") == 0

@@ -44,20 +44,23 @@ def figure(tmp_path_factory) -> bytes:
     return (folder / "run" / "figures" / "regret.png").read_bytes()
 
 
-SETTINGS = {
-    "a backend that is not here": ({"MPLBACKEND": "module://matplotlib_inline.backend_inline"}, ""),
-    "no backend at all": ({"MPLBACKEND": "nosuch"}, ""),
-    "LaTeX": ({}, "text.usetex: True\n"),
-    "an unknown font": ({}, "font.family: NoSuchFont\n"),
-    "other figures": ({}, "savefig.dpi: 30\naxes.facecolor: black\nlines.linewidth: 9\n"),
-    "broken settings": ({}, "font.size: huge\nlines.linewidth\nnosuch: 1\nbackend: nosuch\n"),
+BARS = {"TQDM_MININTERVAL": "abc", "TQDM_NCOLS": "x", "COLUMNS": "abc"}
+BUILDS = {"SOURCE_DATE_EPOCH": "abc", "TZ": "No/Where", "HDF5_DRIVER": "nosuch", "PANDAS_FUTURE_INFER_STRING": "abc"}
+POOR = {"TMPDIR": "/nonexistent", "PYTHONOPTIMIZE": "2", "PYTHONIOENCODING": "ascii"}
+OTHER = "savefig.dpi: 30\naxes.facecolor: black\nlines.linewidth: 9\n"
+SETTINGS = {  # each must change nothing, so several are set at once
+    "a backend that is not here, LaTeX, other figures": (
+        {"MPLBACKEND": "module://matplotlib_inline.backend_inline"} | BARS, f"text.usetex: True\n{OTHER}",
+    ),
+    "no backend, an unknown font, warnings that are errors": (
+        {"MPLBACKEND": "nosuch", "PYTHONWARNINGS": "error", "LC_ALL": "C"}, "font.family: NoSuchFont\n",
+    ),
+    "broken settings, a time of builds, other ways to store": (
+        BUILDS, "font.size: huge\nlines.linewidth\nnosuch: 1\nbackend: nosuch\n",
+    ),
     "no place for a cache": ({"MPLCONFIGDIR": "/dev/null/x", "HOME": "/dev/null"}, ""),
-    "warnings that are errors": ({"PYTHONWARNINGS": "error", "LC_ALL": "C"}, ""),
-    "settings of progress bars": ({"TQDM_MININTERVAL": "abc", "TQDM_NCOLS": "x", "COLUMNS": "abc"}, ""),
-    "a time of builds": ({"SOURCE_DATE_EPOCH": "abc", "TZ": "No/Where"}, ""),
-    "other ways to store": ({"HDF5_DRIVER": "nosuch", "PANDAS_FUTURE_INFER_STRING": "abc"}, ""),
-    "a poor environment": ({"TMPDIR": "/nonexistent", "PYTHONOPTIMIZE": "2", "PYTHONIOENCODING": "ascii"}, ""),
-}
+    "a poor environment": (POOR, ""),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -79,8 +82,8 @@ def test_settings_that_cannot_be_read_cost_the_figures_alone(tmp_path):
 
 
 STREAMS = {
-    "<&-": (0, ""), ">&-": (0, ""), "2>&-": (0, ""), ">&- 2>&-": (0, ""), "<&- >&- 2>&-": (0, ""),
-    "2>/dev/full": (0, ""), ">/dev/full 2>/dev/full": (0, ""), "| true; exit ${PIPESTATUS[0]}": (141, ""),
+    ">&-": (0, ""), "2>&-": (0, ""), "<&- >&- 2>&-": (0, ""),
+    ">/dev/full 2>/dev/full": (0, ""), "| true; exit ${PIPESTATUS[0]}": (141, ""),
     ">/dev/full": (0, "mpinodes: warning: the results cannot be printed, but their files are there: No space left"),
 }  # fmt: skip
 
@@ -117,7 +120,6 @@ from mpinodes import compare, sweep
 assert sweep.main(["algorithm.name=dola", "rounds=3", "seed=0,1"]) == compare.main(["studies/study"]) == 0
 """
 DAEMONS = {
-    "closed stderr": ("", "", "2>&-"),
     "closed streams": ("", "", "<&- >&- 2>&-"),
     "full streams": ("", "", ">/dev/full 2>/dev/full"),
     "streams set to None": ("sys.stdin = sys.stdout = sys.stderr = None", STUDY, ""),
@@ -147,7 +149,7 @@ def study(tmp_path_factory) -> Path:
 
 
 MODULE = f"{shlex.quote(sys.executable)} -m mpinodes"
-FILED = {"sweep studies/study seed=0,1,2": "", "compare studies/study": "", "report studies/study/runs/*": ""}
+FILED = {"sweep studies/study seed=0,1,2": "", "compare studies/study": "", "report studies/study/runs/*0": ""}
 
 
 @pytest.mark.parametrize("words", FILED)
@@ -155,8 +157,8 @@ def test_commands_whose_results_are_files_need_no_room_on_stdout(words, study):
     done = ended(study, f"{MODULE} {words} >/dev/full")
     assert (done.code, done.err.count("\n")) == (0, 1), done.err
     assert done.err.startswith("mpinodes: warning: the results cannot be printed, but their files are there: No space")
-    assert ended(study, f"{MODULE} {words} >/dev/full 2>/dev/full").code == 0
-    assert ended(study, f"{MODULE} {words} 2>/dev/full").out.strip()
+    if words.startswith("compare"):
+        assert ended(study, f"{MODULE} {words} >/dev/full 2>/dev/full").code == 0
 
 
 def test_what_runs_cost_is_said_on_stdout_alone_and_so_needs_it(study):
@@ -164,7 +166,7 @@ def test_what_runs_cost_is_said_on_stdout_alone_and_so_needs_it(study):
     assert (done.code, "No space left on device" in done.err, done.err.count("\n")) == (2, True, 1)
 
 
-@pytest.mark.parametrize("blocks", [4, 30, 200])
+@pytest.mark.parametrize("blocks", [4, 200])
 def test_a_report_without_room_on_the_disk_says_so_and_leaves_no_drafts(blocks, study):
     """A limit on the length of a file fails as a full disk does, in whatever writes it."""
     run = next((study / "studies" / "study" / "runs").iterdir())

@@ -56,7 +56,7 @@ def least_by_scipy(f, feasible, near) -> float:
     def value(z):
         return f.value(feasible.project(z))
 
-    starts = [np.zeros(D), near, near + 1e-3 * rng.standard_normal(D), rng.standard_normal(D)]
+    starts = [near + 1e-3 * rng.standard_normal(D), rng.standard_normal(D)]
     return min(minimize(value, x, method=how).fun for x in starts for how in ("Powell", "Nelder-Mead"))
 
 

@@ -76,7 +76,7 @@ class Started:
             self.process.communicate()
 
 
-@pytest.mark.parametrize("which", [0, RANKS - 1, RANKS, RANKS + 1, PROCESSES - 1])
+@pytest.mark.parametrize("which", [0, RANKS, PROCESSES - 1])
 def test_whichever_process_is_killed_nobody_is_left(tmp_path: Path, which: int):
     with Started(tmp_path) as run:
         assert len(run.all) == PROCESSES
@@ -91,10 +91,10 @@ def test_where_the_launcher_is_killed_nobody_is_left(tmp_path: Path):
         assert run.ended()[0] == -9
 
 
-@pytest.mark.parametrize("which", range(PROCESSES))
+@pytest.mark.parametrize("which", [0, RANKS, RANKS + 1, PROCESSES - 1])
 def test_whichever_process_is_stopped_the_run_ends_or_says_which(tmp_path: Path, which: int):
     """The processes that mpirun started, and the one that forks, only stand by."""
-    with Started(tmp_path, "rounds=3000", "data.epochs=10", "deadline.seconds=2") as run:
+    with Started(tmp_path, "rounds=1000", "data.epochs=10", "deadline.seconds=2") as run:
         os.kill(run.all[which], signal.SIGSTOP)
         code, said = run.ended()
     if which > RANKS:
@@ -114,7 +114,7 @@ def test_a_signal_to_the_launcher_reaches_the_ranks(tmp_path: Path):
 
 def test_signals_that_are_ignored_stay_so(tmp_path: Path):
     ignoring = ("env", "--ignore-signal=HUP")
-    with Started(tmp_path, "rounds=3000", "data.epochs=10", before=ignoring) as run:
+    with Started(tmp_path, "rounds=1000", "data.epochs=10", before=ignoring) as run:
         for process in run.all:
             os.kill(process, signal.SIGHUP)
         code, _ = run.ended()
@@ -163,7 +163,7 @@ def test_what_a_run_gives_does_not_depend_on_it(tmp_path: Path):
 APART = "import sys; from mpinodes.run import main, leave; leave(main(sys.argv[1:]))"
 
 
-@pytest.mark.parametrize(("hook", "seen"), [("None", "fork"), ("sys.setprofile", "itself"), ("sys.settrace", "itself")])
+@pytest.mark.parametrize(("hook", "seen"), [("None", "fork"), ("sys.settrace", "itself")])
 def test_who_traces_or_profiles_sees_the_rank_itself(tmp_path: Path, hook: str, seen: str):
     done = command(on_one_core(*WORDS, "rounds=10", by=("-c", TRACED.format(hook=hook))), tmp_path)
     assert done.code == 0

@@ -52,8 +52,9 @@ def data(folder: Path, form: str, features: np.ndarray, loss: str) -> list[str]:
     return [*words, "data.labels=[-1,1]"] if kind == "labels" else words
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", ["csv", "svm"])
+@pytest.mark.parametrize(
+    ("form", "kind"), [*(("csv", kind) for kind in KINDS), ("svm", "all zero"), ("svm", "every other row zero")]
+)
 @pytest.mark.parametrize("loss", TARGETS)
 def test_a_run_on_degenerate_samples_ends_with_its_numbers(tmp_path, loss, form, kind):
     assert set(TARGETS) == set(registry.names(registry.LOSSES))

@@ -293,7 +293,7 @@ def test_a_hidden_change_is_rounded_too(law, hidden):
 )
 def test_a_run_on_the_lattice_replays_and_every_release_is_on_it(tmp_path, experiment):
     directory, summary = run(tmp_path, noise={"backend": "lattice"}, **experiment)
-    assert command.main([str(directory)]) == 0
+    assert command.main([str(directory), "--rounds=3"]) == 0
     recorded = Recorded(directory)
     scale = recorded.events.scale[..., 0]
     d = recorded.setup.dimension
@@ -356,7 +356,7 @@ def test_noise_from_no_seed_is_marked_and_everything_else_stays(tmp_path, how, c
         page = (tmp_path / "one" / "report.html").read_text()
         assert "Not reproducible" in page
         assert "to the same bits" not in page
-    assert command.main([str(tmp_path / "one")]) == 0
+    assert command.main([str(tmp_path / "one"), "--rounds=2"]) == 0
     assert "no claim is exceeded" in capsys.readouterr().out
 
 

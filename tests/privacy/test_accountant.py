@@ -136,7 +136,7 @@ def theirs(x: np.ndarray, pessimistic: bool) -> float:
 
 
 def test_within_a_hundredth_of_dp_accounting_and_never_below_a_lower_bound():
-    rounds = 3_000
+    rounds = 1_000
     t = np.arange(1, rounds + 1)
     x = (1 + 0.5 * np.sin(t)) / sqrt(rounds)
     found = loss(events(rounds, l1=x, l2=x, uses=1), lambda r: [0], tight=True)

@@ -86,7 +86,7 @@ def test_it_is_refused_where_all_agents_see_the_same_samples(name):
 @pytest.mark.parametrize("name", OWN)
 def test_no_message_moves_further_than_accounted_for(tmp_path, name):
     run = Recorded(run_of(tmp_path / "run", small(name)))
-    findings = [replay(run, agent, rounds=5, seed=1) for agent in (0, AGENTS - 1)]
+    findings = [replay(run, agent, rounds=3, seed=1) for agent in (0, AGENTS - 1)]
     assert not any(f.exceeded for f in findings)
     assert max(f.direct for f in findings) > 0.2  # the claim is not vacuous
     told = summary_of(tmp_path / "run")["privacy"]
@@ -111,7 +111,7 @@ def test_no_lower_bound_exceeds_what_is_proven(tmp_path, name):
 )
 def test_an_agent_shows_more_than_one_of_its_samples_may(tmp_path, name, what):
     """What one sample costs is below what is shown of all: the accounting of one sample would be refuted."""
-    ready, _, (row,) = probe_of(tmp_path, name, what, 400)
+    ready, _, (row,) = probe_of(tmp_path, name, what, 250)
     assert float(row.shown) > 1.1 > 1.0 == pytest.approx(accounted_by_sample(ready))
     assert row.pure == pytest.approx(ready.run.setup.experiment.rounds - 1)  # ε for each message that carries data
     assert not row.refuted
@@ -126,7 +126,7 @@ def test_one_samples_sensitivity_is_exceeded_by_all_of_an_agents(name):
     one = setup_of(small(name, adjacency="one-sample"))
     run = simulate(one)
     run.setup = replace(one, experiment=setup_of(small(name)).experiment)  # of which only the adjacency counts
-    over = [replay(run, agent, rounds=4, seed=1) for agent in range(AGENTS)]
+    over = [replay(run, agent, rounds=2, seed=1) for agent in (0, AGENTS - 1)]
     assert max(f.direct for f in over) > 1.2
 
 
@@ -221,7 +221,7 @@ def test_a_minimizers_density_moves_by_what_its_proof_says(d, batch):
 
     nothing = make(np.zeros((batch, d)), np.ones(batch))
     worst = {"gradient": 0.0, "volume": 0.0}
-    for trial in range(3000):
+    for trial in range(1500):
         one, two = data(trial % 3), nothing if trial % 2 else data(int(rng.integers(3)))
         x = rng.normal(size=d) * rng.choice([0.0, 0.3, 3.0, 100.0])
         worst["volume"] = max(worst["volume"], abs(log_volume(one, ask.step, x) - log_volume(two, ask.step, x)))

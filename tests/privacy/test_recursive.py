@@ -86,15 +86,14 @@ def check(made: Events, above: float = ABOVE, groups: Callable[[int], list[int]]
     assert (ledger.rdp(np.arange(uses.groups)) <= curves * above**2 + 1e-12).all()
 
 
-@pytest.mark.parametrize("epochs", [1, 6])
-@pytest.mark.parametrize("rounding", [0.0, 1e-4])
+@pytest.mark.parametrize(("epochs", "rounding"), [(1, 0.0), (6, 1e-4)])
 @pytest.mark.parametrize("style", STYLES)
 def test_of_many_groups_none_is_below_the_recursion_by_itself_nor_a_hundredth_above(style, epochs, rounding):
-    check(made_of(style, 900, epochs, seed=len(style), rounding=rounding))
+    check(made_of(style, 660, epochs, seed=len(style), rounding=rounding))
 
 
 @given(seed=st.integers(0, 2**31), style=st.sampled_from(STYLES), epochs=st.integers(1, 9), few=st.integers(1, 20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_same_of_few_clusters_and_short_blocks(seed, style, epochs, few):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recursive, "FEW", few)
@@ -126,7 +125,7 @@ def of_two_parts(seed: int, rounds: int, epochs: int) -> Events:
 
 
 @given(seed=st.integers(0, 2**31), epochs=st.integers(1, 5), few=st.integers(1, 20))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_same_of_two_hidden_parts(seed, epochs, few):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recursive, "FEW", few)
@@ -177,15 +176,15 @@ def test_clusters_are_few_whatever_the_number_of_rounds():
         assert len(clusters.labels) < 300
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", ["falls slowly", "falls ever faster", "anyhow"])
 def test_time_grows_like_rounds(style):
     """Of four times the rounds it is not twice as much for each; with T², it was four times as much."""
     seconds = {}
-    for rounds in (3_000, 12_000):
+    for rounds in (2_000, 8_000):
         made = made_of(style, rounds, 1, seed=0)
         uses = Uses.of(made, by_number)
         ledger = recursive_alone(made, uses)
         begun = time.process_time()
         ledger.at(rounds)
         seconds[rounds] = time.process_time() - begun
-    assert seconds[12_000] < 2 * 4 * seconds[3_000]
+    assert seconds[8_000] < 2 * 4 * seconds[2_000]

@@ -133,7 +133,7 @@ def test_an_estimate_is_that_of_the_gradient_of_the_smoothed_loss():
     given = one_loss(words)
     sample = replace(given.loss, features=np.array([[0.8, -0.5, 0.3]]), targets=np.ones(1))
     played = replace(given, radius=0.8, loss=sample)
-    x, rng, many = np.array([1.1, 0.3, 0.2]), np.random.default_rng(0), 20_000
+    x, rng, many = np.array([1.1, 0.3, 0.2]), np.random.default_rng(0), 8_000
     around = rng.standard_normal((many, 3))
     around /= np.linalg.norm(around, axis=1, keepdims=True)
     estimates = np.array([replace(played, unit=u).data_grad(x) for u in around])
@@ -145,7 +145,7 @@ def test_an_estimate_is_that_of_the_gradient_of_the_smoothed_loss():
     assert (np.abs(estimates.mean(axis=0) - (slopes * a).mean(axis=0)) < 4.5 * error).all()
 
 
-@pytest.mark.parametrize("size", [1e-300, 1.0, 1e150, 1.7e308])
+@pytest.mark.parametrize("size", [1e-300, 1.0, 1.7e308])
 @pytest.mark.parametrize("loss", ["hinge", "logistic", "absolute", "least-squares"])
 @pytest.mark.parametrize("adjacency", ["one-sample", "one-round"])
 def test_no_estimate_is_longer_than_d_times_the_clip_whatever_the_data(loss, size, adjacency):
@@ -153,7 +153,7 @@ def test_no_estimate_is_longer_than_d_times_the_clip_whatever_the_data(loss, siz
     played, rng = one_loss(words), np.random.default_rng(1)
     clips = 0.4 * (3 if adjacency == "one-sample" else 1)
     longest = 0.0
-    for _ in range(50):
+    for _ in range(25):
         x = 10 * rng.standard_normal(10)
         features = size * rng.choice([-1.0, 0.3, 1.0], (3, 10))
         mad = replace(played, loss=replace(played.loss, features=features))
@@ -240,7 +240,7 @@ def test_half_the_noise_is_seen(monkeypatch):
     assert "noise" in {row.what for row in of_run(simulate(setup_of(words)), 0) if row.refuted}
 
 
-@pytest.mark.parametrize(("algorithm", "number"), [("dola", 400), ("dpsda-c", 60)])
+@pytest.mark.parametrize(("algorithm", "number"), [("dola", 150), ("dpsda-c", 40)])
 def test_the_audit_shows_less_than_is_proven(algorithm, number, tmp_path):
     """On a probe of one coordinate for each agent, where two points give the slope itself."""
     probe = probes({"name": algorithm}, 0, tmp_path, feedback={"points": 2})[0]
@@ -265,7 +265,7 @@ def test_late_feedback_is_claimed_when_it_is_told_and_no_message_moves_by_more(a
     words = f"rounds=12 record.transcript=true privacy.clip=0.2 privacy.scale=calibrated algorithm.name={algorithm}"
     place = run_of(tmp_path / "run", words)
     run = Recorded(place)
-    found, late = replay(run, 0, 12, 0), run.setup.experiment.feedback.delay
+    found, late = replay(run, 0, 4, 0), run.setup.experiment.feedback.delay
     assert not found.exceeded
     assert found.direct > 0.2
     assert found.round > 1 + late
@@ -276,18 +276,18 @@ def test_late_feedback_is_claimed_when_it_is_told_and_no_message_moves_by_more(a
 @pytest.mark.parametrize(
     "algorithm", ["dpps", "dpsda-c", "dpsda-ps", "weight-balancing step.kind=constant step.value=0.5", "dpsr"]
 )
-@pytest.mark.parametrize("late", [1, 2, 7])
+@pytest.mark.parametrize("late", [1, 7])
 def test_a_late_gradient_at_a_hidden_point_moves_messages_by_no_more_than_is_proven(algorithm, late):
     """The point of an earlier round may have moved although the hidden state of now has not: any change counts."""
     run = simulate(
-        setup_of(f"algorithm.name={algorithm} rounds=24 record.transcript=true feedback.delay={late} privacy.clip=1")
+        setup_of(f"algorithm.name={algorithm} rounds=18 record.transcript=true feedback.delay={late} privacy.clip=1")
     )
     for agent in range(2):
-        found = replay(run, agent, 8, 0)
+        found = replay(run, agent, 4, 0)
         assert not found.exceeded
         assert found.hidden > 0
     accountant = Accountant(run.events, groups(run.setup), run.setup.experiment.data["partition"] == "shared")
-    (network,) = accountant.losses(np.array([24]), 1e-5, None).network
+    (network,) = accountant.losses(np.array([18]), 1e-5, None).network
     assert np.isfinite(network.pure)
 
 

@@ -139,7 +139,7 @@ def test_replay_tries_the_ends_of_the_doubles_and_nothing_moves_further(tmp_path
     if name.startswith("two-stage"):
         asked["algorithm"]["gradient_rounds"] = 6
     run = Recorded(run_of(tmp_path / "run", asked | {"record": {"transcript": True}}))
-    found = [replay(run, agent, rounds=4, seed=1) for agent in range(run.setup.topology.agents)]
+    found = [replay(run, agent, rounds=2, seed=1) for agent in (0, run.setup.topology.agents - 1)]
     assert not any(f.exceeded for f in found), found
     assert max(f.direct for f in found) > 0.05
     used = 7 if name.startswith("two-stage") else 9  # rounds whose samples are in a message: one more is handed over

@@ -22,7 +22,6 @@ def faults(monkeypatch):
     ("name", "place", "said"),
     [
         ("SIGKILL", "agent 1", ""),  # mpirun says so
-        ("raise in all agents", "agents", "ZeroDivisionError: planted "),
         ("endless loop in a metric", "logger", "no word from the logger"),
     ],
 )
