@@ -25,7 +25,7 @@ from tests.helpers import reference
 from tests.helpers.matrix_forms import slope
 from tests.helpers.parts import Lockstep, run_of, setup_of, told
 from tests.helpers.records import frames_foretold, summary_of
-from tests.helpers.running import run_alone
+from tests.helpers.running import run_here
 
 TWO = "algorithm.name=two-stage-gaussian"
 HUANG = "algorithm.name=huang-dp"
@@ -522,7 +522,7 @@ BAD = [
 
 @pytest.mark.parametrize(("words", "message"), BAD)
 def test_what_cannot_be_run_is_refused_in_one_line(words, message, tmp_path):
-    done = run_alone("--lockstep", *words.split(), cwd=tmp_path)
+    done = run_here("--lockstep", *words.split(), cwd=tmp_path)
     assert done.code == 2, done.err
     assert message in done.err
     assert done.err.strip().count("\n") == 0

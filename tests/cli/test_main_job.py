@@ -12,7 +12,7 @@ import mpinodes
 from tests.helpers.matrix_forms import METHODS
 from tests.helpers.parts import run_of
 from tests.helpers.records import same_bits, summary_of
-from tests.helpers.running import run_alone, run_mpi
+from tests.helpers.running import run_alone, run_here, run_mpi
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_the_page_is_self_contained_and_the_report_can_be_drawn_again(main_job, 
 
 
 def test_a_report_of_something_else_is_refused(tmp_path):
-    done = run_alone(str(tmp_path), cwd=tmp_path, module="mpinodes.report")
+    done = run_here(str(tmp_path), cwd=tmp_path, module="mpinodes.report")
     assert done.code == 2
     assert "there is no finished run in it" in done.err
     assert "Traceback" not in done.err
@@ -185,9 +185,9 @@ def test_three_repeats_are_three_runs_with_the_next_seeds(tmp_path):
 def test_a_run_never_overwrites_another(tmp_path):
     words = ["--lockstep", "rounds=4", "report=false"]
     for number in ("001", "002"):
-        assert run_alone(*words, cwd=tmp_path).code == 0
+        assert run_here(*words, cwd=tmp_path).code == 0
         assert (tmp_path / "runs" / f"dola-{number}" / "summary.json").exists()
-    done = run_alone(*words, "output.dir=runs/dola-001", cwd=tmp_path)
+    done = run_here(*words, "output.dir=runs/dola-001", cwd=tmp_path)
     assert done.code == 2
     assert "not empty; a run never overwrites" in done.err
 

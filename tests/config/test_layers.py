@@ -18,7 +18,7 @@ from mpinodes.finished.runs import found
 from mpinodes.presentation.draw import draw
 from mpinodes.run import main
 from mpinodes.running.resuming import reopen
-from tests.helpers.running import run_alone
+from tests.helpers.running import run_here
 
 PRESET = '[data]\nname = "unit-ball"\nbatch = 5\n'
 
@@ -55,7 +55,7 @@ def test_explain_names_the_layer_that_a_value_comes_from(words, key, line, tmp_p
 
 
 def test_explain_by_the_command_itself(tmp_path):
-    done = run_alone("--explain", "data.batch", "algorithm.name=dola", "problem.preset=digits", cwd=tmp_path)
+    done = run_here("--explain", "data.batch", "algorithm.name=dola", "problem.preset=digits", cwd=tmp_path)
     assert done.code == 0
     assert done.out.splitlines()[-1] == "data.batch = 1   from the preset digits"
 

@@ -17,7 +17,7 @@ from mpinodes.privacy.curves import gdp_epsilon, gdp_mu
 from mpinodes.runlog.versions import VERSION
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
-from tests.helpers.running import run_alone
+from tests.helpers.running import run_here
 
 DOLA = "algorithm.name=dola topology.agents=3 topology.name=complete rounds=9"
 DIGITS = f"{DOLA} data.name=digits"
@@ -241,10 +241,10 @@ def test_noise_that_nothing_names_may_be_any(tmp_path):
 def test_runs_of_two_adjacencies_are_refused_by_the_command(tmp_path):
     a = run_of(tmp_path / "a", f"{DIGITS} seed=1")
     b = run_of(tmp_path / "b", f"{DIGITS} seed=2 privacy.adjacency=one-round")
-    done = run_alone(str(a), str(b), cwd=tmp_path, module="mpinodes.spent")
+    done = run_here(str(a), str(b), cwd=tmp_path, module="mpinodes.spent")
     assert (done.code, done.err.count("\n")) == (2, 1)
     assert "privacy.adjacency" in done.err
-    done = run_alone(str(a), cwd=tmp_path, module="mpinodes.spent")
+    done = run_here(str(a), cwd=tmp_path, module="mpinodes.spent")
     assert done.code == 0
     assert ALL.search(done.out)
 

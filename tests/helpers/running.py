@@ -1,4 +1,4 @@
-"""Run commands of the package, alone or under mpirun, each in a process group of its own."""
+"""Run commands of the package: alone or under mpirun, each in a process group of its own, or in this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -50,3 +53,11 @@ def run_mpi(ranks: int, *words: str, cwd: Path, module: str = "mpinodes.run", **
 def run_alone(*words: str, cwd: Path, module: str = "mpinodes.run", **kwargs: object) -> Done:
     """Run `python -m MODULE WORDS`."""
     return command([sys.executable, "-m", module, *words], cwd, **kwargs)  # type: ignore[arg-type]
+
+
+def run_here(*words: str, cwd: Path, module: str = "mpinodes.run") -> Done:
+    """Run a command in this process, where a process of its own is not what is tested."""
+    out, err = StringIO(), StringIO()
+    with chdir(cwd), redirect_stdout(out), redirect_stderr(err):
+        code = import_module(module).main([*words])
+    return Done(code, out.getvalue(), err.getvalue())

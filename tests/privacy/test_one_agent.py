@@ -25,7 +25,7 @@ from mpinodes.rounds.step import Releaser
 from tests.algorithms.test_user_files import ALL as USER_FILES
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import privacy_of, summary_of
-from tests.helpers.running import run_alone, run_mpi
+from tests.helpers.running import run_here, run_mpi
 
 NAMES = registry.names(registry.ALGORITHMS)
 SHARED = ("dpcda", "dpsda-c", "dpsda-ps")
@@ -365,7 +365,7 @@ def test_over_mpi_it_is_accounted_for_and_replayed(tmp_path):
     assert "adjacent data differ in all samples of one agent" in " ".join(done.out.split())
     told = summary_of(tmp_path / "run")["privacy"]["network"]
     assert (told["claimed"], told["proven_pure"]) == (1.0, pytest.approx(9.0))
-    assert run_alone(str(tmp_path / "run"), cwd=tmp_path, module="mpinodes.replay").code == 0
+    assert run_here(str(tmp_path / "run"), cwd=tmp_path, module="mpinodes.replay").code == 0
     refused = run_mpi(
         4, "algorithm.name=dpsda-ps", "topology.name=ring", "privacy.adjacency=one-agent", "rounds=5", cwd=tmp_path
     )

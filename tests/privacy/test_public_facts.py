@@ -19,7 +19,7 @@ from mpinodes.presentation.privacy_words import remarks
 from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import read, summary_of
-from tests.helpers.running import Done, run_alone
+from tests.helpers.running import Done, run_here
 
 WORDS = [
     "algorithm.name=dola", "topology.name=complete", "topology.agents=3", "rounds=6", "record.transcript=true",
@@ -46,7 +46,7 @@ def command(file: Path, *words: str) -> Done:
     """Through the real command, into a directory `run`."""
     out = file.parent / "run"
     rmtree(out, ignore_errors=True)
-    return run_alone("--lockstep", *WORDS, f"data.file={file}", f"output.dir={out}", *words, cwd=file.parent)
+    return run_here("--lockstep", *WORDS, f"data.file={file}", f"output.dir={out}", *words, cwd=file.parent)
 
 
 def run(file: Path, *words: str) -> tuple[float | None, str]:

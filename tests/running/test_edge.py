@@ -16,7 +16,7 @@ from mpinodes.core import Diverged
 from mpinodes.core.errors import BadInput
 from mpinodes.losses.newton import newton
 from tests.helpers.parts import Lockstep, run_of, setup_of
-from tests.helpers.running import run_alone, run_mpi
+from tests.helpers.running import run_here, run_mpi
 
 BACKENDS = [
     "numpy",
@@ -194,9 +194,9 @@ def test_what_is_not_finite_is_never_sent(backend):
     ],
 )
 def test_a_file_with_a_number_too_large_is_refused_with_its_row(tmp_path, name, text, message):
-    """By the real command: nothing has been sent."""
+    """By the command: nothing has been sent."""
     (tmp_path / name).write_text(text)
-    done = run_alone(
+    done = run_here(
         "--lockstep", "algorithm.name=dola", f"data.file={name}", "data.name=file", "data.targets=real",
         "problem.loss=least-squares", "topology.agents=1", "topology.name=complete", "rounds=1", "report=false",
         *["data.header=false"] * name.endswith(".csv"), cwd=tmp_path,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mpinodes.launch.launching import deadline_of, mpirun
-from tests.helpers.running import command, run_alone, run_mpi
+from tests.helpers.running import command, run_alone, run_here, run_mpi
 
 WORDS = ("algorithm.name=dola", "rounds=20", "report=false", "output.dir=run")
 PART = """
@@ -37,22 +37,22 @@ def test_the_same_command_takes_a_directory_in_which_nothing_was_recorded(left, 
     (tmp_path / "run").mkdir()
     for name in left:
         (tmp_path / "run" / name).touch()
-    assert run_alone("--lockstep", *WORDS, cwd=tmp_path).code == 0
-    again = run_alone("--lockstep", *WORDS, cwd=tmp_path)
+    assert run_here("--lockstep", *WORDS, cwd=tmp_path).code == 0
+    again = run_here("--lockstep", *WORDS, cwd=tmp_path)
     assert (again.code, "not empty" in again.err) == (2, True)
 
 
 def test_a_run_that_is_done_says_how_its_page_is_drawn(tmp_path):
-    assert run_alone("--lockstep", *WORDS, cwd=tmp_path).code == 0
-    done = run_alone("--lockstep", "--resume", "run", cwd=tmp_path)
+    assert run_here("--lockstep", *WORDS, cwd=tmp_path).code == 0
+    done = run_here("--lockstep", "--resume", "run", cwd=tmp_path)
     assert (done.code, "report run" in done.err) == (2, True)
-    done = run_alone("--lockstep", "--resume", "run", "output.dir=other", cwd=tmp_path)
+    done = run_here("--lockstep", "--resume", "run", "output.dir=other", cwd=tmp_path)
     assert (done.code, done.err.count("\n"), "output.dir=other" in done.err) == (2, 1, True)
 
 
 def test_an_experiment_that_was_deleted_during_a_run_is_there_at_its_end(tmp_path):
     (tmp_path / "planted.py").write_text(PART.format(what="pass"))
-    assert run_alone("--lockstep", *WORDS, METRIC, cwd=tmp_path).code == 0
+    assert run_here("--lockstep", *WORDS, METRIC, cwd=tmp_path).code == 0
     assert "rounds = 20" in (tmp_path / "run" / "experiment.toml").read_text()
 
 
@@ -81,7 +81,7 @@ def test_two_checkpoints_stay(repeats, tmp_path):
     words = [*WORDS, "checkpoint.every=4", f"repeats={repeats}", "topology.name=complete"]
     assert run_mpi(3, *words, cwd=tmp_path).code == 0
     shutil.move(tmp_path / "run", tmp_path / "mpi")
-    assert run_alone("--lockstep", *words, "topology.agents=2", cwd=tmp_path).code == 0
+    assert run_here("--lockstep", *words, "topology.agents=2", cwd=tmp_path).code == 0
     for run in ("mpi", "run"):
         for folder in (tmp_path / run).rglob("checkpoint"):
             assert {file.name.partition("-")[0] for file in folder.glob("[0-9]*-*")} == {"16", "20"}

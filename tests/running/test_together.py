@@ -20,7 +20,7 @@ from mpinodes.privacy.curves import gdp_epsilon, gdp_mu, laplace_rdp, rdp_epsilo
 from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import read, summary_of
-from tests.helpers.running import run_alone, run_mpi
+from tests.helpers.running import run_here, run_mpi
 
 R = 10
 ALPHA = 1e-3
@@ -291,12 +291,12 @@ def test_one_run_of_which_nothing_is_proven_leaves_all_unproven(tmp_path):
 SAID = "algorithm.name=dola data.name=digits data.seed=1 rounds=4 repeats=2 output.dir=run"
 
 
-@pytest.mark.parametrize("start", [run_alone, run_mpi])
+@pytest.mark.parametrize("start", [run_here, run_mpi])
 def test_terminal_and_page_say_each_and_all(tmp_path, start):
     words = SAID.split()
     done = (
-        run_alone("--lockstep", *words, "topology.agents=2", cwd=tmp_path)
-        if start is run_alone
+        run_here("--lockstep", *words, "topology.agents=2", cwd=tmp_path)
+        if start is run_here
         else run_mpi(3, *words, cwd=tmp_path)
     )
     assert done.code == 0, done.err

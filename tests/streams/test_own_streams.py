@@ -11,7 +11,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.running.setup import rehearse
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
-from tests.helpers.running import run_alone, run_mpi
+from tests.helpers.running import run_here, run_mpi
 from tests.privacy.test_edges import BASE, proven, realised, transcript_of
 
 HEAD = """
@@ -308,7 +308,7 @@ def test_odd_streams_end_alike_on_ranks_and_in_lockstep(of, code, tmp_path):
     ask(tmp_path, PLAIN + own + f"    def of(self, agent):\n        make = self.make_loss\n        {of}\n")
     words = "algorithm.name=dola data.path=own.py rounds=10 topology.name=complete topology.agents=2 report=false"
     words = [*words.split(), "step.kind=inverse-sqrt", "privacy.clip=0.5"]
-    for done in (run_alone(*words, "--lockstep", cwd=tmp_path), run_mpi(3, *words, cwd=tmp_path)):
+    for done in (run_here(*words, "--lockstep", cwd=tmp_path), run_mpi(3, *words, cwd=tmp_path)):
         assert done.code == code, done.err
         assert "Traceback" not in done.err
 

@@ -30,7 +30,7 @@ from mpinodes.studies.study import Study
 from mpinodes.studies.sweeping import sweep
 from tests.helpers.parts import run_of
 from tests.helpers.records import compared, summary_of
-from tests.helpers.running import run_alone
+from tests.helpers.running import run_alone, run_here
 
 REGRET = "regret_per_round"
 STUDY = """
@@ -383,7 +383,7 @@ def test_keys_in_which_the_runs_do_not_differ_are_refused(mixed, option):
 
 @pytest.mark.parametrize("words", ["--by nothing", "--along ,"])
 def test_keys_that_are_refused_are_one_line(mixed, tmp_path, words):
-    done = run_alone(str(mixed), *words.split(), cwd=tmp_path, module="mpinodes.compare")
+    done = run_here(str(mixed), *words.split(), cwd=tmp_path, module="mpinodes.compare")
     assert done.code == 2
     assert re.fullmatch(rf"mpinodes: error: {words.split()[0]} (nothing|): no key in which runs differ; .*\n", done.err)
 
@@ -409,7 +409,7 @@ def test_any_key_in_which_runs_differ_can_be_compared(study, tmp_path):
     assert Comparison.of([study], None, ["privacy.epsilon"]).axes == ["algorithm.name", "privacy.epsilon"]
     assert Comparison.of([study], None, []).axes == ["algorithm.name"]
     assert Comparison.of([study], None, []).over == ["privacy.epsilon"]
-    done = run_alone(
+    done = run_here(
         str(study), "--by", "privacy.epsilon", "--along", "none", "--output", "here", cwd=tmp_path,
         module="mpinodes.compare",
     )  # fmt: skip
