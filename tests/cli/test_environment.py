@@ -186,8 +186,15 @@ def broken(*_: object) -> None:
     raise IndexError("list index out of range")
 
 
-@pytest.mark.parametrize("failure", [full, broken])
-@pytest.mark.parametrize("part", [(run_figures, "draw_all"), (report, "draw"), (summary, "lines")])
+@pytest.mark.parametrize(
+    ("part", "failure"),
+    [
+        ((run_figures, "draw_all"), full),
+        ((run_figures, "draw_all"), broken),
+        ((report, "draw"), full),
+        ((summary, "lines"), broken),
+    ],
+)
 def test_what_cannot_be_drawn_or_worded_is_one_line(tmp_path, monkeypatch, capfd, part, failure):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(*part, failure)
