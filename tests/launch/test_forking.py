@@ -16,7 +16,7 @@ import pytest
 from mpinodes.launch.launching import mpirun
 from tests.helpers.running import LIMIT, command
 
-RANKS = 5  # on one core
+RANKS = 4  # on one core
 WORDS = ["algorithm.name=dola", "topology.name=ring", "data.name=unit-ball", "report=false"]
 ENDLESS = ["rounds=1000000", "data.epochs=1000"]
 PROCESSES = 2 * RANKS + 1  # of Python
