@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from mpinodes import audit, replay
-from mpinodes.auditing import settings
+from mpinodes.auditing import verdicts
 from mpinodes.core import Setup
 from mpinodes.privacy.leakage import Norms, Signed, response
 from tests.helpers import reference
@@ -128,7 +128,7 @@ def test_their_statements_stand_up_to_replay(file, words, tmp_path, capsys):
 @pytest.mark.parametrize("file", ALL)
 def test_an_audit_does_not_contradict_them(file, monkeypatch, capsys):
     monkeypatch.setattr(audit, "PAIRS", 30)
-    monkeypatch.setattr(settings, "tried", lambda *_: [])  # other settings: tests/auditing/test_planted.py
+    monkeypatch.setattr(verdicts, "of_settings", lambda *_: [])  # other settings: tests/auditing/test_planted.py
     words = ["rounds=4", "topology.name=ring", "topology.agents=3", "data.total=30"]
     assert audit.main([f"algorithm.path={file}", *words]) == 0
     printed = capsys.readouterr().out

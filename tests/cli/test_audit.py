@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mpinodes import audit
-from mpinodes.auditing import settings
+from mpinodes.auditing import verdicts
 from tests.helpers.running import run_mpi
 
 
@@ -44,7 +44,7 @@ class Bug(DOLA):
 def test_what_is_proven_and_false_ends_in_exit_code_1(tmp_path, monkeypatch, capsys):
     (tmp_path / "bug.py").write_text(BUG)
     monkeypatch.setattr(audit, "PAIRS", 4)
-    monkeypatch.setattr(settings, "tried", lambda *_: [])  # other settings: tests/auditing/test_planted.py
+    monkeypatch.setattr(verdicts, "of_settings", lambda *_: [])  # other settings: tests/auditing/test_planted.py
     words = [f"algorithm.path={tmp_path}/bug.py", "rounds=8", "topology.name=ring", "topology.agents=3"]
     assert audit.main([*words, "data.name=unit-ball", "data.total=60", "problem.loss=hinge"]) == 1
     printed = capsys.readouterr().out
