@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
-from io import StringIO
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import pytest
 
@@ -55,9 +57,24 @@ def run_alone(*words: str, cwd: Path, module: str = "mpinodes.run", **kwargs: ob
     return command([sys.executable, "-m", module, *words], cwd, **kwargs)  # type: ignore[arg-type]
 
 
+@contextmanager
+def _taken(number: int, file: IO[str]) -> Iterator[None]:
+    """Let all that is written to a standard stream, by its name or by its number, come to a file."""
+    before = os.dup(number)
+    os.dup2(file.fileno(), number)
+    try:
+        with (redirect_stdout if number == 1 else redirect_stderr)(file):
+            yield
+    finally:
+        os.dup2(before, number)
+        os.close(before)
+
+
 def run_here(*words: str, cwd: Path, module: str = "mpinodes.run") -> Done:
     """Run a command in this process, where a process of its own is not what is tested."""
-    out, err = StringIO(), StringIO()
-    with chdir(cwd), redirect_stdout(out), redirect_stderr(err):
-        code = import_module(module).main([*words])
-    return Done(code, out.getvalue(), err.getvalue())
+    with TemporaryFile("w+", buffering=1) as out, TemporaryFile("w+", buffering=1) as err:
+        with chdir(cwd), _taken(1, out), _taken(2, err):
+            code = import_module(module).main([*words])
+        for file in (out, err):
+            file.seek(0)
+        return Done(code, out.read(), err.read())
