@@ -133,7 +133,7 @@ def test_sound_noise_raises_no_alarm_in_forty_audits():
 @pytest.mark.parametrize(
     ("name", "what", "number"),
     [
-        ("dpsda-ps", "joint view, T = 1", 300),
+        ("dpsda-ps", "joint view, T = 1", 500),
         ("weight-balancing", "as printed", 500),
         ("weight-balancing", "gradient at hidden x, noise index right", 400),
         ("weight-balancing", "gradient at public z, noise index as printed", 500),

@@ -92,7 +92,7 @@ def error(mu: float) -> float:
     ("asked", "agents", "victims"),
     [
         ("ring 5 8", 12, (1, 4)),
-        ("grid 6 8", 16, (5, 10)),
+        ("grid 8 8", 16, (5, 10)),
     ],
 )
 def test_from_what_a_node_receives_the_best_test_comes_close_to_what_is_proven(tmp_path, asked, agents, victims):

@@ -149,7 +149,7 @@ def study(tmp_path_factory) -> Path:
 
 
 MODULE = f"{shlex.quote(sys.executable)} -m mpinodes"
-FILED = {"sweep studies/study seed=0,1,2": "", "compare studies/study": "", "report studies/study/runs/*0": ""}
+FILED = {"sweep studies/study seed=0,1,2": "", "compare studies/study": "", "report studies/study/runs/*seed0*": ""}
 
 
 @pytest.mark.parametrize("words", FILED)

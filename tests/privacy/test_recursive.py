@@ -180,11 +180,11 @@ def test_clusters_are_few_whatever_the_number_of_rounds():
 def test_time_grows_like_rounds(style):
     """Of four times the rounds it is not twice as much for each; with T², it was four times as much."""
     seconds = {}
-    for rounds in (2_000, 8_000):
+    for rounds in (3_000, 12_000):
         made = made_of(style, rounds, 1, seed=0)
         uses = Uses.of(made, by_number)
         ledger = recursive_alone(made, uses)
         begun = time.process_time()
         ledger.at(rounds)
         seconds[rounds] = time.process_time() - begun
-    assert seconds[8_000] < 2 * 4 * seconds[2_000]
+    assert seconds[12_000] < 2 * 4 * seconds[3_000]

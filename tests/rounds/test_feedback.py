@@ -280,14 +280,14 @@ def test_late_feedback_is_claimed_when_it_is_told_and_no_message_moves_by_more(a
 def test_a_late_gradient_at_a_hidden_point_moves_messages_by_no_more_than_is_proven(algorithm, late):
     """The point of an earlier round may have moved although the hidden state of now has not: any change counts."""
     run = simulate(
-        setup_of(f"algorithm.name={algorithm} rounds=18 record.transcript=true feedback.delay={late} privacy.clip=1")
+        setup_of(f"algorithm.name={algorithm} rounds=24 record.transcript=true feedback.delay={late} privacy.clip=1")
     )
     for agent in range(2):
-        found = replay(run, agent, 4, 0)
+        found = replay(run, agent, 8, 0)
         assert not found.exceeded
         assert found.hidden > 0
     accountant = Accountant(run.events, groups(run.setup), run.setup.experiment.data["partition"] == "shared")
-    (network,) = accountant.losses(np.array([18]), 1e-5, None).network
+    (network,) = accountant.losses(np.array([24]), 1e-5, None).network
     assert np.isfinite(network.pure)
 
 
