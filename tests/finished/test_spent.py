@@ -182,7 +182,7 @@ def test_an_edited_file_under_the_same_seed_shares_the_noise_of_a_given_key_alon
     edited = run_of(tmp_path / "edited", f"{DOLA} {stated(file)} seed=1 {key}")
     numbers, said = together(first, edited)
     assert numbers == expected
-    assert ("share their noise" in said) == bool(key)
+    assert ("have the same noise" in said) == bool(key)
 
 
 def test_a_run_done_again_after_the_folder_of_its_file_moved_counts_once(tmp_path):

@@ -432,10 +432,10 @@ def test_a_keeper_keeps_what_is_needed(tmp_path):
     Keeper(tmp_path, LOGGER, "run").forget_after(10)
     assert other.rounds() == [10]
     assert other.load(10) == {"x": 10, "round": 10, "layout": checkpoints.LAYOUT, "of": (LOGGER, "run")}
-    with pytest.raises(snapshot.Damaged, match="of another round, agent or run"):
+    with pytest.raises(snapshot.Damaged, match="belongs to another round, agent or run"):
         Keeper(tmp_path, LOGGER, "other").load(10)
     (tmp_path / "checkpoint" / f"10-{LOGGER}").rename(tmp_path / "checkpoint" / f"15-{LOGGER}")
-    with pytest.raises(snapshot.Damaged, match="of another round"):
+    with pytest.raises(snapshot.Damaged, match="belongs to another round"):
         other.load(15)
 
 
