@@ -1,9 +1,11 @@
-"""The papers' bounds, computed with a run's own constants; one file per theorem, called by its algorithm.
+"""Compute the bounds of the papers' theorems with the constants of a run; each file has one theorem.
 
-"As printed" evaluates the paper's own formula. "Checked" evaluates a bound that a corrected proof gives. Where a file
-says so, that is the proof's sums for the steps and the noise of the run, instead of their closed forms.
+The form "as printed" evaluates the formula in the paper. The form "checked" evaluates a bound that follows from a
+corrected proof. In some files the checked form is a sum over the steps and noise scales of the run, in place of a
+closed form.
 
-`constants` has what several theorems need of a run, and `weights` the properties of its mixing matrices.
+`constants` computes the constants of a run that several theorems need. `weights` computes properties of the mixing
+matrices of a run.
 """
 
 from __future__ import annotations
@@ -17,14 +19,15 @@ __all__ = ["bounds"]
 
 
 def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-    """Compute the bounds of the algorithm's paper; an algorithm without bounds gives an empty list.
+    """Compute the bounds of the paper of the run's algorithm; the list is empty if the algorithm has no bounds.
 
-    A bound whose assumptions the run breaks is returned too, with the reason.
+    If the run breaks an assumption of a theorem, the bound is returned too, with the reason why it does not apply.
 
     Args:
-        setup: of one run.
-        horizons: (h,) rounds from 1, ascending.
-        minimizer: (h, d) the comparator's point at each horizon; with a nan the list is empty.
+        setup: the run.
+        horizons: (h,) rounds, counted from 1, ascending.
+        minimizer: (h, d) the best fixed decision of the rounds up to each horizon. If an entry is nan, the list is
+            empty.
     """
     if np.isnan(minimizer).any():
         return []
@@ -32,7 +35,7 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
         theorems = setup.algorithm.bounds(setup, horizons, minimizer)
     e = setup.experiment
     budget, feedback, faults = e.privacy.budget, e.feedback, e.faults
-    # The bounds of a run with faults are computed as if it had none.
+    # For a run with faults of messages, the bounds are computed as if there were no faults.
     broken = first_broken(
         "agents stopped using their data, to keep a budget" if budget and any(budget.stops) else "",
         "gradients are estimated from two values, and the theorem has exact ones" if feedback.points else "",

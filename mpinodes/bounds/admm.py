@@ -1,31 +1,34 @@
-"""M-ADMM: the factor by which a round contracts the distance to the solution, Theorem 3.2.
+"""Compute the factor by which a round of M-ADMM contracts the distance to the solution, Theorem 3.2.
 
-X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". L = D − A,
-Q = D + A, W(t) = diag(η_i(t)), Y(0) = 0, Y(t) = Y(t−1) + θ√L f(t), Z = (Y, f), J(t) = diag(I/θ, W(t)Q); m the least
-modulus, M the largest smoothness of the O_i:
+X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". Notation:
+O_i is the objective of agent i, f(t) the decisions, η_i(t) the penalties, θ the dual step, A the adjacency matrix, D
+the diagonal matrix of degrees, L = D − A, Q = D + A, W(t) = diag(η_i(t)). Y(0) = 0, Y(t) = Y(t−1) + θ√L f(t), Z = (Y,
+f), J(t) = diag(I/θ, W(t)Q). m is the least modulus of convexity, and M the largest smoothness, of the O_i:
 
     (1 + δ(t))‖Z(t) − Z*‖²_J(t) ≤ ‖Z(t−1) − Z*‖²_J(t)
     δ = max over μ > 1 of min{θS/(μ²σ̃), N/((μ²M² + μσ̄²)/(θS(μ − 1)) + σ̃)}                                       (23)
-    S: least nonzero singular value of L; σ̃, σ̄: largest of WQ and of (W − θI)L
+    S: least nonzero singular value of L; σ̃: largest singular value of WQ; σ̄: largest singular value of (W − θI)L
 
-As printed, N = 2m + 2σ̄_min with the least nonzero singular value of (W − θI)L. But (22) needs the least eigenvalue,
-and (W − θI)L1 = 0. So N = 2m in the checked form. Both sides use the norm of J(t). If η grows, round t + 1 begins
-farther away than round t ended, and the factors of the rounds do not multiply.
+As printed, N = 2m + 2σ̄_min, where σ̄_min is the least nonzero singular value of (W − θI)L. But (22) needs the least
+eigenvalue, which is at most 0, because (W − θI)L1 = 0. So N = 2m in the checked form. Both sides of the inequality use
+the norm of J(t). If η grows, round t + 1 begins with a larger distance than the distance at the end of round t. Then
+the factors of the rounds cannot be multiplied.
 
-Let all η_i be η; g = f(t) − f*, p = f(t) − f(t−1), h = ∇Ô(f(t)) − ∇Ô(f*), v = h + (η−θ)Lg + ηQp. From (34), (35):
+Let all η_i be equal to η. Let g = f(t) − f*, p = f(t) − f(t−1), h = ∇Ô(f(t)) − ∇Ô(f*), v = h + (η−θ)Lg + ηQp. From (34)
+and (35):
 
     ‖Y(t) − Y*‖² = ⟨v, L⁺v⟩
     ‖Z(t−1) − Z*‖²_J − ‖Z(t) − Z*‖²_J = 2⟨g, h⟩ + (2η−θ)⟨g, Lg⟩ + η⟨p, Qp⟩
 
-(55) drops θ⟨g, Lg⟩. If that term is kept, the proof of the checked form holds for all η ≥ θ/2, nondecreasing or not.
+(55) drops the term θ⟨g, Lg⟩. With this term, the proof of the checked form holds for all η ≥ θ/2, even if η decreases.
 
-If the η_i differ, WQ and (W − θI)L are not symmetric, and their symmetric parts need not be positive semidefinite, as
-(39) to (42) and (54) to (56) assume. Then ‖·‖_J need not be a norm, and the difference is
+If the η_i differ, WQ and (W − θI)L are not symmetric. Then their symmetric parts need not be positive semidefinite,
+although (39) to (42) and (54) to (56) assume this. ‖·‖_J need not be a norm, and the difference above becomes
 
     2⟨g, h⟩ + θ⟨g, Lg⟩ + 2⟨g, (W − θI)Lg⟩ + ⟨p, WQp⟩ + ⟨g, (WQ − QW)p⟩
 
-The theorem needs ⟨f, WQf⟩ ≥ 0 for all f and a positive difference for all g, p, h. Two agents with η = (θ, 2θ) violate
-this, and their distance can grow. So there is no checked form for different η_i.
+The theorem needs ⟨f, WQf⟩ ≥ 0 for all f, and a positive difference for all g, p, h. Two agents with η = (θ, 2θ) violate
+this condition, and their distance to the solution can grow. So there is no checked form for different η_i.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ from numpy.typing import ArrayLike
 
 from mpinodes.core import Vector
 
-ZERO = 1e-9  # relative to the largest singular value
+ZERO = 1e-9  # singular values below this multiple of the largest singular value count as 0
 
 
 def contraction(
@@ -47,14 +50,14 @@ def contraction(
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
-        penalty: η(t), equal for all agents; as printed, also (n,).
+        penalty: η(t), equal for all agents; for the printed form also (n,), a penalty for each agent.
         dual_step: θ, equal for all agents and rounds.
-        modulus: m, above 0.
+        modulus: m, positive.
         smoothness: M, at least m.
-        printed: whether to use 2m + 2σ̄_min, as printed, in place of 2m.
+        printed: whether to use N = 2m + 2σ̄_min, as printed; otherwise N = 2m.
 
     Raises:
-        ValueError: the graph, the penalties or the constants are not those of the proof; as printed, of the theorem.
+        ValueError: the graph, the penalties or the constants violate the assumptions.
     """
     from scipy.optimize import brentq
 
@@ -80,7 +83,7 @@ def contraction(
     def primal(mu: float) -> float:
         return float(gain / ((mu * mu * square + mu * linear) / (slope * (mu - 1)) + largest))
 
-    top = 1 + sqrt(1 + linear / square)  # primal rises up to here, dual falls everywhere
+    top = 1 + sqrt(1 + linear / square)  # `primal` increases up to here; `dual` decreases everywhere
     if dual(top) >= primal(top):
         return primal(top)
     return dual(brentq(lambda mu: dual(mu) - primal(mu), 1 + 1e-12, top))
@@ -94,25 +97,25 @@ def distance(
     minimizer: ArrayLike,
     gradients: ArrayLike,
 ) -> float:
-    """Compute ‖Z(t) − Z*‖²_J.
+    """Compute the distance to the solution, ‖Z(t) − Z*‖²_J.
 
-    Y* = −(√L)⁺∇Ô(f*) is the only solution of (17) in the range of √L, which contains Y(t).
+    Y* = −(√L)⁺∇Ô(f*) is the only solution of (17) in the range of √L. Y(t) also is in this range.
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
-        penalty: η of J: η(t) for the left side of the theorem, η(t+1) for the right side of the next round's.
+        penalty: η in J: η(t) for the left side of the theorem, η(t+1) for the right side in round t + 1.
         dual_step: θ, equal for all agents and rounds.
-        releases: (t + 1, n, d) f(0) to f(t).
-        minimizer: (d,) f*, of Σ O_i.
+        releases: (t + 1, n, d) f(0), ..., f(t).
+        minimizer: (d,) f*, the minimizer of Σ O_i.
         gradients: (n, d) ∇O_i(f*), whose sum is 0.
 
     Raises:
-        ValueError: the graph is not connected, or agents differ in η, so that ‖·‖_J is no norm.
+        ValueError: the graph is not connected, or the agents have different η, so that ‖·‖_J is not a norm.
     """
     laplacian, signless = laplacians(adjacency)
     eta = common_penalty(penalty, dual_step)
     away = np.asarray(releases) - np.asarray(minimizer)
-    # √L(Y(t) − Y*): this sum stays small, whereas the sum of f(s) grows with t
+    # √L(Y(t) − Y*). Subtract f* before summing: the sum of the differences stays small, that of f(s) grows with t.
     dual = dual_step * laplacian @ away[1:].sum(axis=0) + np.asarray(gradients)
     inverse = np.linalg.pinv(laplacian, hermitian=True)
     return float(np.sum(dual * (inverse @ dual)) / dual_step + eta * np.sum(away[-1] * (signless @ away[-1])))
@@ -122,7 +125,7 @@ def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
     """Return the Laplacian L = D − A and the signless Laplacian Q = D + A of an adjacency matrix.
 
     Raises:
-        ValueError: the graph is directed, not connected, or has one agent.
+        ValueError: the graph is directed, is not connected, or has only one agent.
     """
     a = np.asarray(adjacency, dtype=float)
     if (a != a.T).any():
@@ -134,7 +137,11 @@ def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
 
 
 def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
-    """Return the η that all agents share; the proof holds only then."""
+    """Return the penalty η of all agents.
+
+    Raises:
+        ValueError: the agents have different penalties, or η < θ/2; the theorem is not proven then.
+    """
     eta = np.unique(np.asarray(penalty, dtype=float))
     if len(eta) > 1:
         raise ValueError(
@@ -150,6 +157,6 @@ def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
 
 
 def _singular_values(matrix: Vector) -> Vector:
-    """Compute the nonzero singular values, descending; a zero matrix gives (0,)."""
+    """Return the nonzero singular values of a matrix, descending; (0,) for a zero matrix."""
     values = np.linalg.svd(matrix, compute_uv=False)
     return np.asarray(values[values >= ZERO * values[0]]) if values[0] else np.zeros(1)

@@ -1,4 +1,4 @@
-"""Constants that theorems need of a run: bounds on its gradients, its steps and its noise; all of them are public."""
+"""Compute the constants of a run that theorems need: bounds on gradients, steps and noise scales. All are public."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.losses.linear import LinearLoss
 
-Rounds = NDArray[np.int64]  # (h,) horizons
+Rounds = NDArray[np.int64]  # (h,) horizons, the rounds at which bounds are evaluated
 
 
 def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
     """Make a `Bound`; values that are nan or overflow become inf.
 
     Args:
-        name: of the theorem.
-        of: the measured quantity that is bounded.
-        values: (h,) at the horizons.
-        broken: the first assumption that the run breaks; empty if all hold.
+        name: the name of the theorem.
+        of: the name of the metric that the theorem bounds.
+        values: (h,) the bound at each horizon.
+        broken: the first assumption that the run breaks; empty if all assumptions hold.
     """
     finite = np.where(np.isnan(values), inf, values)
     applies = not broken
@@ -33,36 +33,36 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
 
 
 def terms(setup: Setup) -> float:
-    """Return how many samples' gradients an agent's gradient is the sum of, weighted."""
+    """Return the sum of the weights of the samples' gradients in an agent's gradient; the largest sum of an agent."""
     return setup.experiment.problem.weight * (1.0 if setup.experiment.problem.average else max(setup.samples))
 
 
 def whole_losses(setup: Setup) -> list[LinearLoss]:
-    """Return every agent's unclipped loss, for a stream that shows all samples in every round."""
+    """Return every agent's loss without clipping, for a stream in which every round has all samples."""
     first: list[Any] = [setup.stream.of(i)(1) for i in range(setup.topology.agents)]
     return [replace(loss, clip=inf) for loss in first]
 
 
 def largest_gradient(setup: Setup) -> np.float64:
-    """Return L, the largest L2 norm of the samples' part of an agent's gradient after clipping."""
+    """Return L, the largest L2 norm of an agent's gradient after clipping, without the regularizer's gradient."""
     whole = setup.experiment.privacy.adjacency == "one-round"
     return np.float64(setup.experiment.clip * (1.0 if whole else terms(setup)))
 
 
 def unclipped(setup: Setup) -> str:
-    """Return why nothing bounds the gradients; an empty string if they are clipped."""
+    """Return why the gradients have no bound; an empty text if gradients are clipped."""
     return "privacy.clip = inf: nothing bounds the gradients" if isinf(setup.experiment.clip) else ""
 
 
 def sample_gradient(setup: Setup, within: float = inf) -> float:
-    """Return the largest L2 norm of a sample's unclipped gradient over a block, at points of norm up to `within`."""
+    """Return the largest L2 norm of a sample's unclipped gradient in one block, at points x with ‖x‖ ≤ `within`."""
     size = max(block.stop - block.start for block in setup.blocks)
     norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
     return setup.loss.largest_gradient(norm, within)
 
 
 def clipped(setup: Setup, within: float = inf) -> str:
-    """Return why clipping may change gradients at points of norm up to `within`; an empty string if it cannot."""
+    """Return why clipping may change gradients at points x with ‖x‖ ≤ `within`; an empty text if it cannot."""
     clip = setup.experiment.clip
     reach = sample_gradient(setup, within)
     if setup.experiment.privacy.adjacency == "one-round":
@@ -74,7 +74,12 @@ def clipped(setup: Setup, within: float = inf) -> str:
 
 
 def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
-    """Return the Laplace scale of each round: calibrated to these L1 sensitivities, or the run's fixed scale."""
+    """Return the Laplace scale of each round: calibrated to the round's L1 sensitivity, or the run's fixed scale.
+
+    Args:
+        setup: the run.
+        sensitivity: (T,) the L1 sensitivity of each round.
+    """
     e = setup.experiment
     if not e.private:
         return np.zeros_like(sensitivity)
@@ -84,23 +89,23 @@ def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
 
 
 def calibrated(setup: Setup) -> bool:
-    """Return whether the noise is calibrated as the theorems assume, or absent."""
+    """Return whether the noise is calibrated to the sensitivity, as the theorems assume, or the run has no noise."""
     return not setup.experiment.private or setup.experiment.privacy.scale == "calibrated"
 
 
 def steps(setup: Setup, rounds: int) -> Vector:
-    """Return the steps α(1), ..., α(rounds)."""
+    """Return the step sizes α(1), ..., α(rounds)."""
     return np.array([setup.run.step(t) for t in range(1, rounds + 1)])
 
 
 def are_steps(setup: Setup, formula: Callable[[Vector], Vector]) -> bool:
-    """Return whether the steps of all rounds follow a formula of t."""
+    """Return whether the step sizes of all rounds follow a formula of the rounds t."""
     t = np.arange(1.0, setup.experiment.rounds + 1)
     return np.allclose(steps(setup, len(t)), formula(t), rtol=1e-12, atol=0)
 
 
 def strongly_convex_steps(setup: Setup) -> tuple[float, float] | None:
-    """Return μ and s where the steps of all rounds (at least 3) are 1/(μ (t + s)); None: the steps are others."""
+    """Return μ and s if the step size of every round t is 1/(μ (t + s)); None otherwise."""
     inverse = 1 / steps(setup, max(setup.experiment.rounds, 3))
     modulus = float(inverse[-1] - inverse[0]) / (len(inverse) - 1)
     if not (modulus > 0 and np.allclose(inverse, inverse[0] + modulus * np.arange(len(inverse)), rtol=1e-12, atol=0)):
@@ -109,15 +114,15 @@ def strongly_convex_steps(setup: Setup) -> tuple[float, float] | None:
 
 
 def before(values: Vector, first: float) -> Vector:
-    """Shift values by one round: entry t is the value of round t − 1, and entry 1 is `first`."""
+    """Shift values by one round: entry t becomes the value of round t − 1, and entry 1 becomes `first`."""
     return np.concatenate([[first], values[:-1]])
 
 
 def upto(summands: Vector, horizons: Rounds) -> Vector:
-    """Sum the rounds up to each horizon: (T,) -> (h,)."""
+    """Return the sum over the rounds up to each horizon: (T,) -> (h,)."""
     return np.asarray(np.cumsum(summands)[horizons - 1])
 
 
 def first_broken(*reasons: str) -> str:
-    """Return the first non-empty reason; an empty string if there is none."""
+    """Return the first reason that is not empty; an empty text if all are empty."""
     return next(filter(None, reasons), "")

@@ -1,27 +1,27 @@
-"""DOLA: Theorem 2.
+"""Compute the bounds of DOLA: Theorem 2.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". For m agents, weights of at
-least η, graphs connected over any N rounds, R = diam 𝒳, θ = (1 − η/4m²)^(−2), β = (1 − η/4m²)^(1/N), as printed,
-for the regret of any one agent's decisions:
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". There are m agents in d
+coordinates, all weights are 0 or at least η, and the graphs are connected over any N rounds. Let R = diam 𝒳, θ = (1 −
+η/4m²)^(−2), β = (1 − η/4m²)^(1/N). As printed, the regret of any agent's decisions is at most
 
     A = R + 3βθmL/(1−β) + 13L/2,  B = 3βθmL/(1−β) + (2L+1)/2m
     λ-strongly convex, α = 1/(λt):    (mL/λ)A(1 + log T) + B·2√2mdL/(λε)·(1 + log T) + mR/2
     convex, α = 1/(2√t):              mL·A(√T − ½) + B·2√2mdL/ε·(√T − ½) + mR/2       ((46) has mL/λ, at λ = 0)
 
-The paper's proof compares norms where it needs squares ((32)), so "checked" uses another proof. Let μ_t be the noise's
-scale and G_t² the mean square of the gradients, taken at b_i(t). With projection and doubly stochastic A, for any
-steps,
+The paper's proof compares norms although squares are needed (32), so "checked" uses another proof. Let μ_t be the noise
+scale, b_i(t) agent i's mixture of noisy messages, and G_t² the mean square of the gradients at b_i(t). With projection
+and doubly stochastic A, for any step sizes,
 
     E Σ_t Σ_i f_i(b_i(t)) − f_i(v) ≤ Σ_t (mR²/2)[1/α_t − 1/α_{t−1} − λ]₊ + m d μ_t² [1/α_t − λ]₊ + (m/2) α_t G_t²
 
-which is at most (mL²/λ)(½ + 4d²/ε²)(1 + log T), or mR²√T + mL²(½ + 4d²/ε²)√T + 3md²L²/ε², where G_t = L. The decisions
-are not b_i but x_i: with D_t² = E Σ_i ‖x_i − x̄‖² and K = Σ_k sup ‖A(t+k)⋯A(t) − J‖₂ over all lags,
+If G_t = L, this is at most (mL²/λ)(½ + 4d²/ε²)(1 + log T), or mR²√T + mL²(½ + 4d²/ε²)√T + 3md²L²/ε². But the decisions
+are x_i, not b_i. With D_t² = E Σ_i ‖x_i − x̄‖², and K = Σ_k sup ‖A(t+k)⋯A(t) − J‖₂ over all lags k,
 
     Σ_t D_t ≤ K Σ_t √m(√(2d) μ_t + α_t G_t)
     E Σ_i f_i(x_i) − f_i(b_i) ≤ 2√m L D_t,  E Σ_i f_i(x_j) − f_i(x_i) ≤ (m + √m) L D_t
 
-because x_i is independent of the noise in b_i. The noise may move b_i outside 𝒳, which (22) overlooks, and a
-regularizer is steeper there: G_t = L + λ√(2d)μ_t.
+because x_i is independent of the noise in b_i. The noise may move b_i outside 𝒳, which (22) overlooks. A regularizer
+has larger gradients outside 𝒳: G_t = L + λ√(2d)μ_t.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute Theorem 2 as printed and checked; checked, for decisions on an agent's own loss and on all losses."""
+    """Compute Theorem 2 as printed, and as checked for the network's regret and for an agent's regret."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     broken = broken_by(setup, weights)
     printed = regret_as_printed(setup, weights, at, max(setup.run.grad_sensitivity))
@@ -52,9 +52,13 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def broken_by(setup: Setup, weights: Weights) -> str:
-    """Return the first assumption that the run breaks, apart from steps and noise.
+    """Return the first assumption that the run breaks, apart from assumptions on steps and noise.
 
-    The checked form allows any steps and noise.
+    The checked form holds for any steps and noise.
+
+    Args:
+        setup: the run.
+        weights: the mixing matrices of the run.
     """
     return first_broken(
         constants.unclipped(setup),
@@ -65,7 +69,7 @@ def broken_by(setup: Setup, weights: Weights) -> str:
 
 
 def _modulus(setup: Setup) -> float | None:
-    """Return λ if the steps are 1/(λt), else None."""
+    """Return λ if the step sizes are 1/(λt), otherwise None."""
     modulus, offset = constants.strongly_convex_steps(setup) or (None, 0.0)
     return None if offset else modulus
 
@@ -73,7 +77,11 @@ def _modulus(setup: Setup) -> float | None:
 def printed_broken_by(setup: Setup, broken: str) -> str:
     """Return the first assumption of the printed form that the run breaks.
 
-    The printed form needs the paper's steps and noise. `broken` is the outcome of `broken_by`.
+    The printed form also needs the steps and the noise of the paper.
+
+    Args:
+        setup: the run.
+        broken: the result of `broken_by`.
     """
     modulus, regularizer = _modulus(setup), setup.experiment.problem.regularizer
     if modulus is None:
@@ -89,19 +97,19 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
 
 
 def steepness(setup: Setup) -> np.float64:
-    """Return L, a bound on the norm of an agent's gradient, including the regularizer's part."""
+    """Return L, a bound on the norm of an agent's gradient, including the gradient of the regularizer."""
     regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
     return constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
 
 
 def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float) -> Vector:
-    """Compute the printed regret bound of one agent's decisions: (h,).
+    """Compute the printed bound on an agent's regret at each horizon: (h,).
 
     Args:
-        setup: of the run.
-        weights: its mixing matrices.
+        setup: the run.
+        weights: the mixing matrices of the run.
         at: (h,) the horizons.
-        change: the L2 change of a gradient, 2L, to which the noise is calibrated.
+        change: the L2 sensitivity of a gradient, 2L, to which the noise is calibrated.
     """
     e, m, d = setup.experiment, setup.topology.agents, setup.dimension
     across = setup.feasible.diameter(d)
@@ -121,10 +129,10 @@ def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float)
 
 
 def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
-    """Compute the checked bounds of network regret and of an agent's regret: (h,) each."""
+    """Compute the checked bounds on network regret and on an agent's regret at each horizon: (h,) each."""
     p, m, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, across = constants.steps(setup, int(at[-1])), setup.feasible.diameter(d)
-    # The noise μ_t of round t is calibrated to the step that made the message; it is 0 in round 1.
+    # The noise μ_t of round t is calibrated to the step size of round t − 1; μ_1 = 0.
     mu = constants.noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * before(alpha, 0.0))
     reach = np.sqrt(2 * d) * mu  # (E‖noise‖²)^½
     steep = steepness(setup)

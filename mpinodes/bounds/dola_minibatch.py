@@ -1,27 +1,30 @@
-"""DOLA's Algorithm 2: Theorem 4.
+"""Compute the bounds of Algorithm 2 of the DOLA paper, DOLA with minibatches: Theorem 4.
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". Each of m agents has T samples
-in batches of h, losses are λ-strongly convex, and R_D is the bound of Theorem 2 for Algorithm 1. As printed, the
-average w̄_i of the T/h decisions of any agent satisfies, with probability 1 − 4γ log T,
+in batches of h samples, and the losses are λ-strongly convex. R_D is the bound of Theorem 2 for Algorithm 1. As
+printed, the average w̄_i of the T/h decisions of any agent satisfies, with probability 1 − 4γ log T,
 
     F(w̄_i) − min F ≤ h²R_D/(mT) + 4√(L² log(T/h)/λ)·h√(hR_D/m)/T + max{16L²/λ, 6}·h log(1/γ)/T
 
-R_D is that of the T/h rounds, which (60) puts in the place of T; γ is chosen such that the probability is `SURE`. The
-proof has three slips. The loss of a batch is a mean, whose regret is not h times larger ((59) is about sums). R_D
-bounds the expected regret, where (58) needs a bound on the regret itself, noise included. Its F is the loss of future
-samples, but the run measures the gap on its own samples, which decisions of later rounds have used.
+Here R_D is the bound for T/h rounds, because (60) replaces T by T/h. γ is chosen such that the probability is `SURE`.
+The proof has three mistakes. First, the loss of a batch is a mean, whose regret is not h times larger ((59) is about
+sums). Second, R_D bounds the expected regret, but (58) needs a bound on the regret itself, noise included. Third, F in
+the proof is the expected loss of future samples. But the run measures the gap on its own samples, on which decisions of
+later rounds depend.
 
-"Checked" is therefore another proof. Its expectation is over the noise and over the order in which agents take their
-samples, each once. Let T be the number of rounds now, R(t) the checked bound of Theorem 2 for an agent's regret, L the
-bound on the samples' part of gradients, φ the regularizer, and U_{s,r} the largest distance by which exchanging an
-agent's batches of rounds s < r and r moves any decision of round r. All orders are equally likely. So E f_i^s(x_j(r))
-equals E f_i^r(x_j(r)) for s ≥ r, and exceeds it by at most L U_{s,r} for s < r. Since F is convex, for any v ∈ 𝒳
+So "checked" uses another proof. Its expectation is over the noise, and over the order in which agents use their
+samples, each sample once. From here on T is the number of rounds. Let R(t) be the checked bound of Theorem 2 on an
+agent's regret, L the bound on gradients without the regularizer, and φ the regularizer. Let U_{s,r}, for s < r, be the
+largest distance by which any decision of round r changes if an agent's batches of rounds s and r are exchanged. All
+orders are equally likely. So E f_i^s(x_j(r)) equals E f_i^r(x_j(r)) for s ≥ r. For s < r, the former exceeds the latter
+by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
 
     E F(x̄_j(t)) − F(v) ≤ R(t)/(mt) + (L/(tT)) Σ_{r ≤ t} Σ_{s < r} U_{s,r},  Σ_{s < r} U_{s,r} ≤ √((r−1)V_r)
-    V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² where α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²
+    V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² if α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²
 
-where V_r ≥ Σ_{s < r} U_{s,r}². Mixing and projection do not move points apart, and neither does a step along a convex
-loss's gradient, except at a kink. With α = 1/(φt), R(t)/(mt) decreases like log t/t, but the second term like 1/√T.
+where V_r ≥ Σ_{s < r} U_{s,r}². Neither mixing nor projection increases the distance between two points. A step along
+the gradient of a convex loss does not increase the distance either, except at a kink. With α = 1/(φt), R(t)/(mt)
+decreases like log t/t, but the second term decreases only like 1/√T.
 """
 
 from __future__ import annotations
@@ -65,7 +68,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
-    """Compute the printed bound: (h,); inf for λ = 0."""
+    """Compute the printed bound at each horizon: (h,); inf if λ = 0."""
     m, h, modulus = setup.topology.agents, max(setup.samples), np.float64(setup.experiment.problem.regularizer)
     square = dola.steepness(setup) ** 2 / modulus  # L²/λ
     regret = dola.regret_as_printed(setup, weights, at, h * max(setup.run.grad_sensitivity)) / m
@@ -79,7 +82,7 @@ def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
 
 
 def _checked(setup: Setup, weights: Weights, at: Rounds) -> Vector:
-    """Compute the checked bound: (h,)."""
+    """Compute the checked bound at each horizon: (h,)."""
     _, agent = dola.regrets(setup, weights, at)
     across, phi = setup.feasible.diameter(setup.dimension), setup.experiment.problem.regularizer
     alpha, steep = steps(setup, int(at[-1])), largest_gradient(setup)

@@ -1,20 +1,21 @@
-"""DPSDA-C and DPSDA-PS: Theorems 3 and 5, and the corollaries on running averages.
+"""Compute the bounds of DPSDA-C and DPSDA-PS: Theorems 3 and 5, and the corollaries on running averages.
 
-H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives". With σ the noise's
-scale, L ≥ ‖∇f‖, L̂² ≥ E‖u_i‖² of an agent's block, G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block, C = sup ψ over 𝒳:
+H. Cheng, X. Liao, H. Li, "Differentially Private Distributed Online Learning of Convex Nondecomposable Objectives". For
+n agents in d coordinates, let σ be the noise scale, L ≥ ‖∇f‖, L̂² ≥ E‖u_i‖² the bound on an agent's block of the
+gradient, G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block, and C = sup ψ over 𝒳:
 
-    R(T) ≤ (4dσ²/n + 2nL̂² + C + 2(L + diam 𝒳·G) √(nQ)) √T;   2·that for the running average (i.i.d. losses)
+    R(T) ≤ (4dσ²/n + 2nL̂² + C + 2(L + diam 𝒳·G) √(nQ)) √T;   twice that for the running average (i.i.d. losses)
     Theorem 3, column sums 1:  Q = 3n⁴L̂²K² + 3n⁴L̂² + 6n³dσ²K²
     Theorem 5, push-sum:       Q = 8n²β²L̂²/(γ²λ²(1−λ)²) + 16ndβ²σ²/(γ²(1−λ)²)
 
-The printed constants follow with d = n and σ = 2nL̂/ε. For graphs connected in every round, the printed K is 1/(θ(1−θ))
-with θ = 1 − φ/4n² and φ the least weight. For graphs connected over B rounds, K = θ_B/(q²(1−θ_B)) with q = θ and
-θ_B = q^(1/B). K bounds sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|, which "checked, own mixing" computes from the
-matrices themselves.
+With d = n and σ = 2nL̂/ε these formulas give the printed constants. For graphs that are connected in every round, the
+printed K is 1/(θ(1−θ)), where θ = 1 − φ/4n² and φ is the least weight. For graphs that are connected over B rounds, K =
+θ_B/(q²(1−θ_B)), where q = θ and θ_B = q^(1/B). K bounds sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|. The form
+"checked, own mixing" computes a bound on this sum from the matrices W themselves.
 
-Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, of which (35)
-keeps one. So Q of Theorem 5, checked, is n² times the printed Q. We read L̂ = L² + ν² under Assumption 2 as L̂² = L² +
-ν².
+Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, but (35) keeps
+only one. So in the checked form, Q of Theorem 5 is n² times the printed Q. In Assumption 2 we read L̂ = L² + ν² as L̂²
+= L² + ν².
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ BETA = 2.0
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute Theorem 5 for push-sum weights, else Theorem 3, for decisions and for their running average."""
+    """Compute Theorem 5 for push-sum weights, otherwise Theorem 3, for decisions and for their running average."""
     weights, root = Weights.of(setup), np.sqrt(np.asarray(horizons, dtype=float))
     push_sum = setup.experiment.algorithm["mixing"] == "push-sum"
     public = setup.experiment.algorithm["gradient_at"] == "public"
@@ -63,7 +64,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute the constant M of Theorem 3's bound M√T for each form of it."""
+    """Compute the constant M in the bound M√T of Theorem 3, by the form of the bound."""
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
@@ -81,15 +82,15 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute the constant M of Theorem 5's bound M√T for each form of it."""
+    """Compute the constant M in the bound M√T of Theorem 5, by the form of the bound."""
     n, d = setup.topology.agents, setup.dimension
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
-    least = float(n) ** (-n * b)  # n = 64: underflows
+    least = float(n) ** (-n * b)  # underflows to 0 for n = 64
     slow = -expm1(log1p(-least) / b) if n > 1 else 1.0  # 1 − λ
     gamma = weights.least_scale(setup.experiment.rounds)
 
     def q(lip: float, s: float) -> float:
-        if n == 1:  # z/w is the mean itself
+        if n == 1:  # with one agent, z/w equals the mean of all z
             return 0.0
         if slow == 0:
             return inf
@@ -100,7 +101,12 @@ def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
-    """Compute M of R(T) ≤ M√T, with Q given as a function of L̂ and σ."""
+    """Compute M in R(T) ≤ M√T.
+
+    Args:
+        setup: the run.
+        q: a function that returns Q for given L̂ and σ.
+    """
     e, n, d = setup.experiment, setup.topology.agents, setup.dimension
     largest = max(block.stop - block.start for block in setup.blocks)
     across = setup.feasible.diameter(d) * (sqrt(n) if setup.feasible.of_blocks else 1.0)

@@ -1,28 +1,28 @@
-"""M-ADMM and ADMM: bounds by Theorem 3.2 on the distance of decisions from the best decision.
+"""Compute bounds for M-ADMM and ADMM, by Theorem 3.2, on the distance of decisions from the best decision.
 
-X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". The theorem
-and its notation are in `admm`. The theorem is about distances ‖Z(t) − Z*‖²_J(t), where f(t) is the decision of round t
-+ 1. Let B(t) ≥ ‖Z(t−1) − Z*‖²_J(t). B(1) is known, because Y(0) = 0 and f(0) is drawn from the seed. Since η never
-falls,
+X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". The module
+`admm` states the theorem and its notation. The theorem bounds distances ‖Z(t) − Z*‖²_J(t). Here f(t) is the decision of
+round t + 1. Let B(t) ≥ ‖Z(t−1) − Z*‖²_J(t). B(1) is known, because Y(0) = 0 and f(0) is drawn from the seed. Since η
+never decreases,
 
     B(t+1) = η(t+1)/η(t) · B(t)/(1 + δ(t))
 
-With g = f(t) − f*, as printed ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩, and with M = ηQ
+Let g = f(t) − f*. In the printed form, ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩. So with M = ηQ
 
     ‖g_i‖² ≤ (M⁻¹)_ii B(t)/(1 + δ(t)),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)/(1 + δ(t))
 
-On a bipartite graph Q is singular, and the printed form bounds nothing. In the checked form δ is that of `admm`, and
+On a bipartite graph Q is singular, and the printed form bounds nothing. In the checked form δ is the δ of `admm`, and
 (34) and (35) give
 
     B(t) ≥ ⟨g, Mg⟩,  M = ηQ + (2η−θ)L + 2mI,  hence  ‖g_i‖² ≤ (M⁻¹)_ii B(t),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)
 
-on any connected graph. This bound is smaller than the printed one, because 2m ≥ δησ_max(Q). Local problems are solved
-to gradients of norm τ. Hence f_i(t) is within s_i = τ/(m + 2ηV_i) of the exact minimizer, and Z(t) within e =
-‖s‖√λ_max(θL + ηQ) of its exact value. So
+on any connected graph. The checked bound is smaller than the printed bound, because 2m ≥ δησ_max(Q). Local problems are
+solved until the gradient has norm at most τ. So f_i(t) is within s_i = τ/(m + 2ηV_i) of the exact minimizer, where V_i
+is the number of agent i's neighbours, and Z(t) is within e = ‖s‖√λ_max(θL + ηQ) of its exact value. Therefore
 
     √B(t+1) = √(η(t+1)/η(t)) (√(B(t)/(1 + δ(t))) + e),  ‖g_i‖ ≤ √((M⁻¹)_ii B(t)) + s_i
 
-For releases with noise the paper bounds the privacy loss, but not the distance from the best decision.
+If releases have noise, the paper bounds the privacy loss, but not the distance from the best decision.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from mpinodes.bounds.constants import Rounds, bound, first_broken, whole_losses
 from mpinodes.core import Bound, Setup, Vector
 from mpinodes.core.seeds import Draws, Purpose
 
-ZERO = 1e-9  # relative to the largest eigenvalue
+ZERO = 1e-9  # eigenvalues below this multiple of the largest eigenvalue count as 0
 
 
 class Course(NamedTuple):
@@ -49,8 +49,8 @@ class Course(NamedTuple):
         penalty: (T − 1,) η(1), ..., η(T − 1), equal for all agents.
         dual_step: θ.
         modulus: m.
-        smoothness: M, the largest of the O_i.
-        tolerance: τ.
+        smoothness: M, the largest smoothness of the O_i.
+        tolerance: τ, the gradient norm to which local problems are solved.
         away: (n, d) f(0) − f*.
         start: B(1).
     """
@@ -66,7 +66,7 @@ class Course(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The factors of one penalty: how much B shrinks in a round, and how far a decision can be off, given B."""
+    """Factors that depend on the penalty: the contraction of B in a round, and the error of decisions per unit of B."""
 
     shrink: float  # 1/(1 + δ)
     mean: float  # 1ᵀM⁻¹1/n²: of the mean decision, per unit of B
@@ -76,7 +76,7 @@ class Shares(NamedTuple):
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Bound the squared distance to the best decision, for the mean decision and for the farthest agent's."""
+    """Bound the squared distance to the best decision, for the mean decision and for the agent farthest from it."""
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
     noised = "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
     is_rounded = cast(Any, setup.algorithm).grid
@@ -97,8 +97,7 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
     """Collect the constants of a run.
 
     Raises:
-        ValueError: penalties or dual steps differ where the theorem has a common one, or the graph is not the
-        theorem's.
+        ValueError: penalties differ between agents, dual steps differ, or the graph violates the assumptions.
     """
     a: Any = setup.algorithm
     n, d = setup.topology.agents, setup.dimension
@@ -118,16 +117,16 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
 
 
 def _shares(course: Course, eta: float, printed: bool) -> Shares:
-    """Compute the factors of a penalty, as printed or by the checked proof.
+    """Compute the factors of one penalty, as printed or by the checked proof.
 
     Raises:
-        ValueError: the graph is bipartite, so that the printed norm bounds no decision.
+        ValueError: the graph is bipartite, so that the printed norm does not bound the decisions.
     """
     (laplacian, signless), theta, n = laplacians(course.adjacency), course.dual_step, len(course.adjacency)
     form, short, moved = eta * signless, np.zeros(n), 0.0
     values = np.linalg.eigvalsh(form)
     if printed and values[0] <= ZERO * values[-1]:
-        raise ValueError("the graph is bipartite: the norm of Theorem 3.2 leaves decisions free, for D + A is singular")
+        raise ValueError("the graph is bipartite: the norm of Theorem 3.2 bounds no decision, as D + A is singular")
     delta = contraction(course.adjacency, eta, theta, course.modulus, course.smoothness, printed=printed)
     shrink = 1 / (1 + delta)
     if printed:
@@ -140,7 +139,10 @@ def _shares(course: Course, eta: float, printed: bool) -> Shares:
 
 
 def _decisions(course: Course, at: Rounds, printed: bool) -> tuple[Vector, Vector]:
-    """Bound the squared error of the mean decision and of the farthest agent's, at horizons; round 1 decides f(0)."""
+    """Bound the squared error of the mean decision and the largest squared error of an agent, at horizons: (h,) each.
+
+    The decision of round 1 is f(0).
+    """
     shares = {eta: _shares(course, eta, printed) for eta in np.unique(course.penalty).tolist()}
     mean = [float(np.sum(course.away.mean(axis=0) ** 2))]
     worst = [float(np.sum(course.away**2, axis=1).max())]

@@ -1,29 +1,31 @@
-"""Two-stage Gaussian consensus: Theorem 2 and Corollary 2.
+"""Compute the bounds of two-stage Gaussian consensus: Theorem 2 and Corollary 2.
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". The paper's
-x(t − 1) is the decision of round t here: x̄(T) is the decision of round T + 1, and x_i(t) for t > T those of stage II.
-There are N agents in p coordinates, G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), and β = ‖W − J‖₂. In κ we use G_s in place of
-G, where 2G_s is the largest change of ∇f_i between adjacent data sets, as the noise requires. As printed:
+x(t − 1) is the decision of round t in this package. So x̄(T) is the mean decision of round T + 1, and x_i(t) for t > T
+are decisions of stage II. There are N agents in p coordinates. Let G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), and β = ‖W −
+J‖₂. In κ we replace G by G_s, where 2G_s is the largest change of ∇f_i between adjacent data sets, because the noise
+needs this change. As printed:
 
     E‖x̄(T) − x*‖² ≤ B = ‖x*‖²/T + G²(1 + 1/(1−β))K² log T/T + (2√(2p)G/√κ)(4 + 3/(1−β))K²/T^¼ + 2pK²/κ
     E‖x_i(t) − x*‖² ≤ 4‖x(T)‖²β^(2(t−T)) + 2B,  ‖x(T)‖² ≤ N sup{‖x‖²: x ∈ 𝒳}
 
 (17) has C_√T/√T, which the paper never defines, where its proof has twice the C_∜T/∜T of Theorem 2. B is too small at T
-= 1, where log T is 0. Slips of the proof: it takes Σ 1/t ≤ log T; (30) has half of its last two terms; (34) has 3 for
-4; the theorem has 2p for the 4p of (31); the projection error u(t) is due to n(t − 1), not n(t); and the hand-over has
-no noise in (18), though it has noise in (11). On the other hand 1 − 1/t is 0 at t = 1, so that the first step removes
-‖x*‖²; and (33), (34) decrease like 1/√T. In closed form:
+= 1, because log T is 0 there. The proof has these mistakes: it uses Σ 1/t ≤ log T; (30) has only half of its last two
+terms; (34) has 3 in place of 4; the theorem has 2p in place of the 4p of (31); the projection error u(t) is due to n(t
+− 1), not to n(t); and the hand-over to stage II has no noise in (18), but has noise in (11). On the other hand, 1 − 1/t
+is 0 at t = 1, so the first step removes ‖x*‖²; and (33), (34) decrease like 1/√T. The corrected closed form is
 
     B = G²K²(1 + 2/(1−β))(1 + log T)/T + (2√(2p)G/√κ)K²(4 + 8/(1−β))/√T + 4pK²/κ
 
-"Checked" evaluates the proof's sums for any steps, noise and doubly stochastic weights. With ν² the variance of
-gradients, Ĝ² = G² + ν²p, c_t = [1 − η_t/K]₊, ρ_t = ‖W(t) − J‖₂, M_0 = D_1 = 0:
+"Checked" evaluates the sums of the proof for any step sizes, noise scales and doubly stochastic weights. Let ν² be the
+variance of gradients, Ĝ² = G² + ν²p, c_t = [1 − η_t/K]₊, ρ_t = ‖W(t) − J‖₂, and M_t the noise scale of x(t), with M_0 =
+D_1 = 0:
 
     B_0 = ‖x*‖²,  B_t = c_t(B_{t−1} + pM_{t−1}²) + η_t²Ĝ² + 2η_tG(D_t + √p M_{t−1})
     D_{t+1} = ρ_{t+1}(D_t + √p(M_{t−1} + M_t) + η_tĜ)
 
-Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T. The proof does not need x* to be inside 𝒳: Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for
-z̄ ∈ 𝒳 is enough. After a hand-over with noise M_T, which may be 0:
+Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T. The proof does not need x* to be inside 𝒳, because Σ_i ⟨∇f_i(x*), z̄ − x*⟩
+≥ 0 for z̄ ∈ 𝒳 is enough. After a hand-over with noise scale M_T, which may be 0:
 
     E‖x̄(t) − x*‖² ≤ B_T + pM_T²/N
     E‖x_i(t) − x*‖² ≤ 2N(ρ_{T+1}⋯ρ_t)²(min{B_T, sup ‖x‖²} + pM_T²) + 2(B_T + pM_T²/N)
@@ -46,9 +48,9 @@ CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below this for a connected graph
 
 
 class Constants(NamedTuple):
-    """The constants of a run that the theorem needs."""
+    """The constants of a run that Theorem 2 needs."""
 
-    algorithm: Any  # with the schedules of steps and noise
+    algorithm: Any  # has the schedules of step sizes and noise scales
     gradient: np.float64  # G
     reach: float  # sup ‖x‖ over 𝒳
     start: float  # ‖x*‖²
@@ -56,9 +58,9 @@ class Constants(NamedTuple):
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Bound the squared error of the mean decision and of each agent's, as printed and checked.
+    """Bound the squared error of the mean decision, and of each agent's decision, as printed and checked.
 
-    The printed bounds hold from round T + 1 (mean) and T + 2 (agents) on, and are inf before.
+    The printed bounds hold only from round T + 1 (mean) and T + 2 (agents) on, and are inf before.
     """
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
     unbounded = "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss"
@@ -109,7 +111,7 @@ def _constants(setup: Setup, minimizer: Vector) -> Constants:
 
 
 def _root(setup: Setup) -> np.float64:
-    """Compute 1/√κ, to which the calibrated noise scales are proportional; 0 without noise."""
+    """Return 1/√κ, to which the calibrated noise scales are proportional; 0 if the run has no noise."""
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)
@@ -119,7 +121,7 @@ def _root(setup: Setup) -> np.float64:
 
 
 def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
-    """Compute the printed bounds for the mean decision and for an agent's: (h,) each."""
+    """Compute the printed bounds for the mean decision and for an agent's decision, at the horizons: (h,) each."""
     n, p, last, k = setup.topology.agents, setup.dimension, len(c.noise), c.algorithm.k
     root, mixing = _root(setup), 1 / (1 - beta) if beta < CONNECTED else inf
     mean = (
@@ -133,7 +135,7 @@ def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
 
 
 def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
-    """Compute the checked bounds for the mean decision and for an agent's: (h,) each."""
+    """Compute the checked bounds for the mean decision and for an agent's decision, at the horizons: (h,) each."""
     n, p, last = setup.topology.agents, setup.dimension, len(c.noise)
     rho = weights.contraction()[weights.places(max(int(at[-1]), last + 1))]
     eta = c.algorithm.eta(np.arange(1, last + 1))

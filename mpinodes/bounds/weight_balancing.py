@@ -1,7 +1,8 @@
-"""Weight balancing: Theorems 2 and 3.
+"""Compute the bounds of weight balancing: Theorems 2 and 3.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks". L = Σ L_i, q² = Σ (L_i + ν_i)², x_j(1) = 0. As printed, for the regret of any agent's decisions:
+Networks". There are n agents in d coordinates. L_i bounds agent i's gradients, and ν_i² is their variance. Let L = Σ
+L_i, q² = Σ (L_i + ν_i)², and x_j(1) = 0. As printed, the regret of any agent's decisions is at most
 
     2  α = 1/(μ̃(t+1)):  2nμ̃‖x*‖² + C₂(1 + log T)
        C₂ = (5L+2nL_max)·2√2nλdL_maxC/(μ̃ε(1−λ)) + 8ndL_max²/(μ̃ε²) + q²/μ̃
@@ -10,14 +11,15 @@ Networks". L = Σ L_i, q² = Σ (L_i + ν_i)², x_j(1) = 0. As printed, for the 
        β = n‖x*‖² + 2L_max(L+2n+2nL_max) + 2√2ndL_maxC(5L+2nL_max)/(ε(1−λ)) + q²
            + (L+4n+2nL_max)nCL_max/(1−λ) + 8ndL_max²/ε²
 
-The paper does not give C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1). We take C = 1 and λ = max_t ‖W(t) − J‖₂
-if the rows of W sum to 1 too, and else fit them to the products. The paper assumes gradients that are bounded on all of
-R^d and strongly convex losses, which exclude each other. Here L_i is the bound on the samples' part of the gradient,
-plus the regularizer times the largest mean-square norm that the recursion below allows x_i.
+The first line belongs to Theorem 2 and the second to Theorem 3. The paper does not state C and λ of Lemma 2,
+|[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1). If the rows of W also sum to 1, we use C = 1 and λ = max_t ‖W(t) − J‖₂. Otherwise
+we fit C and λ to the products. The paper assumes that gradients are bounded on all of R^d and that losses are strongly
+convex, but no loss has both properties. Here L_i is the bound on the gradient without the regularizer, plus the
+regularizer times the largest mean-square norm of x_i that the recursion below allows.
 
-"Checked" does not bound the regularizer's gradient, but follows it round by round. Let M_t² ≥ E‖x̄‖², S_t² ≥
-E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, and σ_t the noise's scale. For any steps and v, since
-Σ_i (x_i − x̄) = 0:
+The checked form does not bound the gradient of the regularizer, but computes a bound round by round. Let M_t² ≥ E‖x̄‖²,
+S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, σ_t the noise scale, L_c the bound on gradients after
+clipping and without the regularizer, and λ the regularizer. For any step sizes and any v, since Σ_i (x_i − x̄) = 0:
 
     M_{t+1}² = (|1 − αλ|M + αL_c)² + 2dσ²/n + α²ν²d/n
     S_{t+1}² = ((ρ + αλ)S + δM + α√n L_c)² + 2ndρ²σ² + nα²ν²d
@@ -25,10 +27,11 @@ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖
                                       + (nα/2)((L_c + λM)² + ν²d/n) + √n L_c S + (λ/2)S²
     E Σ_i f_i(x_j) − f_i(x_i)   ≤ (n + √n) L_c S + (nλ/2)(S² + 2SM)
 
-In the first round M = S = 0. Under Theorem 2 the first term is nonzero in round 1 alone, and regret is logarithmic.
+In the first round M = S = 0. Under Theorem 2 the first term is nonzero only in round 1, and the regret is logarithmic.
 This holds for μ̃ ≤ (1/n) Σ μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², which needs half of that: μ̃ ≤ (1/2n) Σ μ_i.
-The paper has ½ Σ μ_i in (53) to (70), because it forgets the factor n of 1/α. The doubling does not restart at x(1), as
-(82) assumes, and only M bounds x̄(2^m) on R^d. So Theorem 3, checked, grows faster than √T.
+The paper has ½ Σ μ_i in (53) to (70), because it forgets the factor n of 1/α. The doubling scheme does not restart at
+x(1), although (82) assumes this, and on R^d only M bounds x̄(2^m). So the checked bound of Theorem 3 grows faster than
+√T.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute Theorem 2 if the steps are those of strongly convex losses, else Theorem 3."""
+    """Compute Theorem 2 if the steps are 1/(μ (t + s)), otherwise Theorem 3; each as printed and as checked."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     strong, graph, e = constants.strongly_convex_steps(setup), setup.topology, setup.experiment
     modulus, offset = strong or (0.0, 0.0)
@@ -88,13 +91,13 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _as_paper(setup: Setup) -> bool:
-    """Return whether the noise is the paper's, or absent."""
+    """Return whether the noise has the scales of the paper, or the run has no noise."""
     printed = setup.experiment.algorithm["noise_index"] == "paper"
     return not setup.experiment.private or (printed and constants.calibrated(setup))
 
 
 class Region(NamedTuple):
-    """The steps and noise scales of all rounds, with mean-square bounds on x̄ and on the x_i: (T,) each."""
+    """For all rounds (T,): step sizes and noise scales, and mean-square bounds on x̄ and on the distances x_i − x̄."""
 
     alpha: Vector
     noise: Vector  # σ_t
@@ -103,7 +106,13 @@ class Region(NamedTuple):
 
 
 def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
-    """Run the recursion of M and S."""
+    """Compute the bounds M_t and S_t by their recursion.
+
+    Args:
+        setup: the run.
+        weights: the mixing matrices of the run.
+        alpha: (T,) the step sizes.
+    """
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     made_with = alpha if setup.experiment.algorithm["noise_index"] == "paper" else before(alpha, 0.0)
     noise = constants.noise_scales(setup, sqrt(d) * max(setup.run.grad_sensitivity) * made_with)
@@ -124,7 +133,7 @@ def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
 
 
 def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
-    """Compute the printed bound on an agent's regret: (h,)."""
+    """Compute the printed bound on an agent's regret at the horizons: (h,)."""
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     doubly = weights.sums_to_one(axis=1)
     c, rate = (1.0, float(weights.contraction().max())) if doubly else weights.fitted()
@@ -153,7 +162,7 @@ def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: V
 
 
 def _checked(setup: Setup, region: Region, at: Rounds, norm: Vector) -> tuple[Vector, Vector]:
-    """Compute the checked bounds on network regret and on an agent's regret: (h,) each."""
+    """Compute the checked bounds on network regret and on an agent's regret at the horizons: (h,) each."""
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, sigma, center, spread = region
     lam, steep = p.regularizer, constants.largest_gradient(setup)

@@ -1,4 +1,4 @@
-"""The mixing matrices W(t) of a run, and how fast their products approach averaging."""
+"""Compute the mixing matrices W(t) of a run, and how fast their products approach the averaging matrix J = 11ᵀ/n."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from mpinodes.core import Diverged, Setup, Vector
 from mpinodes.core.parts import mixed
 
-NUMBERS = 1_000_000  # entries of the matrices kept, at most
-WORK = 2_000_000_000  # multiplications
-LAGS = 20_000
-SETTLED = 1e-15
-FORGOTTEN = 1e-10
-ROUNDING = 1e-9
+NUMBERS = 1_000_000  # the most entries of all stored matrices together
+WORK = 2_000_000_000  # the most multiplications for products of matrices
+LAGS = 20_000  # the largest number of successive matrices in a product
+SETTLED = 1e-15  # matrices one period apart count as equal if no entry differs by more
+FORGOTTEN = 1e-10  # a product counts as equal to J if no entry differs by more
+ROUNDING = 1e-9  # rounding errors of weights and of their sums are below this
 
 
 def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
-    """Yield W(1), ..., W(rounds), each (n, n), from the agents' own mixing; row i has the weights of the receiver i."""
+    """Yield the mixing matrices W(1), ..., W(rounds), each (n, n); row i has the weights of receiver i."""
     graph = setup.topology
     yield from (r.weights for r in islice(mixed(setup.mixing, graph, range(graph.agents)), rounds))
 
@@ -32,13 +32,13 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
 class Weights:
     """The mixing matrices of a run.
 
-    If the graph is periodic, its matrices are computed until they repeat, beyond the last round if necessary. If the
-    graph is drawn anew in every round, the matrices of the first rounds, up to `NUMBERS` entries, stand for all later
-    rounds too.
+    If the graph is periodic, matrices are computed until they repeat, if necessary beyond the last round. If the graph
+    is drawn at random in every round, the matrices of the first rounds, up to `NUMBERS` entries, also represent all
+    later rounds.
 
     Attributes:
         first: (r, n, n) the matrices of rounds 1 to r.
-        loop: the index in `first` at which the sequence continues after its last matrix.
+        loop: the index in `first` of the matrix that follows the last matrix.
     """
 
     first: Vector
@@ -46,7 +46,7 @@ class Weights:
 
     @classmethod
     def of(cls, setup: Setup) -> Weights:
-        """Compute the matrices of a run."""
+        """Compute the mixing matrices of a run."""
         period, most = setup.topology.period, max(1, NUMBERS // setup.topology.agents**2)
         first: list[Vector] = []
         with suppress(Diverged):  # matrices after the last round may be undefined
@@ -57,25 +57,25 @@ class Weights:
         return cls(np.stack(first), max(0, len(first) - period) if period else 0)
 
     def places(self, rounds: int) -> NDArray[np.int64]:
-        """Return the indices in `first` of the matrices of rounds 1 to `rounds`: (rounds,)."""
+        """Return the index in `first` of the matrix of each round from 1 to `rounds`: (rounds,)."""
         t, r = np.arange(rounds), len(self.first)
         return np.where(t < r, t, self.loop + (t - r) % (r - self.loop))
 
     @property
     def least(self) -> float:
-        """Return the least positive weight."""
+        """Return the least positive weight in all matrices."""
         return float(self.first[self.first > ROUNDING].min())
 
     def sums_to_one(self, axis: int) -> bool:
-        """Return whether all columns (axis 0) or all rows (axis 1) sum to 1."""
+        """Return whether all columns (axis 0) or all rows (axis 1) of all matrices sum to 1."""
         return bool(np.abs(self.first.sum(axis=axis + 1) - 1).max() <= ROUNDING)
 
     def contraction(self) -> Vector:
-        """Compute ‖W − J‖₂ of each matrix: (r,)."""
+        """Compute ‖W − J‖₂ for each matrix W in `first`: (r,)."""
         return np.asarray(np.linalg.norm(self.first - 1 / self.first.shape[1], 2, axis=(1, 2)))
 
     def _deviations(self) -> Iterator[Vector]:
-        """Yield, for k = 1, 2, ..., the products of k successive matrices minus J, one for each start: (r, n, n)."""
+        """Yield P − J for all products P of k successive matrices, (r, n, n), by the first matrix; for k = 1, 2, ..."""
         r, n = self.first.shape[:2]
         following = np.append(np.arange(1, r), self.loop)
         products, at = self.first, np.arange(r)
@@ -85,20 +85,21 @@ class Weights:
             products = self.first[at] @ products
 
     def sums(self) -> tuple[float, float]:
-        """Bound sums over all lags k of how far a product of k doubly stochastic matrices is from J = 11ᵀ/n.
+        """Bound two sums over all lags k of the distances of products of k doubly stochastic matrices from J = 11ᵀ/n.
 
-        The first is Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂, with the identity at k = 0, and the second
-        Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|; inf if the matrices mix too slowly to tell.
+        The first sum is Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂, where the product of k = 0 matrices is the identity. The
+        second sum is Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|. Both are inf if no bound is found for the
+        computed lags.
 
-        For such matrices (X − J)(Y − J) = XY − J. So once all products of h matrices have distance at most ρ < 1 from
-        J, the lags from h on add up to at most ρ times the sum over all lags. The sum over all lags is therefore at
-        most the sum over the lags below h, divided by 1 − ρ.
+        For doubly stochastic X and Y, (X − J)(Y − J) = XY − J. Assume that all products of h matrices have distance at
+        most ρ < 1 from J. Then the terms of lags k ≥ h add up to at most ρ times the whole sum. So the whole sum is at
+        most the sum of the terms of lags k < h, divided by 1 − ρ.
         """
         spectral = entries = 1.0
         for away in self._deviations():
             sizes = np.abs(away)
             columns, rows = (sizes.sum(axis=axis).max(axis=1) for axis in (1, 2))
-            rest = 1 - float(max(columns.max(), rows.max()))  # both norms shrink by this factor
+            rest = 1 - float(max(columns.max(), rows.max()))  # 1 − ρ, where ρ bounds the norms ‖·‖₁ and ‖·‖_∞
             if rest > 0.9:
                 return spectral / rest, entries / rest - 1
             # ‖·‖₂² ≤ ‖·‖₁‖·‖_∞ avoids a singular value decomposition of each product
@@ -108,10 +109,10 @@ class Weights:
         return inf, inf
 
     def fitted(self) -> tuple[float, float]:
-        """Fit C and λ < 1 with |[W(s+k−1)⋯W(s)]_ij − 1/n| ≤ Cλ^k for all computed lags k and starts s.
+        """Fit C and λ < 1 such that |[W(s+k−1)⋯W(s)]_ij − 1/n| ≤ Cλ^k for all computed lags k and first rounds s.
 
-        C/(1 − λ) is minimized. Lags are computed until all products are within `FORGOTTEN` of J. If they never are,
-        (inf, 1) is returned.
+        The fit minimizes C/(1 − λ). Lags are computed until all entries of all products are within `FORGOTTEN` of 1/n.
+        If this never happens, (inf, 1) is returned.
         """
         deviations = []
         for away in self._deviations():
@@ -129,9 +130,9 @@ class Weights:
         return float(constants[best]), float(rates[best])
 
     def least_scale(self, rounds: int) -> float:
-        """Compute the least entry of w over agents and rounds, where w(1) = 1 and w <- W w.
+        """Return the least entry of w over agents and rounds, where w(1) = 1 and w(t + 1) = W(t) w(t).
 
-        If the run is long, the first rounds alone are followed.
+        For a long run, only the first rounds are computed.
         """
         w, least = np.ones(self.first.shape[1]), 1.0
         for place in self.places(min(rounds, max(2000, 2 * len(self.first)))):
