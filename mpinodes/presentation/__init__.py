@@ -1,6 +1,6 @@
-"""A run in words, figures and a page."""
+"""Present a run to people: the text at the end of a run, the warnings, the figures and the page report.html."""
 
 import logging
 
-# Before matplotlib is imported: without a handler, it prints every line of a bad settings file.
+# Add a handler before matplotlib is imported; otherwise matplotlib prints every line of a wrong matplotlibrc file.
 logging.getLogger("matplotlib").addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""Draw the figures and the page of a run, from the run directory alone; the page is one self-contained HTML file."""
+"""Draw the figures and the page of a run from its directory alone; the page is one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ WIDE = ("Privacy loss", "What one node learns of another", "Topology")  # figure
 
 
 def draw(directory: Path, vector: bool = False) -> Path:
-    """Draw the figures and the page of a finished run; return the path of the page, `report.html`.
+    """Draw the figures and the page of a finished run, and return the path of the page, `report.html`.
 
     Args:
         directory: the run directory.
         vector: whether the figures are also written as SVG and PDF.
 
     Raises:
-        BadInput: the directory holds no finished run, or cannot be written.
+        BadInput: the directory contains no finished run, or cannot be written.
     """
     s = Summary.read(directory)
     try:
@@ -48,8 +48,15 @@ def draw(directory: Path, vector: bool = False) -> Path:
 
 
 def _page(s: Summary, data: Drawn, experiment: str, figures: dict[str, Path]) -> str:
-    """Return the page as HTML, given the text of experiment.toml and the files of the figures by title."""
-    # All values of a summary are escaped, so that only the template contains markup.
+    """Return the page as HTML.
+
+    Args:
+        s: the summary of the run.
+        data: the record of the run.
+        experiment: the text of experiment.toml.
+        figures: the files of the figures, by title.
+    """
+    # The template engine escapes all values, so that only the template itself contains HTML tags.
     loader = FileSystemLoader(Path(__file__).parent)
     pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     partial = (

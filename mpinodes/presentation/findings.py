@@ -1,4 +1,4 @@
-"""Put the main results of a run into whole sentences, which are the first thing that a person reads."""
+"""Put the main results of a run into whole sentences, which head the page of the run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from math import exp
 from mpinodes.presentation.privacy_words import DIFFERENCE, number
 from mpinodes.summary.summary import BaselinesSummary, Sets, Summary, WorthSummary
 
-LARGEST_ODDS = 1e4  # a larger factor of the odds counts as no privacy
+LARGEST_ODDS = 1e4  # if exp(ε), the factor on the odds of a guess, is larger, the run counts as not private
 GUESSED = {"accuracy": "always the largest class", "rmse": "always the mean target"}
 SETS = {"test": "test samples", "train": "training samples"}
 
 
 def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
-    """Return sentences on accuracy or error, on regret and on privacy.
+    """Return sentences on the accuracy or error of a run, on its regret, and on its privacy.
 
     Args:
-        s: the summary of a run.
+        s: the summary of the run.
         silent: the results of the same run without noise; None if there are none.
     """
     sentences = [*_marks(s, silent, "accuracy"), *_marks(s, silent, "rmse")]
@@ -54,14 +54,14 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
 
 
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
-    """Return the name of the set that a method is judged on, and its accuracy or RMSE there.
+    """Return the data set on which a run is judged ("test" or "train"), and the run's accuracy or RMSE on it.
 
-    The value is that of the decision that judges the method: the last decision or the running mean.
+    The value belongs to the decision by which the method is judged: the last decision or the running mean.
 
     Args:
-        s: the summary of a run.
+        s: the summary of the run.
         name: "accuracy" or "rmse".
-        worth: the results of another run of the same method, whose value is returned; None means the run itself.
+        worth: the results of another run of the same method, to return its value instead; None means the run itself.
     """
     values, key = (worth or s).values, f"{name}_last_decision" if s.judged == "last" else name
     which = "test" if f"{key}.test" in values else "train"
@@ -69,7 +69,7 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
 
 
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
-    """Return, by set, the accuracy or RMSE of always predicting the value in `GUESSED`; empty for other metrics."""
+    """Return, by data set, the accuracy or RMSE of always predicting the value in `GUESSED`; empty for other names."""
     guesses = {"accuracy": baselines.majority, "rmse": baselines.mean_target} if baselines else {}
     return guesses.get(name) or {}
 

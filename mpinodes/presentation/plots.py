@@ -1,6 +1,6 @@
-"""Helpers that all figures share: a record as named arrays, style, curves and bands, axis scales, and writing files.
+"""Provide what all figures share: reading a record, the style, curves and bands, axis scales, and writing files.
 
-A record is read without xarray, because xarray takes longer to import than a short run takes.
+A record is read without xarray, because importing xarray takes longer than a short run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STYLE |= {"grid.alpha": 0.25, "legend.frameon": False, "savefig.dpi": 144}
 STYLE |= {"text.parse_math": False}  # a user-defined title may contain $
 
 
-WIDE = 34  # letters of a label, above which two columns do not fit below a figure
+WIDE = 34  # a legend with a longer label, in characters, has one column instead of two
 
 
 class Values(NamedTuple):
@@ -47,27 +47,27 @@ class Values(NamedTuple):
     values: np.ndarray
 
     def reduced(self, combine: Callable[..., Any], over: Sequence[str]) -> Values:
-        """Return the array combined over some axes by a function of NumPy, such as `np.nanmean`."""
+        """Return the array combined over the axes `over` by a function of NumPy, such as `np.nanmean`."""
         rest = tuple(name for name in self.dims if name not in over)
         if not over:
             return self
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # where nothing is there: nan
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # all values may be nan
             return Values(rest, combine(self.values, axis=tuple(self.dims.index(name) for name in over)))
 
     def last(self, along: str) -> Values:
-        """Return the last entry along an axis."""
+        """Return the array of the last entries along the axis `along`."""
         at = self.dims.index(along)
         return Values(self.dims[:at] + self.dims[at + 1 :], np.take(self.values, -1, axis=at))
 
     def __truediv__(self, other: Values) -> Values:
-        """Divide by an array that has one of the axes."""
+        """Divide by an array with one axis, which must be an axis of this array."""
         (name,) = other.dims
         rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
         return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))
 
 
 class Drawn(Reader):
-    """The record of a run, and the results of the same run without noise; each variable is read when it is used.
+    """The record of a run, and the results of the same run without noise; a variable is read when it is first used.
 
     Raises:
         OSError: there is no record.
@@ -92,20 +92,20 @@ class Drawn(Reader):
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw with the defaults of matplotlib and `STYLE`, whatever settings the user has, and without warnings."""
+    """Draw with matplotlib's default settings and `STYLE`, without the user's settings and without warnings."""
     defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
     with warnings.catch_warnings(action="ignore"), mpl.rc_context(defaults | STYLE):
         yield
 
 
 def pair() -> tuple[Figure, tuple[Axes, Axes]]:
-    """Return a figure with two pairs of axes side by side."""
+    """Return a figure with two panels side by side, and the two panels."""
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     return figure, (figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2))
 
 
 def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
-    """Draw a curve; if there are repeats, draw their mean, and a band from the least to the largest value."""
+    """Draw a curve; for repeats, draw their mean, and a band from their least to their largest value."""
     if "repeat" in values.dims:
         least, most = (values.reduced(combine, ["repeat"]).values for combine in (np.nanmin, np.nanmax))
         axes.fill_between(t, least, most, color=colour, alpha=0.15, lw=0)
@@ -116,14 +116,14 @@ def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -
 
 
 def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
-    """Draw a band from the least to the largest value of agents and repeats, by round or horizon."""
+    """Draw a band from the least to the largest value over all agents and repeats, in each round or horizon."""
     rest = [name for name in values.dims if name not in ("round", "horizon")]
     least, most = (values.reduced(combine, rest).values for combine in (np.nanmin, np.nanmax))
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
 
 
 def finished(axes: Axes, summary: Summary, title: str) -> Figure:
-    """Return the figure of some axes, with a title that names the run, and a legend below the axes."""
+    """Add a title that names the run, and a legend below the panel; return the figure."""
     figure = axes.figure
     assert isinstance(figure, Figure)
     repeats = f", {summary.repeats} seeds" if summary.repeats else ""
@@ -136,21 +136,21 @@ def finished(axes: Axes, summary: Summary, title: str) -> Figure:
 
 
 def save(figure: Figure, path: Path, **options: Any) -> None:
-    """Write a figure whole or not at all, because matplotlib's own writers leave partial files on a full disk."""
+    """Write a figure completely or not at all; matplotlib's own writers would leave a partial file on a full disk."""
     file = BytesIO()
     figure.savefig(file, format=path.suffix[1:], **options)
     write_bytes(path, file.getvalue())
 
 
-LEAST_SHARE = 1e-9  # relative to the largest shown value: smaller values count as rounding errors
-TICKS: list[tuple[float, tuple[float, ...]]] = [  # for more decades than this: ticks at these times powers of ten
+LEAST_SHARE = 1e-9  # values below this fraction of the largest value count as rounding errors
+TICKS: list[tuple[float, tuple[float, ...]]] = [  # if an axis spans more decades: ticks at these multiples of 10^k
     (3.0, (1,)), (1.8, (1, 3)), (1.0, (1, 2, 5)), (0.4, tuple(range(1, 10))),
 ]  # fmt: skip
-PLAIN = 30.0  # largest over least value, below which axes are linear
+PLAIN = 30.0  # an axis is linear if its largest value is at most this multiple of its least value
 
 
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
-    """Make axes logarithmic, with at least three ticks that are written as plain numbers."""
+    """Make the named axes logarithmic, with at least three ticks, which are labelled by plain numbers."""
     for name in names:
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")
@@ -167,12 +167,12 @@ def log(axes: Axes, *names: Literal["x", "y"]) -> None:
 
 
 def scale(axes: Axes, values: np.ndarray, from_zero: bool = True) -> None:
-    """Scale and limit the vertical axis: logarithmic if all values are positive and span a wide range, else linear.
+    """Scale and limit the vertical axis: logarithmic for positive values over a wide range, otherwise linear.
 
     Args:
-        axes: the axes, with their curves.
-        values: the values that the limits must show.
-        from_zero: whether a linear axis starts at 0, or marks 0 if there are negative values.
+        axes: the panel, with its curves.
+        values: the values that must be visible.
+        from_zero: whether a linear axis starts at 0, or has a line at 0 if there are negative values.
     """
     known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     low, high = float(known.min()), float(known.max())

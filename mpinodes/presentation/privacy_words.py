@@ -1,4 +1,4 @@
-"""Put the privacy loss of a run into words: a table, and the sentences that say what the numbers rest on."""
+"""Put the privacy loss of a run into words: a table, and sentences on the assumptions behind its numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Mechanism
 from mpinodes.summary import summary as typed
 
-LARGE_DELTA = 0.1  # the product of delta and the number of samples
+LARGE_DELTA = 0.1  # δ counts as too large if δ times the number of samples exceeds this
 KEYS = {
     "rehearsal": "Not private as run: anyone with the seed can regenerate the noise (use noise.entropy=os for secret "
     "noise). The proven numbers hold for a secret key that is used once",
@@ -32,14 +32,14 @@ DIFFERENCE = {
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
-    """Return an epsilon as text."""
+    """Return an epsilon as text; None becomes the text `none`."""
     if epsilon is None:
         return none
     return f"{epsilon:.0f}" if 1000 <= epsilon < 1e9 else f"{epsilon:.4g}"
 
 
 def condition(checked: list[typed.FileSummary] | None) -> str:
-    """Return the condition that proven numbers rest on; empty if no number rests on a user-defined file."""
+    """Return the condition under which proven numbers hold; an empty text if no user-defined file matters to them."""
     if all(file.tested for file in checked or []):
         return TESTED.format(", ".join(file.sha256[:SHORT] for file in checked)) if checked else ""
     return NOT_TESTED
@@ -53,7 +53,7 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
     Args:
         privacy: the privacy loss of a run.
-        checked: the user-defined files that the proven numbers rest on.
+        checked: the user-defined files on which the proven numbers depend.
     """
     if privacy.noise is None:
         return ["  privacy: none, messages carry no noise"]
@@ -65,11 +65,13 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
 
 def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[tuple[str, ...]]:
-    """Return rows of cells: the name of a loss, claimed, proven pure, proven at δ, and the rule of composition.
+    """Return the privacy table: a row for the worst agent's share, and a row for the network.
+
+    A row has five cells: the name, the claimed ε, the proven pure ε, the proven ε at δ, and the composition rule.
 
     Args:
         privacy: the privacy loss of a run.
-        checked: the user-defined files that the proven numbers rest on.
+        checked: the user-defined files on which the proven numbers depend.
     """
     together, rows = privacy.together, list[tuple[str, ...]]()
     for part in (privacy, together) if together else (privacy,):
@@ -90,7 +92,7 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
     noise = privacy.noise
     if noise is None:
         return []
-    # The paper claims nothing if the noise does not depend on the nominal epsilon.
+    # If nothing is claimed (the noise does not depend on the nominal epsilon), this sentence is left out.
     claim = f" The claimed numbers are those of the paper, for its nominal ε = {noise.epsilon:g}."
     rounds = f" in rounds 1 to {privacy.recorded}, which are recorded," if privacy.recorded else ""
     return [
@@ -111,7 +113,7 @@ ADDED = {
 
 
 def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
-    """Return sentences on the noise of a run, and on the conditions of its proven numbers."""
+    """Return sentences on the noise of a run, and on the conditions under which its proven numbers hold."""
     is_proven, delta, together = privacy.network.proven is not None, privacy.delta, privacy.together
     notes = [_what_noise_buys(noise)]
     source = " from the system's entropy" if noise.entropy == "os" else ""
@@ -196,7 +198,7 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
 
 
 def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
-    """Return the mechanism that a summary names, or the base class if there is no such mechanism any more."""
+    """Return the class of the mechanism that a summary names; the base class if this mechanism no longer exists."""
     try:
         return cast(type[Mechanism], find(MECHANISMS, noise.mechanism or ""))
     except BadInput:

@@ -21,7 +21,7 @@ from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, Drawn, V
 from mpinodes.presentation.terminal import bounded
 from mpinodes.summary.summary import Summary
 
-INK = "#444444"  # of graphs
+INK = "#444444"  # the colour of edges in graphs
 MARKERS = ((NETWORK, "o"), (AVERAGE, "s"), (CLAIM, "^"), ("#CC79A7", "D"))
 BOUND_STYLES = ("--", ":", "-.", (0, (1, 3)))
 
@@ -29,13 +29,13 @@ Table = tuple[str, list[str], list[tuple[str, ...]]]  # "horizon" or "agent", th
 
 
 class Curve(NamedTuple):
-    """A metric as a curve of a figure.
+    """A metric that is drawn as a curve.
 
     Attributes:
         variable: the variable in the record.
         label: the text that people read.
-        unit: the unit; "share" is drawn as a percentage.
-        per_round: whether the values are divided by the number of rounds.
+        unit: the unit; values with the unit "share" are drawn as percentages.
+        per_round: whether the values are divided by the number of rounds so far.
     """
 
     variable: str
@@ -44,7 +44,7 @@ class Curve(NamedTuple):
     per_round: bool
 
     def values(self, data: Drawn) -> tuple[np.ndarray, Values]:
-        """Return the rounds or horizons, and the values there."""
+        """Return the rounds or horizons of the metric, and its values there."""
         values = data[self.variable]
         along = data["horizon" if "horizon" in values.dims else "round"]
         values = values / along if self.per_round else values
@@ -52,7 +52,7 @@ class Curve(NamedTuple):
 
 
 class CurveFigure(NamedTuple):
-    """Curves of metrics on one pair of axes.
+    """A figure with one panel, which shows curves of related metrics.
 
     Attributes:
         title: the title of the figure.
@@ -64,9 +64,9 @@ class CurveFigure(NamedTuple):
 
 
 def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
-    """Return the figures of the built-in metrics, and a figure for each user-defined metric, by file name."""
+    """Return the figures of the built-in metrics, and one figure per user-defined metric of the run, by file name."""
     figures: dict[str, CurveFigure] = {}
-    for built_in in sorted(BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)):  # the most important first
+    for built_in in sorted(BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)):  # most important ones first
         if built_in.figure:
             figure = figures.setdefault(built_in.figure, CurveFigure(built_in.title, []))
             figure.curves.append(Curve(built_in.name, built_in.label, built_in.unit, built_in.per_round))
@@ -78,7 +78,10 @@ def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
 
 
 def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary], Figure | None]]]:
-    """Return title and drawer of every figure, by file name; a drawer returns None if the run lacks the numbers."""
+    """Return the title and the drawing function of every figure, by file name.
+
+    A drawing function returns None if the run does not have the numbers for its figure.
+    """
     curves = {name: (of.title, partial(draw_curves, name, of)) for name, of in curve_figures(summary).items()}
     others = {"privacy": ("Privacy loss", privacy), "views": ("What one node learns of another", views)}
     topology = ("Topology", lambda data, _: draw_topology(json.loads(data.attrs["topology"])))
@@ -86,13 +89,13 @@ def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary],
 
 
 def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[str, Path]:
-    """Draw every figure that the run has the numbers for, as PNG; return the files by title.
+    """Draw every figure for which the run has the numbers, as PNG; return the files by title.
 
     Args:
         data: the record.
         summary: the summary.
         target: the directory of the files.
-        vector: whether SVG and PDF are written too, which takes as long again.
+        vector: whether SVG and PDF files are also written, which takes the same time again.
     """
     drawn = {}
     with drawing.style():
@@ -107,7 +110,10 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
 
 
 def tables(data: Drawn, summary: Summary) -> list[Table]:
-    """Return two tables: all curves by horizon, as means over agents and seeds; and the last values by agent."""
+    """Return two tables of text: the curves by horizon, and the last values by agent.
+
+    Values in the table by horizon are means over agents and seeds. Values in the table by agent are means over seeds.
+    """
     kinds = {"claimed": "claimed", "proven_pure": "proven pure", "proven": f"proven at δ = {summary.privacy.delta:g}"}
     curves = [curve for figure in curve_figures(summary).values() for curve in figure.curves if curve.variable in data]
     curves = [curve for curve in curves if "horizon" in data[curve.variable].dims]
@@ -127,7 +133,16 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
 
 
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
-    """Draw the curves of a figure, with a band over agents, the run without noise, guessing, and applicable bounds."""
+    """Draw a figure of metrics: curves, a band over agents, the run without noise, guessing, and bounds of theorems.
+
+    Only bounds whose assumptions hold are drawn. Return None if the run has none of the metrics.
+
+    Args:
+        name: the file name of the figure.
+        figure: the metrics.
+        data: the record.
+        summary: the summary.
+    """
     curves = {curve.variable: curve for curve in figure.curves if curve.variable in data}
     if not curves:
         return None
@@ -169,7 +184,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
 
 
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw epsilon against rounds for the network and for the worst agent: claimed, proven pure, and proven at δ."""
+    """Draw ε against rounds for the network and for the worst agent: claimed, proven pure, and proven at δ."""
     t, proven = data["horizon"].values, f"proven at δ = {summary.privacy.delta:g}"
     kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
     kinds |= {"epsilon_proven": (proven, NETWORK, 1.5)}  # the first lines are wider, so that all lines are visible
@@ -198,7 +213,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def views(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw the epsilon of every agent toward every other: against distance, and as a heat map."""
+    """Draw the ε of every agent's data toward every other agent: against distance, and as a heat map."""
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
     figure, (left, right) = drawing.pair()
@@ -236,7 +251,7 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def _by(along: str, values: Values, combine: Callable[..., Any]) -> np.ndarray:
-    """Return values combined over all axes but `along`."""
+    """Return the values combined over all axes except `along`."""
     return values.reduced(combine, [name for name in values.dims if name != along]).values
 
 
@@ -263,7 +278,7 @@ def draw_topology(graph: dict[str, Any]) -> Figure:
         one_way = np.array([(j, i) for j, i in sorted(edges) if (i, j) not in edges], dtype=int).reshape(-1, 2)
         start, way = place[one_way[:, 0]], place[one_way[:, 1]] - place[one_way[:, 0]]
         lengths = np.maximum(np.linalg.norm(way, axis=1, keepdims=True), radius)
-        way *= 1 - radius / lengths  # the head ends at the circle
+        way *= 1 - radius / lengths  # the arrow ends at the circle of the receiver
         axes.quiver(
             *start.T, *way.T, angles="xy", scale_units="xy", scale=1, color=INK, zorder=1, units="dots",
             width=0.6 if crowded else 1.6, headwidth=6, headlength=7, headaxislength=6,

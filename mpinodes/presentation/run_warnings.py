@@ -1,8 +1,8 @@
-"""Make the warnings of a run. Each has a short code, and no other module makes warnings.
+"""Define the warnings of a run: each warning has a short code and a sentence. No other module defines warnings.
 
-summary.json holds the warnings as `warnings`, an object with a sentence for each code. A single run prints the
-sentences. A study counts the codes, and its tables and figures show them. A warning that follows from the numbers of a
-summary is made in `of_numbers`. Any other warning is added where its cause is known:
+In summary.json, `warnings` is an object with a sentence for each code. A single run prints the sentences. A study
+counts the codes, and shows the counts in tables and figures. `of_numbers` makes the warnings that follow from the
+numbers of a summary. Any other warning is added where its cause is found:
 
     run_warnings.add(summary, "code", "A sentence that says what happened.")
 
@@ -21,7 +21,7 @@ from mpinodes.presentation.findings import LARGEST_ODDS, SETS, marks, naive
 from mpinodes.presentation.privacy_words import LARGE_DELTA, mechanism
 from mpinodes.summary.summary import Summary
 
-PRIVACY = {  # a single run states these facts in its sentences on privacy
+PRIVACY = {  # a single run states these facts in `privacy_words.sentences`, so their own sentences are not printed
     "no-noise": "messages carry no noise: nothing is private",
     "unproven": "nothing is proven of the privacy loss, or of the joint loss of all repeats",
     "not-tested": "the proven ε rests on statements of a user's file that was not tested",
@@ -47,10 +47,10 @@ MEANINGS = PRIVACY | {
 
 
 def add(summary: Summary, code: str, sentence: str = "") -> None:
-    """Add a warning to the summary of a run; the default sentence is the meaning of the code.
+    """Add a warning to the summary of a run; by default, its sentence is the meaning of its code.
 
     Raises:
-        KeyError: `MEANINGS` lacks the code.
+        KeyError: the code is not in `MEANINGS`.
     """
     meaning = MEANINGS[code]
     summary.warnings = (summary.warnings or {}) | {code: sentence or f"{meaning[0].upper()}{meaning[1:]}."}
@@ -62,23 +62,32 @@ def of(summary: Summary) -> dict[str, str]:
 
 
 def sentences(summary: Summary) -> list[str]:
-    """Return the sentences of a run's warnings, except those on privacy."""
+    """Return the sentences of a run's warnings, except for warnings on privacy."""
     return [sentence for code, sentence in of(summary).items() if code not in PRIVACY]
 
 
 def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
-    """Return sentences for warnings of some repeats; `of_numbers` replaces those of warnings of the merged summary."""
+    """Return sentences for the warnings that only some repeats of a run have, by code.
+
+    If the merged summary has the same warning, `of_numbers` replaces its sentence later.
+    """
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 
 
 def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Return by code, the most frequent code first, the number of runs with the warning and the code's meaning."""
+    """Return for each code a text: the code, the number of runs with this warning, and the meaning of the code.
+
+    The most frequent code comes first.
+
+    Args:
+        of_runs: the warnings of each run, as sentences by code.
+    """
     numbers, runs = Counter(code for codes in of_runs for code in codes).most_common(), len(of_runs)
     return {code: f"{code}: {number} of {runs} runs: {MEANINGS.get(code, code)}" for code, number in numbers}
 
 
 def of_numbers(s: Summary) -> dict[str, str]:
-    """Return the warnings that follow from the numbers of a summary: sentences by code."""
+    """Return the warnings that follow from the numbers of a summary, as sentences by code."""
     made, privacy, noise = replace(s, warnings=None), s.privacy, s.privacy.noise
     if s.partial:
         add(made, "partial", f"The run ended early: {s.rounds} of {s.rounds_asked} rounds are recorded.")
@@ -86,7 +95,7 @@ def of_numbers(s: Summary) -> dict[str, str]:
         add(made, "diverged")
     if s.solver and s.solver.unsolved:
         add(made, "unsolved", f"{s.solver.unsolved} local solves ended short of their tolerance.")
-    if s.baselines:  # accuracy, error and loss against what is reached without learning
+    if s.baselines:  # compare accuracy, error and loss with trivial methods that learn nothing
         (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), s.baselines.start
         majority, mean = naive(s.baselines, "accuracy").get(which), naive(s.baselines, "rmse").get(on)
         first, off = (start.accuracy or {}).get(which), (start.rmse or {}).get(on)
@@ -98,7 +107,7 @@ def of_numbers(s: Summary) -> dict[str, str]:
             stayed = None if stayed is None or best is None else (stayed - best / s.rounds) / owners
         shares = f"{{1:.1%}} of the {SETS[which]}, against {{0:.1%}}"
         errors = f"an RMSE of {{:.4g}} on the {SETS[on]}, against {{:.4g}}"
-        for code, than, words, high, low in (  # there is a warning where `high` is higher than `low`
+        for code, than, words, high, low in (  # warn if `high` is greater than `low`
             ("no-better-than-guessing", "always predicting the largest class", shares, majority, share),
             ("accuracy-below-start", "doing nothing", f"{shares} at the start", first, share),
             ("no-better-than-mean-target", "always predicting the mean target", errors, error, mean),

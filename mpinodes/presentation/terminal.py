@@ -1,4 +1,4 @@
-"""Write the text that a run prints at its end. Every number is in summary.json, most under the key in `Row.key`."""
+"""Write the text that a run prints at its end. All numbers are in summary.json, most under the key in `Row.key`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # the met
 
 
 def text(summary: Summary, directory: Path) -> str:
-    """Return the text that a run prints at its end; if that fails, the text only names the run directory."""
+    """Return the text that a run prints at its end; if an error occurs, the text only names the run directory."""
     s = summary
     try:
         timing = [(part.replace("_", "-"), getattr(s.timing, part)) for part in PARTS]
@@ -43,17 +43,17 @@ def text(summary: Summary, directory: Path) -> str:
 
 # ------------------------------------------------------------------------------------------------ what was run, and how
 def headline(s: Summary) -> str:
-    """Return algorithm and data."""
+    """Return the names of the algorithm and the data, and how the data are divided among the agents."""
     return f"{s.algorithm} on {s.data}{'' if s.partition == 'shared' else f', {s.partition} shares'}"
 
 
 def agents(s: Summary) -> str:
-    """Return the number of agents as text."""
+    """Return the number of agents as text, such as "7 agents"."""
     return f"{s.agents} agent{'s' * (s.agents != 1)}"
 
 
 def setting(s: Summary) -> str:
-    """Return agents, graph, rounds, dimension and seeds as text."""
+    """Return the numbers of agents, rounds and coordinates, the graph, and the seeds, as text."""
     over = "in every round" if s.connectivity == 1 else f"over any {s.connectivity} rounds"
     why = "ended before their time" if s.partial else "all agents had settled"
     early = f" (of {s.rounds_asked}: {why})" if s.rounds < s.rounds_asked else ""
@@ -62,12 +62,12 @@ def setting(s: Summary) -> str:
 
 
 def speed(s: Summary) -> str:
-    """Return seconds and rounds per second as text."""
+    """Return the seconds of the run and its rounds per second, as text."""
     return f"{nan if s.seconds is None else s.seconds:.2f} s, {s.rounds_per_second or nan:.3g} rounds/s"
 
 
 def conditions(s: Summary) -> list[str]:
-    """Return sentences on faults of messages and on unusual feedback; empty if there are neither."""
+    """Return sentences on lost or late messages, and on feedback that is not a plain gradient; empty without either."""
     sentences, parts = [], []
     if faults := s.faults:
         arrived = max(1, faults.sent - faults.lost)
@@ -96,13 +96,13 @@ def conditions(s: Summary) -> list[str]:
     return sentences
 
 
-# ---------------------------------------------------------------------------------------------------- what it was worth
+# ------------------------------------------------------------------------------------------------------------- results
 class Row(NamedTuple):
-    """A result.
+    """A result of a run, as people read it.
 
     Attributes:
         label: the name of the result.
-        value: the value as text, with spread and remarks.
+        value: the value as text, with its spread and remarks.
         key: the key in summary.json.
     """
 
@@ -112,7 +112,7 @@ class Row(NamedTuple):
 
 
 def measured(s: Summary) -> list[Row]:
-    """Return the metrics of a run, and the cost of its local solves."""
+    """Return the metrics of a run, and the cost of its local solves, as rows."""
     rows = [_row(s, metric) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
         if why := getattr(s, key):
@@ -161,7 +161,12 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
 
 
 def bounds(s: Summary, why: bool = True) -> list[Row]:
-    """Return the bounds as multiples of the measured values; `why` adds the reasons why bounds do not apply."""
+    """Return the bounds of theorems as rows: a bound is given as a multiple of the measured value.
+
+    Args:
+        s: the summary.
+        why: whether to add the reasons why bounds do not apply.
+    """
     rows = []
     for place, bound in enumerate(s.bounds):
         if bound.value is None:
