@@ -1,4 +1,8 @@
-"""Define the metrics of every run, in the order in which they are printed; `evaluation.regret` has their formulas."""
+"""Define the metrics of every run, in the order in which they are printed; `evaluation.regret` has their formulas.
+
+A metric has one value for each round or for each horizon (a round at which results are measured). `Stretch` holds
+consecutive rounds of a run, and `Judged` the finished run at its horizons.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ import numpy as np
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Judged, Metric, Stretch
 
-AVERAGE, LAST = 0, 1  # indices of the decisions in a `Judged`
+AVERAGE, LAST = 0, 1  # indices of the two decisions in `Judged.accuracy` and `Judged.rmse`
 DATA = {"test": "test data", "train": "training data"}
-AT_ONCE = 2048  # coordinates
+AT_ONCE = 2048  # coordinates that `consensus_error` processes together
 
 ROUND, HORIZON, AGENTS, DECISION = ("round",), ("horizon",), ("horizon", "agent"), ("horizon", "coordinate")
 REGRET = {"sums_agents": True, "per_round": True, "figure": "regret", "title": "Regret per round"}
@@ -26,7 +30,8 @@ def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **att
     Args:
         name: the name of the metric.
         dims: the axes of its values.
-        values: computes them, by round from a `Stretch`, else from a `Judged` run; None: the run has no such values.
+        values: a function that computes the values, from a `Stretch` if the first axis is the round, else from a
+            `Judged` run. It returns None if the run has no such values.
         attributes: further attributes of the class.
     """
     method = "take" if dims == ROUND else "judge"
@@ -35,17 +40,17 @@ def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **att
 
 
 def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
-    """Return the accuracy or error of average or last decisions on a set of samples, averaged over deciders.
+    """Return the class of a metric: the accuracy or error of decisions on a data set, averaged over the deciders.
 
     Args:
-        marks: the attribute of `Judged` that holds the values by set.
-        of: the set, "test" or "train".
-        decision: AVERAGE or LAST.
+        marks: the attribute of `Judged` with the accuracies or errors by data set.
+        of: the data set, "test" or "train".
+        decision: AVERAGE for the average decision, LAST for the last decision.
     """
 
     def values(run: Judged) -> Vector | None:
         by_set = getattr(run, marks)
-        # the mean before the index, because the order of summation must not depend on the decision
+        # take the mean before the index, because the order of summation must not depend on `decision`
         return by_set[of].mean(axis=2)[:, decision] if of in by_set else None
 
     share = marks == "accuracy"
@@ -60,7 +65,10 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
 
 
 def of_agents(of: str) -> type[Metric]:
-    """Return the accuracy of each agent's average decision on a set, where every agent decides."""
+    """Return the class of a metric: the accuracy of each agent's average decision on a data set.
+
+    A run in which the network decides as a whole has no such values.
+    """
 
     def values(run: Judged) -> Vector | None:
         accuracy = run.accuracy.get(of)
@@ -72,7 +80,7 @@ def of_agents(of: str) -> type[Metric]:
 
 
 def consensus_error(rounds: Stretch) -> Vector:
-    """Return the consensus error in each round, sqrt( (1/n) Σ_i ‖y_i − mean_j y_j‖² ) of the estimates y: (r,)."""
+    """Return the consensus error of the estimates y in each round, sqrt( (1/n) Σ_i ‖y_i − mean_j y_j‖² ): (r,)."""
     r, n, d = rounds.estimates.shape
     squares = np.zeros((r, n))
     for start in range(0, d, AT_ONCE):  # a block of coordinates fits into the processor's cache
@@ -83,18 +91,27 @@ def consensus_error(rounds: Stretch) -> Vector:
 
 
 def optimality_gap(run: Judged) -> Vector | None:
-    """Return F at an agent's decision minus the minimum of F, the mean of all losses: (h, n); None: online methods."""
+    """Return F(x) − min F at each agent's decision x, (h, n), where F is the mean of all losses; None if online."""
     least = float(run.least[-1]) / (int(run.horizons[-1]) * run.agents)
     return np.asarray(run.whole - least) if run.judged_by else None
 
 
 def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector | None]:
-    """Return a function that computes ‖x − best decision‖² for the decisions `of` a run; None: online methods."""
+    """Return a function that computes ‖x − v‖² for decisions x of a run, where v is the best decision.
+
+    The function returns None for online methods.
+
+    Args:
+        of: a function that returns the decisions x of a run.
+    """
     return lambda run: ((of(run) - run.best[-1]) ** 2).sum(axis=-1) if run.judged_by else None
 
 
 def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
-    """Return a function of a run and its `best_of_rounds`; None unless `record.dynamic_regret` asks for them."""
+    """Return a function of a run that calls `values` with the run and its `best_of_rounds`.
+
+    The function returns None unless `record.dynamic_regret` asks for the best decisions of single rounds.
+    """
     return lambda run: None if run.best_of_rounds is None else values(run, run.best_of_rounds)
 
 
@@ -130,7 +147,7 @@ BUILT_IN: tuple[type[Metric], ...] = (
     metric("comparator_value", HORIZON, lambda run: run.least, key="comparator.value", **SUM,
            label="best fixed decision, per round", long_name="loss of the best fixed decision"),
     metric("comparator_gap", HORIZON, lambda run: run.within, key="comparator.certificate", **SUM,
-           long_name="certificate: most by which a fixed decision can be better still", repeats="largest",
+           long_name="certificate: proven bound on how far this loss is above the minimum", repeats="largest",
            shown=False),  # because it is printed beside the value
     metric("comparator_point", DECISION, lambda run: run.best, long_name="best fixed decision", summarized=False),
     metric("decision_last", DECISION, lambda run: run.last, long_name="last decision, mean over deciders",

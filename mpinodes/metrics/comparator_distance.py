@@ -11,12 +11,15 @@ __all__ = ["ComparatorDistance"]
 
 
 class ComparatorDistance(Metric):
-    """Measure ‖x(T) − v(T)‖, where v(T) = argmin over v in 𝒳 of Σ f(v) over the rounds up to T, for all methods."""
+    """Measure ‖x(T) − v(T)‖, where v(T) minimizes Σ f(v) over v in 𝒳, and the sum is over the rounds up to T.
+
+    x(T) is the last decision, averaged over the deciders. The metric is defined for online and offline methods.
+    """
 
     name = "comparator_distance"
     dims = ("horizon",)
     label = "distance to the best fixed decision"
 
     def judge(self, run: Judged) -> Vector:
-        """Return the distance of the last decision, averaged over deciders, at each horizon (h,)."""
+        """Return the distance at each horizon (h,)."""
         return np.asarray(np.linalg.norm(run.last - run.best, axis=1))

@@ -11,14 +11,17 @@ __all__ = ["Disagreement"]
 
 
 class Disagreement(Metric):
-    """Measure the maximum over i and j of ‖y_i(t) − y_j(t)‖."""
+    """Measure the largest distance between two agents' estimates in each round, max over i, j of ‖y_i(t) − y_j(t)‖."""
 
     name = "disagreement"
     dims = ("round",)
     label = "disagreement, max ‖y_i − y_j‖"
 
     def take(self, rounds: Stretch) -> Vector:
-        """Return the disagreement in each round (r,), computed from differences, which are exact near consensus."""
+        """Return the disagreement in each round (r,), computed from differences of estimates.
+
+        Differences are exact near consensus, whereas a formula with inner products would lose digits.
+        """
         y = rounds.estimates
         squared = [((y - y[:, i : i + 1]) ** 2).sum(axis=2).max(axis=1) for i in range(y.shape[1])]
         return np.asarray(np.sqrt(np.max(squared, axis=0)))

@@ -1,1 +1,1 @@
-"""What summary.json holds, and how repeats combine."""
+"""Define the contents of summary.json, and the rules that merge the summaries of repeats."""

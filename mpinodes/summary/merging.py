@@ -1,7 +1,9 @@
-"""Merge the summaries of repeats: each field of a Summary names its rule, and `merged` applies the rules.
+"""Merge the summaries of the repeats of a run into one summary.
 
-    bytes_sent: Total[int]
-    solver: SolverSummary | None    # without a rule: merged field by field
+Each field of a summary names its merging rule in its annotation, and `merged` applies the rules:
+
+    bytes_sent: Total[int]          # merged by the sum
+    solver: SolverSummary | None    # no rule: merged field by field
 
 A mean comes with its spread: the standard deviation, the least and the largest value over the repeats.
 """
@@ -21,12 +23,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def same(values: Sequence[Any]) -> Any:
-    """Return the value that all repeats have; None if they differ."""
+    """Return the value that all repeats have; None if their values differ."""
     return values[0] if all(value == values[0] for value in values) else None
 
 
 def mean(values: Sequence[Any]) -> Any:
-    """Return the mean of numbers, of lists by position, or of dictionaries by key; None if a repeat has no value."""
+    """Return the mean of the values; None if a repeat has no value.
+
+    Lists are averaged position by position, and dictionaries key by key.
+    """
     if any(value is None for value in values):
         return None
     if isinstance(values[0], dict):
@@ -35,22 +40,22 @@ def mean(values: Sequence[Any]) -> Any:
 
 
 def total(values: Sequence[Any]) -> Any:
-    """Return the sum; None if a repeat has no value."""
+    """Return the sum of the values; None if a repeat has no value. Lists are added position by position."""
     return None if any(value is None for value in values) else _chosen(sum, values)
 
 
 def largest(values: Sequence[Any]) -> Any:
-    """Return the largest value that is not None."""
+    """Return the largest of the values that are not None. Lists are compared position by position."""
     return _chosen(max, values)
 
 
 def least(values: Sequence[Any]) -> Any:
-    """Return the least value that is not None."""
+    """Return the least of the values that are not None. Lists are compared position by position."""
     return _chosen(min, values)
 
 
 def _chosen(choose: Callable[[Any], Any], values: Sequence[Any]) -> Any:
-    """Apply `choose` to the values that are not None; lists are combined by position."""
+    """Apply `choose`, such as `max`, to the values that are not None; lists are combined position by position."""
     there = [value for value in values if value is not None]
     if there and isinstance(there[0], list):
         return [choose(place) for place in zip(*there, strict=True)]
@@ -58,22 +63,25 @@ def _chosen(choose: Callable[[Any], Any], values: Sequence[Any]) -> Any:
 
 
 def worst(values: Sequence[float | None]) -> float | None:
-    """Return the largest value, where None means that there is no limit."""
+    """Return the largest value; None means an unlimited value, and so is the largest."""
     return None if any(value is None for value in values) else largest(values)
 
 
 def longest(values: Sequence[list[Any]]) -> list[Any]:
-    """Return the first of the longest lists."""
+    """Return the longest list; the first such list if there are several."""
     return max(values, key=len)
 
 
 def first_words(values: Sequence[str]) -> str:
-    """Return the first text that is not empty."""
+    """Return the first text that is not empty; an empty text if there is none."""
     return next((words for words in values if words), "")
 
 
 def BY_KEY(values: Sequence[Any]) -> Any:
-    """Mark a dictionary whose keys have rules of their own, which `merged` is given; never called."""
+    """Mark a field that is a dictionary with a separate rule for each key; `merged` gets these rules as an argument.
+
+    This function is a marker and is never called.
+    """
     raise TypeError("merged by the rules of its keys")
 
 
@@ -87,11 +95,11 @@ Least = Annotated[T, least]
 
 
 def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, float]]:
-    """Return one struct merged from several, and the spread of its means by dotted name.
+    """Merge structs of several repeats into one struct; return it with the spread of its means, by dotted key.
 
     Args:
-        parts: one or more structs of one class.
-        rules: the rule of each key of a field marked `BY_KEY`, such as the values of metrics.
+        parts: one or more structs of the same class.
+        rules: for fields marked `BY_KEY`, such as the values of metrics: the rule of each key.
     """
     spread: dict[str, float] = {}
 
@@ -117,12 +125,15 @@ def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, 
 
 
 def rule_of(hint: Any) -> Rule | None:
-    """Return the rule in the annotation of a field; None if the field is merged field by field."""
+    """Return the merging rule in the annotation of a field; None if the field is merged field by field."""
     return next((rule for rule in getattr(hint, "__metadata__", ()) if callable(rule)), None)
 
 
 def _spread(path: str, values: Sequence[Any]) -> Iterator[tuple[str, float]]:
-    """Yield the standard deviation, least and largest value of means, by dotted name; a list counts with its mean."""
+    """Yield the standard deviation, the least and the largest of the repeats' values, with their dotted keys.
+
+    A value that is a list is replaced by its mean.
+    """
     if any(value is None for value in values):
         return
     if isinstance(values[0], dict):

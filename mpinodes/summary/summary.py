@@ -1,9 +1,9 @@
-"""The contents of summary.json, defined once: a summary is made, merged, written, read and printed by these classes.
+"""Define the contents of summary.json by classes, which make, merge, write, read and print a summary.
 
-Each field has its type and, in the annotation, the rule that merges it over repeats. A field that is shown in tables of
-runs also has a `Column`. A number that is not finite is None. The values of metrics are beside these fields in
-summary.json, under the keys that the metrics declare (`accuracy.test`). A `Summary` holds these values by dotted key in
-`values`.
+The annotation of a field states its type and the rule that merges the field over repeats (`merging`). A field that
+appears in tables of runs also has a `Column`. A number that is not finite is None. In summary.json, the values of
+metrics are beside these fields, under the keys that the metrics declare (`accuracy.test`). A `Summary` holds these
+values by dotted key in `values`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mpinodes.summary import merging
 from mpinodes.summary.merging import BY_KEY, Largest, Least, Mean, Same, Total, same
 
 FILE, NOISE_FREE = "summary.json", "noise_free.json"
-Sets = dict[str, float]  # by "train" and "test"
+Sets = dict[str, float]  # a number for each data set, by "train" and "test"
 KeyState = Literal["secret", "rehearsal", "unknown"]  # the secrecy of the key that noise is drawn with
 SUMS_AGENTS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents)
 
@@ -36,7 +36,7 @@ class Column(NamedTuple):
     Attributes:
         label: the text that people read.
         unit: the unit of the numbers.
-        name: the name of the column; "" means the name of the field.
+        name: the name of the column in files; "" means the name of the field.
     """
 
     label: str
@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 
 def columns(part: Struct) -> Iterator[tuple[Column, Any]]:
-    """Yield the columns of a struct's fields in tables of runs, with the values of the fields."""
+    """Yield the column and the value of each field of a struct that appears in tables of runs."""
     for name, hint in get_type_hints(type(part), include_extras=True).items():
         for column in getattr(hint, "__metadata__", ()):
             if isinstance(column, Column):
@@ -54,12 +54,19 @@ def columns(part: Struct) -> Iterator[tuple[Column, Any]]:
 
 # ------------------------------------------------------------------------------------------------------------- privacy
 class ProvenSummary(Struct, kw_only=True):
-    """The proven bounds of a privacy loss; a bound is None if nothing is proven, or if the loss has no limit."""
+    """The proven bounds of a privacy loss.
+
+    Attributes:
+        proven_pure: the bound on ε with δ = 0; None if nothing is proven, or if the loss is unbounded.
+        proven: the bound on ε at the run's δ; None likewise.
+        rule: the composition rule that gives `proven`, such as "GDP".
+        delta_spent: the part of δ that covers the errors of local solvers.
+    """
 
     proven_pure: Annotated[float | None, Column("proven pure ε", "", "epsilon_proven_pure")]
     proven: Annotated[float | None, Column("proven ε at δ", "", "epsilon_proven")]
     rule: Annotated[str, Column("rule", "", "epsilon_rule")]
-    delta_spent: float | UnsetType = UNSET  # the part of δ that covers the errors of local solvers
+    delta_spent: float | UnsetType = UNSET
 
 
 class LossSummary(ProvenSummary, kw_only=True):
@@ -72,7 +79,7 @@ P = TypeVar("P", bound=ProvenSummary)
 
 
 def worst_loss(losses: Sequence[P]) -> P:
-    """Return the loss with the largest proven epsilon, in which every other number is the largest of all losses."""
+    """Return the loss with the largest proven ε; its pure ε, claim and spent δ become the largest of all losses."""
     worst_proven = max(losses, key=lambda loss: inf if loss.proven is None else loss.proven)
     changed: dict[str, Any] = {
         "proven_pure": merging.worst([loss.proven_pure for loss in losses]),
@@ -84,12 +91,20 @@ def worst_loss(losses: Sequence[P]) -> P:
 
 
 def worst_losses(repeats: Sequence[list[LossSummary]]) -> list[LossSummary]:
-    """Return the worst loss of each agent over the repeats."""
+    """Return for each agent the worst of its losses over the repeats."""
     return [worst_loss(losses) for losses in zip(*repeats, strict=True)]
 
 
 class TogetherSummary(Struct, kw_only=True):
-    """The privacy loss of all runs of a job, if all of them are published."""
+    """The privacy loss of publishing all repeats of a job together.
+
+    Attributes:
+        runs: the number of repeats.
+        by: how losses are added: for each "sample", "round" or "agent", or by the "maxima" of the runs.
+        network: the loss of the network.
+        agents: the loss of each agent.
+        unproven_because: the reason why nothing is proven; an empty text if something is.
+    """
 
     runs: int
     by: str
@@ -99,24 +114,36 @@ class TogetherSummary(Struct, kw_only=True):
 
 
 class BudgetSummary(Struct, kw_only=True):
-    """The privacy budget of a run, and the round after which each agent stopped releasing anything about its data."""
+    """The privacy budget of a run.
+
+    Attributes:
+        epsilon: the ε of the budget.
+        delta: the δ of the budget.
+        kept_by: how the run keeps the budget: by "noise" of sufficient scale, or by stopping.
+        stops: for each agent, the round after which the agent reveals nothing more about its data; None if it never
+            stops.
+        covers: "all" if the budget covers all repeats together.
+    """
 
     epsilon: Same[float]
     delta: Same[float]
     kept_by: Same[str]
     stops: Same[list[int | None]]
-    covers: Same[str] = "all"  # the budget covers all repeats together
+    covers: Same[str] = "all"
 
 
 class NoiseSummary(Struct, kw_only=True):
-    """The noise of a run: the scales used, and the scale at which every release keeps the nominal epsilon."""
+    """The noise of a run: the scales used, and the scale at which every release would keep the nominal epsilon.
+
+    A release is a message after its noise was added.
+    """
 
     mechanism: Same[str]
     backend: Same[str]
     entropy: Same[str]
     key: Same[int | str]
-    rounding: Largest[float]  # in scales, L1
-    epsilon: Annotated[float, same]  # nominal, of a round
+    rounding: Largest[float]  # the largest L1 change of a release by rounding, in noise scales
+    epsilon: Annotated[float, same]  # the nominal ε of a round
     scale: Largest[float]
     least_scale: Least[float]
     calibrated_scale: Annotated[float | None, merging.worst]  # None: the sensitivity is unknown
@@ -126,7 +153,13 @@ class NoiseSummary(Struct, kw_only=True):
 
 
 class ViewsSummary(Struct, kw_only=True):
-    """The largest epsilon toward a single node, by distance in hops; −1 means that no message arrives."""
+    """The largest epsilon toward a single node, by the node's distance from the agent.
+
+    Attributes:
+        relayed_from: the round from which all messages are mixes of earlier messages.
+        distance: distances in hops; −1 means that no message of the agent arrives.
+        largest: the largest epsilon at each distance.
+    """
 
     relayed_from: int
     distance: list[int]
@@ -134,18 +167,18 @@ class ViewsSummary(Struct, kw_only=True):
 
 
 class PrivacySummary(Struct, kw_only=True):
-    """The privacy loss of a run, and the facts that the proof rests on."""
+    """The privacy loss of a run, and the facts that the proof depends on."""
 
     delta: Annotated[float, same, Column("δ")]
     adjacency: Annotated[Literal["one-sample", "one-round", "one-agent"], same]
     agents: Annotated[list[LossSummary], worst_losses]
     network: Annotated[LossSummary, worst_loss]
-    together: Same[TogetherSummary] = None  # only of jobs with repeats
+    together: Same[TogetherSummary] = None  # only for jobs with repeats
     noise: NoiseSummary | None
     key: Same[KeyState]
     shares_noise_with: Annotated[list[str], merging.longest]
     budget: BudgetSummary | None
-    samples: Same[int]  # samples or agents in which adjacent data may differ; None: unlimited
+    samples: Same[int]  # the number of samples or agents in which adjacent data may differ; None: unlimited
     public: Same[str] = None
     unproven_because: Annotated[str, merging.first_words]
     uses_ceiling: Largest[bool] = False
@@ -153,11 +186,19 @@ class PrivacySummary(Struct, kw_only=True):
     against_colluders: Least[bool]
     views: Same[ViewsSummary] = None
     views_left_out: Same[bool] = None
-    recorded: Annotated[int | UnsetType, same] = UNSET  # of a partial run: the rounds that the numbers cover
+    recorded: Annotated[int | UnsetType, same] = UNSET  # for a run that ended early: the rounds that the numbers cover
 
 
 class SolverSummary(Struct, kw_only=True):
-    """The accuracy and the cost of the agents' local solves."""
+    """The accuracy and the cost of the agents' local solves.
+
+    Attributes:
+        tolerance: the gradient norm at which a solve ends.
+        largest_residual: the largest gradient norm with which a solve ended.
+        unsolved: the number of solves that ended above the tolerance.
+        steps: the mean number of steps of a solve.
+        most_steps: the largest number of steps of a solve.
+    """
 
     tolerance: Same[float]
     largest_residual: Largest[float | None]
@@ -166,17 +207,17 @@ class SolverSummary(Struct, kw_only=True):
     most_steps: Largest[int]
 
 
-# --------------------------------------------------------------------------------------------------------------- worth
+# ------------------------------------------------------------------------------------------------------------- results
 class ShownMetric(Struct, kw_only=True):
-    """A metric that is shown to people."""
+    """A metric that tables, figures or the page show to people."""
 
-    variable: str  # of record.h5
-    key: str  # in summary.json, dotted
+    variable: str  # the name of the variable in record.h5
+    key: str  # the dotted key in summary.json
     label: str
     unit: str
     per_round: bool
     figure: bool
-    sums_agents: bool | UnsetType = UNSET  # only of user-defined metrics
+    sums_agents: bool | UnsetType = UNSET  # only for user-defined metrics
 
 
 class StartSummary(Struct, kw_only=True):
@@ -188,18 +229,22 @@ class StartSummary(Struct, kw_only=True):
 
 
 class BaselinesSummary(Struct, kw_only=True):
-    """The accuracy, error and loss that are reached without learning."""
+    """The accuracy, error and loss of trivial methods that learn nothing."""
 
-    majority: Mean[Sets | None]  # the accuracy of always naming the largest class
-    mean_target: Mean[Sets | None] = None  # the error of always naming the mean target
+    majority: Mean[Sets | None]  # the accuracy of always predicting the largest class
+    mean_target: Mean[Sets | None] = None  # the error of always predicting the mean target
     start: StartSummary
 
 
 class WorthSummary(Struct, kw_only=True):
-    """The results of a run other than its privacy loss.
+    """The results of a run without its privacy loss.
 
     Attributes:
         values: the last value of every metric, by dotted key; None if the run has no such value.
+        comparator_left_out: why the run has no comparator, and so no regret.
+        accuracy_left_out: why the run has no accuracy.
+        baselines: the accuracy, error and loss of trivial methods.
+        metrics: the metrics that people see.
     """
 
     values: Annotated[dict[str, float | list[float | None] | None], BY_KEY]
@@ -209,12 +254,12 @@ class WorthSummary(Struct, kw_only=True):
     metrics: Annotated[list[ShownMetric], merging.longest]
 
     def value(self, key: str) -> Any:
-        """Return the value of a metric, given its dotted key; None if the run has no such value."""
+        """Return the last value of the metric with a dotted key; None if the run has no such value."""
         return self.values.get(key)
 
 
 class NoiseFree(Struct, kw_only=True):
-    """The content of noise_free.json: the curves, by horizon, and the results of the same run without noise."""
+    """The content of noise_free.json: curves by horizon, and the results, of the same run without noise."""
 
     horizon: list[int]
     network_regret: list[float | None] | UnsetType = UNSET
@@ -228,10 +273,10 @@ class NoiseFree(Struct, kw_only=True):
     def read(cls, run: Path) -> NoiseFree | None:
         """Return the content of noise_free.json in a run directory; None if the file does not exist.
 
-        Short runs write the file at their end; `mpinodes report --noise-free` writes the file for any run.
+        Short runs write this file at their end; `mpinodes report --noise-free` writes the file for any run.
 
         Raises:
-            BadInput: the file has another content than a run writes.
+            BadInput: the content of the file is not the content that a run writes.
         """
         try:
             tree = msgspec.json.decode((run / NOISE_FREE).read_bytes(), type=dict[str, Any])
@@ -249,7 +294,19 @@ class NoiseFree(Struct, kw_only=True):
 
 
 class BoundSummary(Struct, kw_only=True):
-    """The bound of a theorem at the last horizon, beside the measured value."""
+    """The bound of a theorem at the last horizon, beside the measured value.
+
+    Attributes:
+        name: the name of the theorem.
+        of: the name of the metric that the theorem bounds.
+        label, unit: the label and unit of the metric.
+        variable: the variable of record.h5 with the bound at all horizons.
+        value: the bound; None if it is infinite.
+        measured: the measured value, the largest of all agents.
+        times: the bound divided by the measured value.
+        applies: whether the run satisfies the assumptions of the theorem.
+        why_not: the first assumption that the run breaks.
+    """
 
     name: str
     of: str
@@ -258,18 +315,18 @@ class BoundSummary(Struct, kw_only=True):
     variable: str
     value: float | None
     measured: float | None
-    times: float | None  # the bound divided by the measured value
+    times: float | None
     applies: bool
     why_not: str
 
 
 def times(value: float | None, measured: float | None) -> float | None:
-    """Return a bound as a multiple of the measured value; None if either is unknown, or the latter is 0 or less."""
+    """Return a bound divided by the measured value; None if either is unknown, or the measured value is ≤ 0."""
     return value / measured if value is not None and measured is not None and measured > 0 else None
 
 
 def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
-    """Return the bounds of all repeats as one list: the means of the bounds and of the measured values.
+    """Merge the bounds of all repeats: average the bounds, and average the measured values.
 
     A theorem bounds a mean over the noise. So both sides are averaged before they are compared.
     """
@@ -284,7 +341,7 @@ def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
 
 # ----------------------------------------------------------------------------------------------------------- the whole
 class FaultsSummary(Struct, kw_only=True):
-    """The numbers of messages that were lost or late, and of rounds that agents were away."""
+    """The numbers of messages that were lost or late, and of rounds in which agents were absent."""
 
     asked: Annotated[Faults, same]
     weights: Same[str]
@@ -297,7 +354,14 @@ class FaultsSummary(Struct, kw_only=True):
 
 
 class FeedbackSummary(Struct, kw_only=True):
-    """The feedback that agents get about their losses, if it is not the gradient of the present round."""
+    """The feedback that agents get on their losses, if it is not the gradient of the present round.
+
+    Attributes:
+        points: the number of loss values that replace a gradient; 0 if agents get gradients.
+        radius: the distance in round 1 between the decision and the points at which losses are evaluated.
+        last_radius: this distance in the last round.
+        delay: the number of rounds after which feedback arrives.
+    """
 
     points: int
     radius: float | None
@@ -306,7 +370,14 @@ class FeedbackSummary(Struct, kw_only=True):
 
 
 class FileSummary(Struct, kw_only=True):
-    """A user-defined file that proven numbers rest on."""
+    """A user-defined file on which proven numbers depend.
+
+    Attributes:
+        key: the setting that names the file.
+        path: the path of the file.
+        sha256: the hash of the file's content.
+        tested: whether the statements of the file were tested.
+    """
 
     key: str
     path: str
@@ -315,7 +386,7 @@ class FileSummary(Struct, kw_only=True):
 
 
 class RanksSummary(Struct, kw_only=True):
-    """The seconds that each rank spent on the rounds, the logger last."""
+    """The seconds that each rank worked and waited during the rounds; the logger is the last rank."""
 
     working: Total[list[float]]
     waiting: Total[list[float]]
@@ -335,7 +406,7 @@ class TimingSummary(Struct, kw_only=True):
 
 
 def codes(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
-    """Return the codes of the warnings of all repeats; the sentences are left empty."""
+    """Return the codes of the warnings of all repeats; the `sentence` of each warning is left empty."""
     return {code: "" for warnings in repeats for code in warnings or {}}
 
 
@@ -357,14 +428,14 @@ class Summary(WorthSummary, kw_only=True):
     dimension: Annotated[int, same]
     seed: Least[int]
     reproducible: Annotated[bool, same]
-    judged: Same[str]  # the decision that judges an offline method
+    judged: Same[str]  # the decision by which an offline method is judged: "average" or "last"
     agent_regret_every: Annotated[int, same] = 1  # always 1
     checked: Same[list[FileSummary]] = None
     faults: FaultsSummary | None = None
     feedback: Same[FeedbackSummary] = None
     bytes_sent: Annotated[Total[int], Column("bytes sent", "B")]
     seconds: Annotated[Total[float | None], Column("seconds", "s")]
-    rounds_per_second: Same[float]  # of repeats: computed from the sums
+    rounds_per_second: Same[float]  # for repeats: all rounds divided by all seconds
     versions: Same[dict[str, str]]
     bounds: Annotated[list[BoundSummary], mean_bounds]
     privacy: PrivacySummary
@@ -373,11 +444,11 @@ class Summary(WorthSummary, kw_only=True):
     timing: TimingSummary | None = None
     repeats: int | UnsetType = UNSET
     seeds: list[int] | UnsetType = UNSET
-    spread: dict[str, float] | UnsetType = UNSET  # of means over repeats, by dotted key and "std", "min" or "max"
+    spread: dict[str, float] | UnsetType = UNSET  # of means over repeats, by dotted key with ".std", ".min" or ".max"
 
     @classmethod
     def read(cls, run: Path) -> Summary:
-        """Return the summary in a run directory.
+        """Read the summary.json of a run directory.
 
         Raises:
             BadInput: there is no summary, or another version of mpinodes wrote it.
@@ -393,11 +464,15 @@ class Summary(WorthSummary, kw_only=True):
 
     @classmethod
     def of_tree(cls, tree: Any, run: Path) -> Summary:
-        """Return a summary, given the content of summary.json as nested dictionaries.
+        """Convert the content of summary.json, as nested dictionaries, to a summary.
+
+        Args:
+            tree: the content.
+            run: the run directory, for messages.
 
         Raises:
             BadInput: another version of mpinodes wrote the file.
-            msgspec.ValidationError: the content is not what a run writes.
+            msgspec.ValidationError: the content is not the content that a run writes.
         """
         tree = msgspec.convert(tree, dict[str, Any])
         require_version(tree.get("version"), str(run))
@@ -411,17 +486,23 @@ class Summary(WorthSummary, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(tree, enc_hook=float), indent=2) + b"\n"
 
     def finite(self) -> Summary:
-        """Return the summary as `read` would return it: every number that is not finite is None."""
+        """Return the summary as `read` would return it after writing: every number that is not finite is None."""
         return self.of_tree(msgspec.json.decode(self.json()), Path())
 
     def losses_in_a_round(self, metric: ShownMetric) -> int:
-        """Return the number of losses that a metric sums in a round: one per agent, or 1 if all share one loss."""
+        """Return how many losses a metric sums in a round: the number of agents, or 1 if all agents share one loss.
+
+        The result is also 1 for a metric that does not sum over agents.
+        """
         sums_agents = metric.sums_agents or metric.variable in SUMS_AGENTS
         return self.agents if sums_agents and self.decomposable else 1
 
 
 def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
-    """Return the content of summary.json with every key that is no field of `kind` moved to `values`, by dotted key."""
+    """Separate the content of summary.json into the fields of `kind` and the values of metrics.
+
+    All other keys are moved to `values`, with dotted names.
+    """
     fields = {key: value for key, value in tree.items() if key in kind.__struct_fields__ and key != "values"}
     if isinstance(fields.get("spread"), dict):
         fields["spread"] = dict(flat(fields["spread"]))
@@ -429,7 +510,7 @@ def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
 
 
 def whole(worth: WorthSummary) -> dict[str, Any]:
-    """Return nested dictionaries as summary.json holds them, with the values of metrics beside the other fields."""
+    """Return the content of summary.json as nested dictionaries, with the values of metrics beside the other fields."""
     tree: dict[str, Any] = msgspec.to_builtins(worth, enc_hook=float)
     values = nested({key: value for key, value in tree.pop("values").items() if value is not None or "." not in key})
     sections = {key.partition(".")[0]: None for key in worth.values}
