@@ -1,5 +1,6 @@
-"""Define which agent sends to which in each round: a pure function of the round, equal on every rank.
+"""Define the topologies: which agent sends to which agent in each round.
 
-An edge (j, i) means that j sends to i. A topology is a file in `topologies/`, a file of the user, or a class that
-generates the graph. Each class has a file in this package, and experiments name it by the name of that file.
+An edge (j, i) means that agent j sends to agent i. A topology is a pure function of the round, equal on every rank. It
+is a graph file in `topologies/`, a graph file of the user, or a class that generates the graph. Each class has a file
+in this package, and experiments name the class by the name of that file.
 """

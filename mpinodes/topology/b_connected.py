@@ -1,4 +1,4 @@
-"""Define a random digraph whose edges are spread over the rounds of a period."""
+"""Define a random digraph whose edges are divided among the rounds of a period."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ __all__ = ["BConnected"]
 
 @dataclass(frozen=True)
 class BConnected(Periodic):
-    """Let each edge of a random digraph exist in one random round of the period (after Nedić and Olshevsky 2015).
+    """Give each edge of a random digraph one random round of the period (after Nedić and Olshevsky 2015).
 
-    The union of any `period` consecutive rounds is strongly connected. A single round usually is not.
+    The union of the graphs of any `period` consecutive rounds is strongly connected. The graph of a single round
+    usually is not.
     """
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
-    period: Annotated[int, Meta(ge=1, le=100_000, description="number of rounds over which the edges are spread")] = 4
+    period: Annotated[int, Meta(ge=1, le=100_000, description="number of rounds among which the edges are divided")] = 4
 
     title = titled("random digraph spread over {0.period} rounds, p = {0.probability:g}")
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges by round of the period."""
+        """Return the edges of each round of the period."""
         n, rng = self.agents, Draws(self.seed, Purpose.TOPOLOGY).at(0)
         sends = random_digraph(n, self.probability, rng)
         phase = rng.integers(self.period, size=(n, n))

@@ -18,13 +18,15 @@ __all__ = ["BarabasiAlbert"]
 
 @dataclass(frozen=True)
 class BarabasiAlbert(Periodic):
-    """Add agents one by one to a star; each joins mostly agents with many edges (Barabási and Albert 1999).
+    """Start with a star and add the other agents one by one (Barabási and Albert 1999).
+
+    Each new agent gets `attachments` edges, preferably to agents that already have many edges.
 
     Raises:
-        BadInput: there are not more agents than edges of a new agent.
+        BadInput: the number of agents is not above `attachments`.
     """
 
-    attachments: Annotated[int, Meta(ge=1, description="edges that each new agent adds")] = 2
+    attachments: Annotated[int, Meta(ge=1, description="number of edges that each new agent adds")] = 2
 
     title = titled("Barabási–Albert graph, m = {0.attachments}")
 
@@ -34,7 +36,7 @@ class BarabasiAlbert(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         import networkx as nx
 
         rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)

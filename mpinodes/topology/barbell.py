@@ -17,10 +17,10 @@ __all__ = ["Barbell"]
 
 @dataclass(frozen=True)
 class Barbell(Periodic):
-    """Join two complete graphs of equal size by a path, which mixes slowest for its number of edges.
+    """Join two complete graphs of equal size by a path, a graph on which information spreads very slowly.
 
     Raises:
-        BadInput: the agents that are not on the path do not form two halves of at least two agents each.
+        BadInput: the agents that are not on the path do not form two equal halves of at least two agents each.
     """
 
     bridge: Annotated[
@@ -36,18 +36,18 @@ class Barbell(Periodic):
 
     @property
     def between(self) -> int:
-        """Return the number of agents on the path."""
+        """Return the number of agents on the path between the two complete graphs."""
         return self.agents % 2 if self.bridge == "least" else self.bridge
 
     @property
     def title(self) -> str:
-        """Return the name with the sizes of its parts."""
+        """Return the name of the graph, with the sizes of its halves and of its path."""
         half = (self.agents - self.between) // 2
         return f"barbell, {half} and {half}, {self.between} between"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         import networkx as nx
 
         graph = nx.barbell_graph((self.agents - self.between) // 2, self.between)

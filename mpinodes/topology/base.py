@@ -1,6 +1,7 @@
-"""Provide the base classes of topologies: graphs that repeat, and graphs that are drawn, once or in every round.
+"""Provide the base classes of topologies: graphs that repeat after a period, and randomly drawn graphs.
 
-The settings of a topology, if any, are fields: keys `topology.<field>`. A topology of your own needs only these lines::
+The fields of a topology are its settings, the keys `topology.<field>` of an experiment. A topology of your own needs
+only these lines::
 
     from dataclasses import dataclass
     from functools import cached_property
@@ -17,8 +18,8 @@ The settings of a topology, if any, are fields: keys `topology.<field>`. A topol
         def phases(self):
             return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)
 
-A graph that is drawn anew in every round extends `EachRound`, and has `draw(rng)` instead of `phases`. A graph that is
-drawn for the whole run, again until it is connected, extends `Connected`.
+A graph that is drawn anew in every round extends `EachRound` and defines `draw(rng)` instead of `phases`. A random
+graph that stays the same for the whole run extends `Connected`, which draws graphs until one is connected.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from mpinodes.topology.facts import unreached
 
 Neighbors = tuple[tuple[tuple[int, ...], ...], tuple[tuple[int, ...], ...]]  # in- and out-neighbors, by agent
 ATTEMPTS = 20_000
-PROBABILITY = "probability of each edge that is not in the ring; small-world: of moving an end of an edge"
+PROBABILITY = "probability of each edge outside the ring, if there is a ring; small-world: of moving an end of an edge"
 
 
 def as_matrix(agents: int, edges: Edges) -> Matrix:
-    """Return edges as an (n, n) matrix: whether j sends to i, at [j, i]."""
+    """Return edges as an (n, n) matrix, in which entry [j, i] says whether agent j sends to agent i."""
     sends = np.zeros((agents, agents), dtype=bool)
     if edges:
         sends[tuple(np.array(list(edges)).T)] = True
@@ -50,32 +51,35 @@ def as_matrix(agents: int, edges: Edges) -> Matrix:
 
 
 def as_edges(sends: Matrix) -> Edges:
-    """Return an (n, n) matrix as edges."""
+    """Return the edges (j, i) for which entry [j, i] of an (n, n) matrix is true."""
     j, i = np.nonzero(sends)
     return frozenset(zip(j.tolist(), i.tolist(), strict=True))
 
 
 def both_ways(edges: Edges) -> Edges:
-    """Return the edges together with their reverses."""
+    """Return edges (j, i) together with the reverse edges (i, j)."""
     return edges | {(i, j) for j, i in edges}
 
 
 def titled(template: str) -> Any:
-    """Return a property `title`: a text in which {0.<attribute>} stands for an attribute of the topology."""
+    """Return a property for the attribute `title` of a topology: the template, filled with the topology's attributes.
+
+    In the template, {0.<attribute>} stands for the value of an attribute.
+    """
     return property(lambda topology: template.format(topology))
 
 
 class Periodic(Topology):
-    """Define a graph that repeats after a period, with a set of edges for each round of the period."""
+    """Define a graph that repeats after a period. The edges of one round of the period are a phase."""
 
     @property
     @abstractmethod
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges by round of the period."""
+        """Return the edges of each round of the period."""
 
     @property
     def period(self) -> int:
-        """Return the number of rounds after which the graph repeats."""
+        """Return the number of phases, after which the graph repeats."""
         return len(self.phases)
 
     def edges(self, t: int) -> Edges:
@@ -99,14 +103,14 @@ class Periodic(Topology):
         return tuple(phases)
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """Return the senders and receivers of an agent in round t."""
+        """Return the in-neighbors and out-neighbors of an agent in round t."""
         phases = self._neighbors
         inn, out = phases[(t - 1) % len(phases)]
         return Neighborhood(t, agent, inn[agent], out[agent])
 
 
 class Connected(Periodic):
-    """Define a graph for the whole run that is drawn from the seed, again until it is connected."""
+    """Define a random graph that is the same in all rounds: graphs are drawn from the seed until one is connected."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
@@ -115,14 +119,17 @@ class Connected(Periodic):
     @property
     @abstractmethod
     def too_sparse(self) -> tuple[str, str]:
-        """Return `key = value` of the setting that makes graphs too sparse, and a remedy; for the error message."""
+        """Return two texts for the error that no drawn graph is connected.
+
+        The first text is `key = value` of the setting that makes graphs too sparse. The second text is a remedy.
+        """
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase.
+        """Return the edges of the graph as one phase: the graph is the same in every round.
 
         Raises:
-            BadInput: none of `ATTEMPTS` draws was connected.
+            BadInput: none of `ATTEMPTS` drawn graphs is connected.
         """
         draws = Draws(self.seed, Purpose.TOPOLOGY)
         for attempt in range(ATTEMPTS):
@@ -134,7 +141,7 @@ class Connected(Periodic):
 
 
 class EachRound(Topology):
-    """Define a graph that is drawn anew in every round, as a pure function of (seed, t)."""
+    """Define a random graph that is drawn anew in every round t, as a pure function of the seed and t."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
@@ -142,13 +149,13 @@ class EachRound(Topology):
 
     @property
     def period(self) -> None:
-        """Return None: the graph never repeats."""
+        """Return None, because the graph never repeats."""
 
     @cached_property
     def _latest(self) -> Callable[[int], Matrix]:
         draws = Draws(self.seed, Purpose.TOPOLOGY)
 
-        # in lockstep all agents ask for the same round in turn
+        # One round is cached, because all agents of a process ask for the same round one after another.
         @lru_cache(maxsize=1)
         def drawn(t: int) -> Matrix:
             sends = self.draw(draws.at(t))
@@ -166,7 +173,7 @@ class EachRound(Topology):
         return self._latest(t)
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """Return the senders and receivers of an agent in round t."""
+        """Return the in-neighbors and out-neighbors of an agent in round t."""
         sends = self.sends(t)
         inn, out = sends[:, agent].nonzero()[0], sends[agent].nonzero()[0]
         return Neighborhood(t, agent, tuple(inn.tolist()), tuple(out.tolist()))
@@ -180,7 +187,7 @@ def erdos_renyi(agents: int, probability: float, rng: np.random.Generator) -> Ma
 
 @cache
 def _above_diagonal(agents: int) -> Matrix:
-    return np.triu(np.ones((agents, agents), dtype=bool), 1)  # once, because np.triu takes most of the time of a draw
+    return np.triu(np.ones((agents, agents), dtype=bool), 1)  # cached, because np.triu takes most of the time of a draw
 
 
 def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
@@ -193,7 +200,7 @@ def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
 
 
 def random_digraph(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """Draw a Hamiltonian cycle, and each other edge with a probability, as an (n, n) matrix."""
+    """Draw a random Hamiltonian cycle, and each other edge with the given probability, as an (n, n) matrix."""
     sends = hamiltonian_cycle(agents, rng) | (rng.random((agents, agents)) < probability)
     np.fill_diagonal(sends, False)
     return sends

@@ -13,12 +13,12 @@ __all__ = ["Complete"]
 
 @dataclass(frozen=True)
 class Complete(Periodic):
-    """Join every agent to every other agent."""
+    """Let every agent send to every other agent."""
 
     title = "complete graph"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         n = range(self.agents)
         return (frozenset((j, i) for j in n for i in n if i != j),)

@@ -17,7 +17,7 @@ __all__ = ["ErdosRenyi"]
 
 @dataclass(frozen=True)
 class ErdosRenyi(Connected):
-    """Draw one G(n, p) for the whole run, redrawn until it is connected (Gilbert 1959, Erdős and Rényi 1960)."""
+    """Draw undirected graphs G(n, p) until one is connected (Gilbert 1959, Erdős and Rényi 1960)."""
 
     probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
 
@@ -29,5 +29,5 @@ class ErdosRenyi(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return the probability, and a larger one."""
+        """Return the setting `probability` with its value, and a larger value; for the error message."""
         return f"probability = {self.probability:g}", f"{log(self.agents) / self.agents:.2g} or more usually is"

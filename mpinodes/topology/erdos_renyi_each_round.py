@@ -16,7 +16,7 @@ __all__ = ["ErdosRenyiEachRound"]
 
 @dataclass(frozen=True)
 class ErdosRenyiEachRound(EachRound):
-    """Draw a G(n, p) in every round, connected or not."""
+    """Draw an undirected graph G(n, p) in every round. The graph need not be connected."""
 
     probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
 

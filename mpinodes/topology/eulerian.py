@@ -16,11 +16,10 @@ __all__ = ["Eulerian"]
 
 @dataclass(frozen=True)
 class Eulerian(EachRound):
-    """Draw a strongly connected digraph in every round, in which each agent has as many senders as receivers.
+    """Draw a strongly connected digraph in every round, in which each agent's in-degree equals its out-degree.
 
     The graph is a random directed ring of all agents, together with the cycles of random permutations. If a cycle would
-    repeat an edge, the whole cycle is left out. In-degree and out-degree of an agent stay equal, but degrees differ
-    between agents.
+    repeat an edge, the whole cycle is left out. Degrees therefore differ between agents.
     """
 
     cycles: Annotated[int, Meta(ge=0, description="random permutations whose cycles are added to the ring")] = 2
@@ -33,8 +32,8 @@ class Eulerian(EachRound):
         for _ in range(self.cycles):
             to = rng.permutation(self.agents)
             doubled, step = sends[agents, to], to
-            for _ in range(self.agents.bit_length()):  # spread the mark along each cycle by 1, 2, 4, ... places
+            for _ in range(self.agents.bit_length()):  # mark the whole cycle of each repeated edge
                 doubled, step = doubled | doubled[step], step[step]
             sends[agents[~doubled], to[~doubled]] = True
-        np.fill_diagonal(sends, False)  # cycles of length one
+        np.fill_diagonal(sends, False)  # remove the cycles of length one
         return sends

@@ -20,11 +20,11 @@ __all__ = ["Expander"]
 
 @dataclass(frozen=True)
 class Expander(Periodic):
-    """Draw a random undirected regular graph, again until it is Ramanujan.
+    """Draw random undirected regular graphs until one is a Ramanujan graph.
 
-    In a Ramanujan graph every eigenvalue of the adjacency matrix except the largest, the degree d, is at most
-    2 √(d − 1) in absolute value. No infinite family of graphs of degree d has a smaller bound (Lubotzky, Phillips and
-    Sarnak 1988).
+    The largest eigenvalue of the adjacency matrix of a regular graph is the degree d. In a Ramanujan graph all other
+    eigenvalues are at most 2 √(d − 1) in absolute value. No infinite family of graphs of degree d has a smaller bound
+    (Lubotzky, Phillips and Sarnak 1988).
 
     Raises:
         BadInput: no regular graph has this degree and number of agents.
@@ -42,10 +42,10 @@ class Expander(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase.
+        """Return the edges of the graph as one phase: the graph is the same in every round.
 
         Raises:
-            BadInput: no draw was Ramanujan.
+            BadInput: none of `ATTEMPTS` drawn graphs is a Ramanujan graph.
         """
         import networkx as nx
 

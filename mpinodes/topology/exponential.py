@@ -16,9 +16,9 @@ __all__ = ["Exponential"]
 
 @dataclass(frozen=True)
 class Exponential(Periodic):
-    """Let agent j send to j + 1, j + 2, j + 4, ... mod n (Ying et al., NeurIPS 2021)."""
+    """Let agent j send to the agents j + 1, j + 2, j + 4, ... mod n (Ying et al., NeurIPS 2021)."""
 
-    one_peer: Annotated[bool, Meta(description="send to one agent per round: in turn to +1, +2, +4, ...")] = False
+    one_peer: Annotated[bool, Meta(description="send to one agent per round: in turn j + 1, j + 2, j + 4, ...")] = False
 
     @property
     def title(self) -> str:
@@ -27,7 +27,10 @@ class Exponential(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges by round of the period: ⌈log₂ n⌉ phases, at least one, if `one_peer`; else one phase."""
+        """Return the edges of each round of the period.
+
+        With `one_peer` the period has ⌈log₂ n⌉ rounds, but at least one; otherwise it has one round.
+        """
         n = self.agents
         hops = [frozenset((j, (j + (1 << k)) % n) for j in range(n)) for k in range((n - 1).bit_length())]
         return tuple(hops or [frozenset()]) if self.one_peer else (frozenset().union(*hops),)

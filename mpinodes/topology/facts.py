@@ -1,6 +1,6 @@
-"""Compute facts of a topology: over how many rounds it is connected, whether it is undirected, how many edges it has.
+"""Compute facts about a topology, such as the number of rounds over which it is connected, and its number of edges.
 
-If a graph never repeats, the facts hold for its first `LONGEST_CHECK` rounds.
+If the graph never repeats, only its first `LONGEST_CHECK` rounds are checked.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Matrix, Topology
 
-LONGEST_CHECK = 2000  # rounds that are checked of a graph that never repeats
+LONGEST_CHECK = 2000  # the number of checked rounds if a graph never repeats
 
 
 def unreached(sends: Matrix) -> tuple[int, int] | None:
-    """Return agents (j, i) such that no information of j ever reaches i; None if the graph is strongly connected."""
+    """Return two agents (j, i) without a path of edges from j to i; None if the graph is strongly connected.
+
+    Args:
+        sends: (n, n) the graph; entry [j, i] says whether agent j sends to agent i.
+    """
     if (missing := _missing(sends, 0)).any():
         return 0, int(missing.argmax())
     if (stuck := _missing(sends.T, 0)).any():
@@ -29,7 +33,7 @@ def unreached(sends: Matrix) -> tuple[int, int] | None:
 
 
 def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
-    """Return whether no information of `start` ever reaches each agent, as an array (n,)."""
+    """Return for each agent whether there is no path of edges from agent `start` to it, as an array (n,)."""
     missing = np.arange(len(sends)) != start
     while (new := sends[~missing].any(axis=0) & missing).any():
         missing &= ~new
@@ -39,10 +43,15 @@ def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
 def connectivity(topology: Topology, rounds: int) -> int:
     """Return the least B such that the union of the graphs of any B consecutive rounds is strongly connected.
 
-    If the graph never repeats, these are any B of its first min(rounds, `LONGEST_CHECK`) rounds.
+    If the graph never repeats, only its first min(rounds, `LONGEST_CHECK`) rounds are checked.
+
+    Args:
+        topology: the graph.
+        rounds: the number of rounds of the run.
 
     Raises:
-        BadInput: there is no such B, or the run is too short; the message names the graph, the rounds and two agents.
+        BadInput: no B has this property, or the run is too short; the message names the graph, the rounds and two
+            agents without a path between them.
     """
     period = topology.period
     last = min(rounds, LONGEST_CHECK) if period is None else period
@@ -66,7 +75,10 @@ def connectivity(topology: Topology, rounds: int) -> int:
 
 
 def _waits(topology: Topology, last: int) -> Iterator[int]:
-    """Yield, for t = 1, 2, ..., how many rounds from t on have a connected union, as long as they end by `last`."""
+    """Yield, for t = 1, 2, ..., the least number of rounds from t on whose union is strongly connected.
+
+    The generator ends at the first t for which the union of the rounds t to `last` is not strongly connected.
+    """
     window: deque[Matrix] = deque()
     count = np.zeros((topology.agents, topology.agents), dtype=np.int64)
     for t in range(1, last + 1):
@@ -78,12 +90,15 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
 
 
 def _first_rounds(topology: Topology, rounds: int) -> range:
-    """Return the distinct rounds of a run; if the graph never repeats, the first `LONGEST_CHECK`."""
+    """Return the rounds of a run to check: at most one period, or `LONGEST_CHECK` rounds if the graph never repeats."""
     return range(1, min(rounds, topology.period or LONGEST_CHECK) + 1)
 
 
 def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None:
-    """Return (t, j, i) such that j sends to i in round t but not i to j; None if every round is undirected."""
+    """Return (t, j, i) such that in round t agent j sends to agent i, but i does not send to j.
+
+    Return None if the graph of every checked round is undirected.
+    """
     for t in _first_rounds(topology, rounds):
         sends = topology.sends(t)
         one_way = sends & ~sends.T
@@ -94,20 +109,20 @@ def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None
 
 
 def is_eulerian(topology: Topology, rounds: int) -> bool:
-    """Return whether each agent has as many senders as receivers in every round of a run."""
+    """Return whether, in every checked round of a run, the in-degree of each agent equals its out-degree."""
     graphs = map(topology.sends, _first_rounds(topology, rounds))
     return all(np.array_equal(sends.sum(axis=0), sends.sum(axis=1)) for sends in graphs)
 
 
 def out_edges(topology: Topology, rounds: int) -> int:
-    """Return the largest number of directed edges in any round of a run."""
+    """Return the number of directed edges in the round that has most of them, among the checked rounds of a run."""
     return max(int(topology.sends(t).sum()) for t in _first_rounds(topology, rounds))
 
 
 def laplacian_max(topology: Topology, rounds: int) -> float:
-    """Return the largest eigenvalue of the Laplacian in any round of a run, with all edges taken both ways.
+    """Return the largest eigenvalue of the Laplacian of the undirected graph, over all rounds of a run.
 
-    If the graph never repeats, return n, which is an upper bound.
+    A directed edge counts as an undirected edge. If the graph never repeats, return n, which is an upper bound.
     """
     if topology.period is None:
         return float(topology.agents)
@@ -119,7 +134,7 @@ def laplacian_max(topology: Topology, rounds: int) -> float:
 
 
 def diameter(topology: Topology) -> int:
-    """Return the largest number of hops between two agents, for a connected graph that is the same in all rounds."""
+    """Return the diameter of a strongly connected graph that is the same in all rounds, in edges."""
     sends = topology.sends(1)
     within, hops = np.eye(topology.agents, dtype=bool), 0
     while not within.all():

@@ -1,17 +1,18 @@
 """Draw the faults of a run: messages that are lost or late, and agents that are away.
 
-Faults are drawn from the seed. They are public, and every rank computes the same ones. Both ends know what happens to a
-message, as they know the graph of a round, so an agent knows whom its message will reach. Lost messages and absent
-agents thus make a directed graph that changes from round to round, for which push-sum is defined: its weights sum to 1
-over the receivers, so no mass is lost (A. Nedić, A. Olshevsky, "Distributed Optimization Over Time-Varying Directed
-Graphs", 2015). A late message is mass under way, as if virtual agents passed it on (C. Hadjicostis, T. Charalambous,
-"Average Consensus in the Presence of Delays in Directed Graph Topologies", 2014). If senders did not know which
-messages are lost, algorithms with running sums would be needed (C. Hadjicostis, N. Vaidya, A. Domínguez-García, "Robust
-Distributed Average Consensus via Exchange of Running Sums", 2016). Weights that sum to 1 over the senders are computed
-by the receiver, which mixes the newest message of each sender (A. Nedić, A. Ozdaglar, "Convergence Rate for Consensus
-with Delays", 2010).
+Faults are drawn from the seed, are public, and are equal on every rank. Sender and receiver both know whether a message
+is lost or late, as they know the graph of the round. So an agent knows which agents its message will reach. The graph
+without lost messages and absent agents is a directed graph that changes from round to round. Push-sum is defined for
+such graphs: its weights sum to 1 over the receivers, so no mass is lost (A. Nedić, A. Olshevsky, "Distributed
+Optimization Over Time-Varying Directed Graphs", 2015). A late message acts as if virtual agents relayed it, one in each
+round (C. Hadjicostis, T. Charalambous, "Average Consensus in the Presence of Delays in Directed Graph Topologies",
+2014). If senders did not know which messages are lost, algorithms with running sums would be needed (C. Hadjicostis, N.
+Vaidya, A. Domínguez-García, "Robust Distributed Average Consensus via Exchange of Running Sums", 2016). In other
+mixings the weights sum to 1 over the senders. The receiver computes these weights, and mixes the newest message of each
+sender (A. Nedić, A. Ozdaglar, "Convergence Rate for Consensus with Delays", 2010).
 
-An absent agent sends nothing and is sent nothing. Messages that are under way to it arrive.
+An absent agent sends no messages, and no agent sends messages to an absent agent. A late message that was sent before
+the receiver went away still arrives.
 """
 
 from __future__ import annotations
@@ -28,17 +29,18 @@ from mpinodes.core.messages import Neighborhood
 from mpinodes.core.parts import Links, Matrix
 from mpinodes.core.seeds import Draws, Purpose
 
-SLOW, LOST, LATE, AWAY = range(4)  # each kind of fault has draws of its own, so that it does not change the others
+SLOW, LOST, LATE, AWAY = range(4)  # the number of each kind's random stream, so that no kind changes another
 
 
 @dataclass(frozen=True)
 class Faulty(Links):
-    """Add faults to a graph.
+    """Decide which messages of a graph are lost or late, and which agents are away.
 
     Attributes:
         faults: the probabilities and durations of the faults.
         seed: the seed of the run.
-        each: whether an agent receives all messages of a sender that arrive in one round, or the newest only.
+        each: what an agent receives if several messages of one sender arrive in one round. True: all of these messages.
+            False: the newest only.
     """
 
     faults: Faults
@@ -51,7 +53,11 @@ class Faulty(Links):
 
     @cached_property
     def _standing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return, for each agent, the lateness of all its messages and the phase of its absences, as arrays (n,)."""
+        """Return two arrays (n,) that hold for the whole run.
+
+        The first is the lateness of each agent's messages in rounds, above 0 for stragglers. The second is the round
+        offset of each agent's periods of absence.
+        """
         n, rng = self.graph.agents, self._draws[SLOW].at(0)
         order, phase = rng.permutation(n), rng.integers(self.faults.absence, size=n)
         slow = max(1, round(self.faults.stragglers * n)) if self.faults.stragglers else 0
@@ -60,7 +66,7 @@ class Faulty(Links):
         return lag, phase
 
     def away(self, t: int) -> NDArray[np.bool_]:
-        """Return whether each agent is away in round t, as an array (n,)."""
+        """Return which agents are away in round t, as an array (n,)."""
         n, churn = self.graph.agents, self.faults.churn
         if not churn:
             return np.zeros(n, dtype=bool)
@@ -69,17 +75,20 @@ class Faulty(Links):
         return np.array([drawn[k][i] for i, k in enumerate(stretch.tolist())])
 
     def sends(self, t: int) -> Matrix:
-        """Return whether j sends a message to i in round t, lost or not, at [j, i]."""
+        """Return a matrix (n, n) whose entry [j, i] says whether j sends a message to i in round t, lost or not."""
         present = ~self.away(t)
         return self.graph.sends(t) & present[:, None] & present
 
     def lateness(self, t: int) -> NDArray[np.int64]:
-        """Return by how many rounds j's message of round t to i is late, at [j, i]; −1 if it is lost or not sent."""
+        """Return the lateness of the messages of round t, in rounds, as an (n, n) matrix.
+
+        Entry [j, i] is for the message of agent j to agent i. It is −1 if the message is lost, or if j sends none to i.
+        """
         return self._latest(t)
 
     @cached_property
     def _latest(self) -> Callable[[int], NDArray[np.int64]]:
-        # in lockstep all agents ask for the same rounds in turn
+        # Some rounds are cached, because all agents of a process ask for the same rounds one after another.
         @lru_cache(maxsize=self.most_late + 2)
         def drawn(t: int) -> NDArray[np.int64]:
             faults, n = self.faults, self.graph.agents
@@ -96,7 +105,10 @@ class Faulty(Links):
         return drawn
 
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
-        """Return the messages that an agent receives in round t, and its own: (sender, round of sending), sorted."""
+        """Return the messages that an agent receives in round t as sorted pairs (sender, round of sending).
+
+        The agent's own message of round t is one of them.
+        """
         messages = [(agent, t)]
         for s in range(max(1, t - self.most_late), t + 1):
             messages += [(j, s) for j in np.flatnonzero(self.lateness(s)[:, agent] == t - s).tolist()]
@@ -104,12 +116,20 @@ class Faulty(Links):
         return tuple(messages) if self.each or not self.most_late else tuple(dict(messages).items())
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """Return whose messages an agent receives in round t, and who ever receives its message of round t."""
+        """Return the neighbors of an agent in round t, after faults.
+
+        The in-neighbors are the senders of the messages that the agent receives in round t. The out-neighbors are the
+        agents that receive, then or later, the message that the agent sends in round t.
+        """
         inn = tuple(j for j, _ in self.heard(t, agent) if j != agent)
         return Neighborhood(t, agent, inn, self._out(t, agent))
 
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return whose messages of round t ever reach an agent, and whom its own message of round t ever reaches."""
+        """Return the neighbors between whom the messages sent in round t arrive, then or later.
+
+        The in-neighbors are the senders whose message of round t reaches the agent. The out-neighbors are the agents
+        that the agent's own message of round t reaches.
+        """
         inn = np.flatnonzero(self.lateness(t)[:, agent] >= 0)
         return Neighborhood(t, agent, tuple(inn.tolist()), self._out(t, agent))
 

@@ -17,10 +17,13 @@ __all__ = ["Geometric"]
 
 @dataclass(frozen=True)
 class Geometric(Connected):
-    """Place agents at random in the unit square and join near ones; redrawn until connected (Gilbert 1961)."""
+    """Place agents at random in the unit square and join those nearer than `radius` (Gilbert 1961).
+
+    All places are drawn again until the graph is connected.
+    """
 
     radius: Annotated[
-        float, Meta(gt=0, description="agents in the unit square that are nearer to each other than this are joined")
+        float, Meta(gt=0, description="agents in the unit square are joined if their distance is below this")
     ] = 0.5
 
     title = titled("random geometric graph, radius {0.radius:g}")
@@ -34,6 +37,6 @@ class Geometric(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return the radius, and a larger one."""
+        """Return the setting `radius` with its value, and a larger value; for the error message."""
         n = self.agents
         return f"radius = {self.radius:g}", f"{sqrt(log(n) / (pi * n)):.2g} or more usually is"

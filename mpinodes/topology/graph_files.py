@@ -1,16 +1,18 @@
-"""Topologies in files: networkx node-link JSON, GraphML, or a list of edges, told apart by how they begin.
+"""Read topologies from files: networkx node-link JSON, GraphML, or a list of edges.
 
-A graph attribute `period` says after how many rounds the graph repeats, and an edge attribute `rounds` in which of
-them (1..period) the edge is there; without it, in all. Other attributes, weights among them, are not looked at.
+The file's ending .json or its first character tells the format. The graph attribute `period` is the number of rounds
+after which the graph repeats. The edge attribute `rounds` lists the rounds of the period (1..period) that have the
+edge; without this attribute every round has the edge. All other attributes, such as weights, are ignored.
 
-A list of edges has a line for each, `source target`: j sends to i. Lines may go on with weights, or with attributes as
-networkx writes them. A first line of names says which columns are the source and the target, in any order. What could
-also be a list of neighbours, or a matrix, is refused.
+A list of edges has one line `source target` for each edge: the source sends to the target. A line may continue with
+weights, or with attributes as networkx writes them. A first line of column names says which columns are the source and
+the target. A file that could also be a list of neighbors, or a matrix, is rejected.
 
-networkx reads GraphML. It does not read the others: it takes the first two words of any line for an edge, makes nodes
-of unknown ends, names no place, and takes 0.3 s to import, which every agent of a stored graph would wait for.
+networkx reads GraphML files. This module reads the other formats, because networkx takes the first two words of any
+line as an edge, makes nodes of unknown names, reports no line numbers, and takes 0.3 s to import in every agent.
 
-Nodes have any names. Where all are whole numbers, agents are numbered in their order, else as they come in the file.
+Nodes may have any names. If all names are whole numbers, agents are numbered in the order of these numbers, otherwise
+in the order of the file.
 """
 
 from __future__ import annotations
@@ -34,9 +36,10 @@ from mpinodes.core.errors import BadInput
 from mpinodes.core.parts import Edges
 from mpinodes.topology.base import Periodic, both_ways
 
-MOST_ROUNDS = 100_000  # of a period
-_has_marks = re.compile(r"[*(=:;,|].*|.*[=:;,|]|.*[][{}<>].*").fullmatch  # of other formats, as `0 :1` or GML
-HEADS = {"source": 0, "from": 0, "src": 0, "target": 1, "to": 1, "dst": 1}  # of columns of lists of edges
+MOST_ROUNDS = 100_000  # the longest period
+_has_marks = re.compile(r"[*(=:;,|].*|.*[=:;,|]|.*[][{}<>].*").fullmatch  # words of other formats, as in `0 :1` or GML
+# Column names in lists of edges: 0 for the source, 1 for the target.
+HEADS = {"source": 0, "from": 0, "src": 0, "target": 1, "to": 1, "dst": 1}
 _is_number = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|[+-]?inf", re.IGNORECASE).fullmatch
 WANTED = (
     '{"directed": true, "graph": {"period": 1}, "nodes": [{"id": 0}, ...], '
@@ -46,12 +49,12 @@ WANTED = (
 
 @dataclass(frozen=True)
 class FromFile(Periodic):
-    """A graph read from a file.
+    """Hold a graph that was read from a file.
 
     Attributes:
         source: the path of the file.
-        title: the name that the file states, or the file's own.
-        phases: the edges by round of the period.
+        title: the name of the graph that the file states, otherwise the name of the file.
+        phases: the edges of each round of the period.
     """
 
     from_file: ClassVar[bool] = True
@@ -68,7 +71,7 @@ class _Edge(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """The content of a file of any kind."""
+    """Hold the nodes, edges and graph attributes of a file of any format, as its reader returns them."""
 
     nodes: Sequence[Hashable]
     edges: Sequence[_Edge]
@@ -77,10 +80,14 @@ class _Read(NamedTuple):
 
 
 def read(path: Path, undirected: bool = False) -> FromFile:
-    """Return the topology in a file.
+    """Return the topology that a file contains.
+
+    Args:
+        path: the file.
+        undirected: whether to add the reverse of every edge.
 
     Raises:
-        BadInput: the file is missing or malformed; names file, and edge, agent and round where there is one.
+        BadInput: the file is missing or malformed; the message names the file and, if possible, the edge and round.
     """
     try:
         data = utf8(path.read_bytes())
@@ -110,7 +117,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     return FromFile(len(numbers), str(path), title, tuple(given))
 
 
-# ---------------------------------------------------------------------------------------------------------- the kinds
+# -------------------------------------------------------------------------------------------------------- the formats
 _Name = int | str | list[int | str]  # networkx writes a tuple as a list
 
 
@@ -155,7 +162,7 @@ def _graphml(path: Path, data: bytes) -> _Read:
 
     try:
         graph = nx.read_graphml(BytesIO(data))
-    except Exception as error:  # whatever its reader meets, it is the file
+    except Exception as error:  # any error of networkx means that the file is malformed
         raise BadInput(f"{path}: not GraphML: {type(error).__name__}: {error}") from error
     names = _whole_numbers(graph)
     edges = [_Edge(names[j], names[i], attributes) for j, i, attributes in graph.edges(data=True)]
@@ -163,7 +170,14 @@ def _graphml(path: Path, data: bytes) -> _Read:
 
 
 class _Line(NamedTuple):
-    """A line of a list of edges: where it is, its words, what networkx writes in braces, and what is in quotes."""
+    """Hold one line of a list of edges.
+
+    Attributes:
+        place: the file and the line number, for error messages.
+        words: the words of the line.
+        attributes: the attributes that networkx writes in braces.
+        quoted: the words that are in quotes in the file.
+    """
 
     place: str
     words: list[str]
@@ -171,15 +185,15 @@ class _Line(NamedTuple):
     quoted: Sequence[str] = ()
 
     def is_not(self, word: str, why: str = "") -> BadInput:
-        """Return the error of a word that makes the line no edge."""
+        """Return the error that this line is no edge because of `word`; `why` continues the message."""
         return BadInput(f"{self.place}: expected an edge, as `0 1` or `0,1`, and not {word[:40]!r}{why}")
 
 
 def _lines(path: Path, data: bytes) -> _Read:
-    """Read a list of edges.
+    """Return the content of a file that is a list of edges.
 
     Raises:
-        BadInput: a line is no edge, or could be two things; names the line and the word.
+        BadInput: a line is no edge, or may be something else than an edge; the message names the line and the word.
     """
     try:
         texts = data.decode("utf-8").splitlines()
@@ -197,14 +211,15 @@ def _lines(path: Path, data: bytes) -> _Read:
             raise line.is_not(word, f": {len(line.words)} words, but {len(names)} in the first line")
         ends = line.words[j], line.words[i]
         for name in ends:
-            # Marks at the ends of a name are another format's, unless the name is in quotes. `Lyon (FR)` is a name.
+            # Punctuation at the ends of a name without quotes belongs to another format. `Lyon (FR)` is a name.
             has_marks = name not in line.quoted and (bool(_has_marks(name)) or name.count("(") != name.count(")"))
             is_fraction = _is_number(name) and not float(name).is_integer()
             is_several = " " in name and (any(map(_is_number, ends)) or all(map(_is_number, name.split())))
             if has_marks or is_fraction or not any(map(str.isalnum, name)) or (is_several and not head):
                 raise line.is_not(name)
     if not head:
-        # METIS begins with such numbers; of two lines, `2 1` and `1 2`, each is an edge that the other needs.
+        # A METIS file begins with the numbers of nodes and edges. But a file of the two lines `2 1` and `1 2` consists of
+        # two edges.
         first, *rest = (line.words[:2] for line in edges)
         nodes, pairs = {word for edge in rest for word in edge}, {frozenset(edge) for edge in rest}
         if len(rest) > 1 and first in [[str(len(nodes)), str(count)] for count in (len(rest), len(pairs))]:
@@ -219,14 +234,18 @@ def _lines(path: Path, data: bytes) -> _Read:
 
 
 def _line(place: str, text: str) -> _Line | None:
-    """Return the words of a line, between commas, else tabs, else blanks; None: there are none."""
+    """Return a line of a list of edges, split at commas, at tabs or at blanks; None if the line has no words.
+
+    Raises:
+        BadInput: the line has a single word, or malformed attributes.
+    """
     text, brace, rest = text.partition("{")
     if comment := re.search(r"^\s*%|(^|\s)#", text):
         text, brace = text[: comment.start()], ""
     if not (text.strip() or brace):
         return None
     text, words = text.strip().removesuffix("," if brace else ""), [text + brace + rest]
-    with suppress(Exception):  # whatever these readers meet, it is the line
+    with suppress(Exception):  # any error of these readers means that the line is malformed
         attributes = dict(ast.literal_eval(f"{{{rest}")) if brace else {}
         for delimiter in (",", "\t", " "):
             read = [word.strip() for word in next(csv.reader([text], delimiter=delimiter, skipinitialspace=True))]
@@ -237,7 +256,11 @@ def _line(place: str, text: str) -> _Line | None:
 
 
 def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
-    """Return the columns of source and target if the first line names columns, by their names or by their places."""
+    """Return the indices of the columns source and target if the first line has column names; otherwise None.
+
+    Raises:
+        BadInput: two columns have the same name, or the first line seems to have names without source and target.
+    """
     line, *edges = lines
     places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
     if len(places) == 2:
@@ -252,16 +275,17 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
 
 
 def _require_weights(lines: Sequence[_Line]) -> None:
-    """Refuse further words that are no weights, or could be neighbours.
+    """Reject lines whose third or later words are no weights, or may be neighbors.
 
-    A list of neighbours has no neighbour twice in a line, and one line for each node, which may begin it. An edge of
-    weight 0, as in a matrix, is no edge.
+    A file may be a list of neighbors if it has one line for each node, and no line has a neighbor twice. A weight must
+    not be 0, because a weight of 0, as in a matrix, means that there is no edge.
 
     Raises:
-        BadInput: names the first such word.
+        BadInput: a word is no weight; the message names the first such word.
     """
     names, words = {word for line in lines for word in line.words[:2]}, {word for line in lines for word in line.words}
-    mixed = 0 < sum(map(str.isdecimal, names)) < len(names)  # as in DIMACS, `e 1 2`
+    # Some nodes are numbers and some are not, as in the DIMACS line `e 1 2`.
+    mixed = 0 < sum(map(str.isdecimal, names)) < len(names)
     neighbours = all(len({*line.words[1:]}) == len(line.words) - 1 for line in lines)
     neighbours = neighbours and len(lines) in (len({line.words[0] for line in lines}), len(words))
     for line in lines:
@@ -272,18 +296,24 @@ def _require_weights(lines: Sequence[_Line]) -> None:
 
 
 def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
-    """Return for each name the number that it is, if all are whole numbers, as numpy or pandas may write them."""
+    """Return a mapping of names to whole numbers if all names are whole numbers; otherwise to the names themselves.
+
+    Whole numbers may be written as numpy or pandas write floats: 1.0 or 1e+00.
+    """
     distinct = dict.fromkeys(names)
     if all(re.fullmatch(r"\d{1,18}(\.0*)?|\d\.\d*e\+\d\d", name) for name in distinct):
         return {name: int(name) if name.isdecimal() else int(float(name)) for name in distinct}
     return {name: name for name in distinct}
 
 
-# ------------------------------------------------------------------------------------------------------- what they say
+# --------------------------------------------------------------------------------------------------- edges by round
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
-    """Return the rounds of the period in which a file's edge is there, once the edge is checked.
+    """Return the rounds of the period that have an edge of the file.
 
-    GraphML has no lists: there, rounds are words as in "1, 3".
+    A JSON file states the rounds as a list, a GraphML file as a text such as "1, 3".
+
+    Raises:
+        BadInput: the edge has an unknown node, wrong rounds, or the same agent at both ends.
     """
     where = f"edge {edge.source} -> {edge.target}"
     if missing := [end for end in edge[:2] if end not in numbers]:
@@ -303,6 +333,10 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
 
 
 def _require_spelling(path: Path, where: str, attributes: Mapping[str, Any], wanted: str) -> None:
-    """Refuse an attribute that is `wanted` but for a letter: the others are not looked at."""
+    """Reject an attribute whose name is a misspelling of `wanted`, because unknown attributes are ignored.
+
+    Raises:
+        BadInput: such an attribute exists; the message begins with file and `where`.
+    """
     if wanted not in attributes and (near := get_close_matches(wanted, [*map(str, attributes)], 1, 0.8)):
         raise BadInput(f"{path}: {where}: {near[0]!r}: did you mean {wanted!r}?")

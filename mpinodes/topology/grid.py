@@ -14,14 +14,14 @@ __all__ = ["Grid"]
 
 @dataclass(frozen=True)
 class Grid(Torus):
-    """Join each agent to its neighbors in its row and column, which do not wrap around as in the torus."""
+    """Join each agent to its neighbors in its row and column of a grid that, unlike a torus, does not wrap around."""
 
     kind = "grid"
     line = "path"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         n, columns = self.agents, self.sides[1]
         across = {(j, j + 1) for j in range(n - 1) if (j + 1) % columns}
         down = {(j, j + columns) for j in range(n - columns)}

@@ -28,11 +28,11 @@ class Hypercube(Periodic):
 
     @property
     def title(self) -> str:
-        """Return the name with the dimension."""
+        """Return the name of the graph, with its dimension."""
         return f"hypercube of dimension {self.agents.bit_length() - 1}"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         bits = range(self.agents.bit_length() - 1)
         return (frozenset((j, j ^ 1 << k) for j in range(self.agents) for k in bits),)

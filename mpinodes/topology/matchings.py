@@ -14,7 +14,10 @@ __all__ = ["Matchings"]
 
 @dataclass(frozen=True)
 class Matchings(EachRound):
-    """Join the agents in random pairs in every round, as in gossip; an odd agent stays alone (Boyd et al. 2006)."""
+    """Join the agents in random pairs in every round, as gossip algorithms do (Boyd et al. 2006).
+
+    If the number of agents is odd, one random agent has no neighbor in the round.
+    """
 
     title = "random matching drawn anew each round"
 

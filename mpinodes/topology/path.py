@@ -13,11 +13,11 @@ __all__ = ["Path"]
 
 @dataclass(frozen=True)
 class Path(Periodic):
-    """Join agent i to agent i + 1: 0 - 1 - ... - (n − 1)."""
+    """Join agent i to agent i + 1, in both directions: 0 - 1 - ... - (n − 1)."""
 
     title = "path"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         return (both_ways(frozenset((i - 1, i) for i in range(1, self.agents))),)

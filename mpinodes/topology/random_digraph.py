@@ -17,7 +17,7 @@ __all__ = ["RandomDigraph"]
 
 @dataclass(frozen=True)
 class RandomDigraph(Periodic):
-    """Draw one digraph for the whole run: a random directed ring of all agents, and further random edges."""
+    """Draw one digraph for all rounds: a random directed ring of all agents, and further random edges."""
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
 
@@ -25,6 +25,6 @@ class RandomDigraph(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)
         return (as_edges(random_digraph(self.agents, self.probability, rng)),)

@@ -16,7 +16,7 @@ __all__ = ["RandomDigraphEachRound"]
 
 @dataclass(frozen=True)
 class RandomDigraphEachRound(EachRound):
-    """Draw a random directed ring of all agents in every round, and further random edges."""
+    """Draw a digraph in every round: a random directed ring of all agents, and further random edges."""
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
 

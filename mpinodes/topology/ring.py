@@ -16,7 +16,7 @@ __all__ = ["Ring"]
 
 @dataclass(frozen=True)
 class Ring(Periodic):
-    """Join agent i to agent i + 1 mod n: 0 - 1 - ... - (n − 1) - 0."""
+    """Join agent i to agent i + 1 mod n: 0 - 1 - ... - (n − 1) - 0, in one or both directions."""
 
     directed: Annotated[bool, Meta(description="let agent i receive from agent i − 1 only")] = False
 
@@ -27,7 +27,7 @@ class Ring(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         n = self.agents
         onward = frozenset((j, (j + 1) % n) for j in range(n) if n > 1)
         return (onward if self.directed else both_ways(onward),)

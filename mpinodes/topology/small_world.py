@@ -17,14 +17,16 @@ __all__ = ["SmallWorld"]
 
 @dataclass(frozen=True)
 class SmallWorld(Connected):
-    """Join each agent to neighbors on a ring and move some edges, until it is connected (Watts and Strogatz 1998).
+    """Join each agent to its nearest agents on a ring, then move one end of random edges (Watts and Strogatz 1998).
+
+    Edges are moved again, from the original ring, until the graph is connected.
 
     Raises:
-        BadInput: the number of neighbors is odd, or at least the number of agents.
+        BadInput: `neighbours` is odd, or at least the number of agents.
     """
 
     neighbours: Annotated[
-        int, Meta(ge=2, description="neighbors of an agent on the ring before edges move; even: half on each side")
+        int, Meta(ge=2, description="neighbors of an agent on the ring before edges are moved; an even number")
     ] = 4
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.1
 
@@ -44,5 +46,5 @@ class SmallWorld(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return the number of neighbors, and other settings."""
+        """Return the setting `neighbours` with its value, and settings that help; for the error message."""
         return f"neighbours = {self.neighbours}", "more neighbours, or a lower topology.probability, would do"

@@ -13,11 +13,11 @@ __all__ = ["Star"]
 
 @dataclass(frozen=True)
 class Star(Periodic):
-    """Join agent 0 to all other agents."""
+    """Join agent 0 to all other agents, in both directions."""
 
     title = "star"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)

@@ -1,4 +1,4 @@
-"""Find the topologies that come with the package as files."""
+"""Find the stored topologies: the graph files that come with the package."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from pathlib import Path
 
 
 def folder() -> Path:
-    """Return their folder: inside the package, or beside it in a checkout."""
+    """Return the folder of the stored topologies: inside the package, or in a git checkout beside the package."""
     package = Path(__file__).parent.parent
     inside = package / "topologies"
     return inside if inside.is_dir() else package.parent / "topologies"
 
 
 def names() -> list[str]:
-    """Return the names of these topologies, sorted."""
+    """Return the names of the stored topologies, sorted."""
     return sorted(path.stem for path in folder().glob("*.json"))
 
 
 def file_of(name: str) -> Path | None:
-    """Return the file of the topology with this name; None if there is none."""
+    """Return the file of the stored topology with this name; None if no stored topology has this name."""
     return folder() / f"{name}.json" if name in names() else None

@@ -20,11 +20,11 @@ __all__ = ["Torus"]
 class Torus(Periodic):
     """Join each agent to its neighbors in its row and column of a grid that wraps around.
 
-    Agent j is in row j // columns. In a row or column of two agents both neighbors are the same agent, and in one of
-    one agent there is none.
+    Agent j is in row j // columns. In a row or column of two agents, the two neighbors of an agent are the same agent.
+    In a row or column of one agent, the agent has no neighbors.
 
     Raises:
-        BadInput: the agents do not fill the rows, or only a single row is possible and `rows` is not 1.
+        BadInput: the number of agents is no multiple of `rows`, or only a single row is possible and `rows` is not 1.
     """
 
     rows: Annotated[
@@ -47,14 +47,14 @@ class Torus(Periodic):
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Return the numbers of rows and columns."""
+        """Return the number of rows and the number of columns."""
         n = self.agents
         rows = max(k for k in range(1, isqrt(n) + 1) if n % k == 0) if self.rows == "square" else self.rows
         return rows, n // rows
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph, as one phase."""
+        """Return the edges of the graph as one phase: the graph is the same in every round."""
         rows, columns = self.sides
         places = [divmod(j, columns) for j in range(self.agents)]
         across = {(j, r * columns + (c + 1) % columns) for j, (r, c) in enumerate(places)}
