@@ -14,18 +14,18 @@ __all__ = ["Absolute"]
 
 @dataclass(frozen=True, slots=True)
 class Absolute(PiecewiseLinearLoss):
-    """The loss ℓ(m, b) = |m − b| of a prediction m = a·x; its subgradient at the kink is 0."""
+    """Define the loss ℓ(m, b) = |m − b| of a prediction m = a·x and a target b; at m = b the subgradient is 0."""
 
     convex = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ = |m − b|, elementwise."""
+        """Compute the loss ℓ = |m − b| of prediction m and target b, elementwise."""
         return np.abs(prediction - target)
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """Compute the subgradient sign(m − b), elementwise."""
+        """Compute the subgradient sign(m − b) in the prediction m, elementwise."""
         return np.sign(prediction - target)
 
     @classmethod
@@ -35,6 +35,6 @@ class Absolute(PiecewiseLinearLoss):
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """Return the slopes −1 and 1 of the two branches, for each target."""
+        """Return the slopes −1 and 1 of the loss's two linear pieces, as arrays of the targets' shape."""
         ones = np.ones_like(target)
         return -ones, ones

@@ -1,19 +1,21 @@
-"""Clipping in floating point: a sample's contribution to a gradient has norm at most the clip, whatever the sample is.
+"""Clip gradients in floating point, so that each sample adds a vector of L2 norm at most the clip to a gradient.
 
-A sample's gradient is s·a. The product of norms |s|·‖a‖ may overflow or underflow where the gradient itself does not,
-and clipping by a wrong norm would not clip. Therefore:
+A sample's gradient is the product of its slope s (a number) and its features a (a vector). The norm |s|·‖a‖ may
+overflow or underflow although the gradient itself does not. If the gradient were clipped by a wrong norm, the bound
+would not hold. Therefore:
 
-* If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` clips
-  every sample in units of a power of two of its largest entry.
+* If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` first
+  divides the features of each sample by a power of two near their largest |entry|.
 * A sample whose gradient is nan counts as 0. A sample whose slope is infinite counts as a vector of norm `clip` in the
-  sample's direction. Both rules depend on the sample and the point alone, as a clipped gradient must.
+  direction of its gradient. Both rules depend only on the sample and on the point of the gradient, which the privacy
+  proof requires.
 * The gradients of a user-written loss are clipped once more, sample by sample (`enforced.Reclipped`).
 
-Rounding may make the sum over k samples in d coordinates longer than the sum of their clips, by a relative amount of at
-most (d + k)·2^-53. The change of the sum between adjacent data sets may grow by the same relative amount. `ROUNDING` is
-larger than this for any d + k below nine million, and clips are enforced up to `ROUNDING`. The accountant adds nothing
-for this error or for the rounding of messages: its guarantees are about real numbers. `mpinodes replay` allows the same
-slack.
+Because of rounding, the sum over k samples in d coordinates may be longer than k clips, by a relative amount of at most
+(d + k)·2^-53. The change of the sum between adjacent data sets may grow by the same relative amount. `ROUNDING` exceeds
+this amount for any d + k below nine million, so clips are enforced up to the relative error `ROUNDING`. The accountant
+ignores this error and the rounding of messages, because its guarantees are about real numbers. `mpinodes replay`
+accepts the same relative error.
 """
 
 from __future__ import annotations
@@ -23,32 +25,33 @@ import numpy as np
 from mpinodes.core import Features, Vector
 from mpinodes.core.norms import shortened
 
-ROUNDING = 1e-9  # relative
-STEEPEST = 1e60  # limit of Σ s_k²: below it, a row whose squares underflow has a gradient below 1e-110
-LONGEST = 1e200  # limit of Σ ‖a_k‖²
+ROUNDING = 1e-9  # the relative error up to which clips are enforced
+STEEPEST = 1e60  # bound on Σ s_k²: below it, a sample whose squared features underflow has a gradient below 1e-110
+LONGEST = 1e200  # bound on Σ ‖a_k‖²
 
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
-    """Return whether the products |s_k|·‖a_k‖, computed from plain squares, are right wherever they exceed 1e-100.
+    """Return whether the norms |s_k|·‖a_k‖ of samples' gradients are computed correctly if they exceed 1e-100.
 
-    1e-100 is the least clip that is allowed.
+    No clip is below 1e-100, so that smaller norms need not be correct.
 
     Args:
-        slopes: (k,) the s_k.
-        norms: (k,) the ‖a_k‖.
+        slopes: (k,) the slopes s_k.
+        norms: (k,) the norms ‖a_k‖ of the features, as computed by `plain_norms`.
     """
-    return float(slopes.dot(slopes)) < STEEPEST and float(norms.dot(norms)) < LONGEST  # a third of the time of @
+    # `dot` takes a third of the time of `@`.
+    return float(slopes.dot(slopes)) < STEEPEST and float(norms.dot(norms)) < LONGEST
 
 
 def plain_norms(rows: Features) -> Vector:
-    """Compute the L2 norm of every row from its squares, which may overflow or underflow: (k,)."""
+    """Compute the L2 norms of rows as an array (k,). The squares of entries may overflow or underflow."""
     if isinstance(rows, np.ndarray):
         return np.asarray(np.sqrt(np.vecdot(rows, rows)))
     return np.asarray(np.sqrt(rows.multiply(rows).sum(axis=1)))
 
 
 def row_norms(rows: Features) -> Vector:
-    """Compute the L2 norm of every row without overflow or underflow: (k,)."""
+    """Compute the L2 norms of rows as an array (k,), without overflow and underflow of the squares of entries."""
     norms = plain_norms(rows)
     edge = ~((norms > 1e-140) & (norms < 1e140))
     if edge.any():
@@ -58,19 +61,21 @@ def row_norms(rows: Features) -> Vector:
 
 
 def row_sizes(rows: Features) -> Vector:
-    """Compute the largest |entry| of every row: (k,)."""
+    """Compute the largest |entry| of each row, as an array (k,)."""
     size = abs(rows).max(axis=1)
     return np.asarray(size if isinstance(size, np.ndarray) else size.toarray()).ravel()
 
 
 def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Vector) -> Vector:
-    """Compute Σ_k s_k a_k / divisor_k after scaling each s_k a_k to norm at most `clip`, for any doubles: (d,).
+    """Compute Σ_k c_k / divisor_k as an array (d,), where c_k is s_k a_k scaled to L2 norm at most `clip`.
+
+    The result is correct for all doubles, even if products overflow or underflow.
 
     Args:
-        slopes: (k,) the s_k.
-        rows: (k, d) the a_k, dense or sparse.
-        clip: the largest norm, from 1e-100 to 1e100.
-        divisor: a number for all samples, or (k,) one for each.
+        slopes: (k,) the slopes s_k.
+        rows: (k, d) the features a_k, dense or sparse.
+        clip: the largest norm of one sample's gradient, from 1e-100 to 1e100.
+        divisor: one number for all samples, or an array (k,) with a number for each sample.
     """
     sizes = row_sizes(rows)
     good = (sizes > 0) & np.isfinite(sizes)
@@ -88,9 +93,10 @@ def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Ve
 
 
 def reclipped(gradient: Vector, most: float) -> Vector:
-    """Scale a gradient to norm at most `most`, up to `ROUNDING`; return 0 if the result is not finite.
+    """Scale a gradient to L2 norm at most `most`, up to the relative error `ROUNDING`.
 
-    A gradient that is short enough is returned itself, not a copy.
+    A gradient whose norm is at most `most` is returned unchanged, not as a copy. If the scaled gradient is not finite,
+    a vector of zeros is returned.
     """
     short = shortened(gradient, most)
     if short is gradient:
@@ -99,7 +105,7 @@ def reclipped(gradient: Vector, most: float) -> Vector:
 
 
 def _times(rows: Features, powers: Vector) -> Features:
-    """Multiply each row by its power of two; `powers` holds the exponents."""
+    """Multiply row k by 2^powers[k], and return the result as a new array."""
     if isinstance(rows, np.ndarray):
         return np.ldexp(rows, powers[:, None])
     scaled = rows.tocsr(copy=True)

@@ -1,4 +1,4 @@
-"""A wrapper that clips the gradients of a user's losses before an algorithm sees them."""
+"""Clip the gradients of user-written losses before an algorithm sees them, and verify what a user's stream states."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from mpinodes.losses.linear import DOUBLE, Around, LinearLoss
 
 @dataclass(slots=True)
 class Reclipped(Around):
-    """A loss whose sample gradients are clipped once more, so that the clip holds whatever the wrapped loss computes.
+    """Wrap a loss and clip its samples' gradients once more, so that the clip holds whatever the wrapped loss computes.
 
     Attributes:
-        clip: L2 bound on a sample's gradient. It bounds the round's gradient if the loss exposes no samples or if
-        `whole`. whole: whether the clip is for the whole round, as in `SampleLoss`. regularizer: λ, which is public;
-        only the gradient of the samples is taken from the wrapped loss.
+        clip: the L2 bound on each sample's gradient. If `whole` is set, or if the wrapped loss is no `SampleLoss`, it
+            bounds the gradient of the whole round.
+        whole: whether the clip bounds the gradient of the whole round, as in `SampleLoss`.
+        regularizer: λ. This class adds λx itself, and asks the wrapped loss only for the gradient of the samples.
     """
 
     clip: float
@@ -31,14 +32,14 @@ class Reclipped(Around):
     regularizer: float
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient of the samples, clipped, plus λx."""
+        """Return the coordinates `block` of the clipped gradient of the samples plus λx."""
         gradient = self.data_grad(x, block)
         return gradient + self.regularizer * x[block] if self.regularizer else gradient
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the sum of the clipped gradients of the samples.
+        """Return the coordinates `block` of the sum of the samples' clipped gradients.
 
-        If the loss exposes no samples or `whole` is set, the sum is clipped instead.
+        If `whole` is set, or if the wrapped loss is no `SampleLoss`, the sum is clipped instead of each gradient.
         """
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
         if not isinstance(loss, SampleLoss) or self.whole:
@@ -57,13 +58,16 @@ class Reclipped(Around):
 
 
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
-    """Return a loss whose gradient respects the clip: the loss itself if `losses.clipping` clips it, or a `Reclipped`.
+    """Return a loss whose gradient is surely clipped.
+
+    This is the loss itself if code of this package computes and clips its gradient, and otherwise a `Reclipped`.
 
     Args:
-        loss: as an agent sees it.
-        clip: for a sample, or for the round if `whole`.
-        opaque: the clip of a whole round that gives the same sensitivity, for a loss that exposes no samples.
-        whole: as in `SampleLoss`.
+        loss: the loss of an agent in a round.
+        clip: the L2 bound on one sample's gradient or, if `whole`, on the round's gradient.
+        opaque: for a loss that is no `SampleLoss`: the L2 bound on the round's gradient that gives the sensitivity that
+            the accountant assumes.
+        whole: whether the clip bounds the gradient of the whole round.
         regularizer: λ.
     """
     kind = type(loss)
@@ -71,27 +75,27 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
         return Reclipped(loss, opaque, whole, regularizer)
     sample: Any = loss
     if sample.clip != clip or sample.whole != whole or sample.features.dtype != DOUBLE:
-        # A user's stream made this loss. Squares of bytes wrap around, and squares of shorter floats overflow.
+        # A user's stream made this loss. Its features become float64, because squares of bytes wrap around, and squares
+        # of shorter floats overflow.
         sample = replace(sample, features=sample.features.astype(np.float64), clip=clip, whole=whole)
     return sample if clips_itself(kind) else Reclipped(sample, clip, whole, regularizer)
 
 
 @cache
 def clips_itself(kind: type[Loss]) -> bool:
-    """Return whether the gradients of a class of losses respect the clip, because this package's code computes them."""
+    """Return whether the methods of this package compute, and therefore clip, the gradients of a class of losses."""
     return issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
 
 
 class Stated(NamedTuple):
-    """Statements about the losses of a user's stream on which the accountant relies.
-
-    Every loss of the stream is verified against them.
+    """Hold what the accountant assumes about the losses of a user's stream; `fits` verifies a loss.
 
     Attributes:
-        kind: `problem.loss`.
-        stream: states bounds and labels, which hold for the losses of a stream that states `makes_all_losses`.
-        run: has the public weight of a sample, and λ.
-        samples: by agent, the number of samples in a round.
+        kind: the class of loss that `problem.loss` names.
+        stream: the stream, which states bounds on features and the possible labels. They are verified only if the
+            stream states `makes_all_losses`.
+        run: the public constants of the run, among them λ and the factor on a sample's loss.
+        samples: the number of samples in a round, for each agent.
     """
 
     kind: type[SampleLoss]
@@ -100,10 +104,13 @@ class Stated(NamedTuple):
     samples: Sequence[int]
 
     def fits(self, agent: int, loss: Loss) -> bool:
-        """Return whether a loss has the stated class and λ, no more samples than stated, and no heavier ones.
+        """Return whether a loss of an agent is as the accountant assumes.
+
+        The class and λ must be as stated. The loss must have at most the stated number of samples, and no sample may
+        have a larger factor than stated.
 
         Raises:
-            BadInput: the stream states that `make_loss` makes all its losses, and this loss was not made by it.
+            BadInput: the stream states that `make_loss` makes all its losses, but `make_loss` did not make this loss.
         """
         rows, claims, fits = self.samples[agent], self.stream.makes_all_losses, False
         if isinstance(loss, SampleLoss) and type(loss) is self.kind and loss.regularizer == self.run.regularizer:
@@ -122,8 +129,5 @@ class Stated(NamedTuple):
 
 @cache
 def _is_clipped(kind: type[Loss]) -> bool:
-    """Return whether `data_grad` of a class is this package's.
-
-    Those methods respect the clip for samples of any doubles.
-    """
+    """Return whether a class has `data_grad` from this package, whose methods clip samples of any doubles."""
     return kind.data_grad.__module__.startswith("mpinodes.losses.")

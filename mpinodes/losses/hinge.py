@@ -14,9 +14,9 @@ __all__ = ["Hinge"]
 
 @dataclass(frozen=True, slots=True)
 class Hinge(PiecewiseLinearLoss):
-    """The loss ℓ(m, b) = max(0, 1 − b m) of a prediction m = a·x; its subgradient at the kink is 0.
+    """Define the loss ℓ(m, b) = max(0, 1 − b m) of a prediction m = a·x and a label b; at b m = 1 the subgradient is 0.
 
-    It equals max(0, −b (m − b)), because b² = 1.
+    The loss equals max(0, −b (m − b)), because b² = 1.
     """
 
     needs_labels = True
@@ -24,17 +24,17 @@ class Hinge(PiecewiseLinearLoss):
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ = max(0, 1 − b m), elementwise."""
+        """Compute the loss ℓ = max(0, 1 − b m) of prediction m and label b, elementwise."""
         short = np.asarray(target * prediction)
         np.subtract(1.0, short, out=short)
         return np.maximum(0.0, short, out=short)
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """Compute the subgradient: −b where b m < 1, else 0."""
+        """Compute the subgradient in the prediction m, elementwise: −b if b m < 1, else 0."""
         return np.where(target * prediction < 1.0, -target, 0.0)
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """Return the slopes 0 and −b of the two branches, in ascending order, for each target."""
+        """Return the smaller and the larger of 0 and −b, the slopes of the loss's two linear pieces, for each label b."""
         return np.minimum(-target, 0.0), np.maximum(-target, 0.0)

@@ -15,34 +15,38 @@ __all__ = ["LeastSquares"]
 
 @dataclass(frozen=True, slots=True)
 class LeastSquares(SmoothLoss):
-    """The loss ℓ(m, b) = (m − b)² of a prediction m = a·x, without the factor ½; ℓ'' = 2."""
+    """Define the loss ℓ(m, b) = (m − b)² of a prediction m = a·x and a target b, without the factor ½."""
 
     convex: ClassVar[bool] = True
     strongly_convex_link: ClassVar[bool] = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ = (m − b)², elementwise."""
+        """Compute the loss ℓ = (m − b)² of prediction m and target b, elementwise."""
         error = prediction - target
         return error * error
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ' = 2(m − b), elementwise."""
+        """Compute the derivative ℓ' = 2(m − b) in the prediction m, elementwise."""
         return 2.0 * (prediction - target)
 
     @staticmethod
     def bend(prediction: Vector, target: Vector) -> Vector:
-        """Return ℓ'' = 2 for each prediction."""
+        """Return the second derivative ℓ'' = 2 in the prediction, for each prediction."""
         return np.full_like(prediction, 2.0)
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return R of a QR decomposition of (A, b), because ‖Ax − b‖² = ‖R (x, −1)‖²."""
+        """Return at most d + 1 samples whose losses have the same sum at every point x.
+
+        They are the rows of R in the QR decomposition of the matrix (A, b) of features and targets, because
+        ‖Ax − b‖² = ‖R (x, −1)‖².
+        """
         left = np.asarray(np.linalg.qr(np.column_stack([dense(features), targets]), mode="r"))
         return left[:, :-1].copy(), left[:, -1].copy()
 
     @staticmethod
     def curvature() -> float:
-        """Return 2, the constant value of ℓ''."""
+        """Return 2, the constant value of the second derivative ℓ''."""
         return 2.0

@@ -1,7 +1,8 @@
-"""Losses of a linear prediction: f(x) = Σ_k ℓ(a_k·x, b_k), or the mean over the round's samples, plus (λ/2)‖x‖².
+"""Define the base classes of losses of a linear prediction: f(x) = Σ_k ℓ(a_k·x, b_k)/divisor + (λ/2)‖x‖².
 
-A concrete loss extends `LinearLoss`, `SmoothLoss` or `PiecewiseLinearLoss` and states ℓ and its derivatives. `Around`
-and `NoisyGradient` wrap a loss and change its gradient.
+The sum is over the samples (a_k, b_k) of a round; the divisor is 1 for their sum and k for their mean. A loss extends
+`LinearLoss`, `SmoothLoss` or `PiecewiseLinearLoss` and defines ℓ and its derivatives ℓ' and ℓ'' in the prediction
+m = a_k·x. `Around` and `NoisyGradient` wrap another loss and change its gradient.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ DOUBLE = np.dtype(np.float64)
 
 
 class LinearLoss(SampleLoss):
-    """A loss in which ℓ depends on the prediction a_k·x and the target b_k alone.
+    """Define a loss in which ℓ depends only on the prediction a_k·x and the target b_k.
 
-    A subclass states `point`, its derivative `slope` and its largest `curvature`; everything else follows.
+    A subclass defines `point` (ℓ), `slope` (ℓ') and `curvature` (sup ℓ''). This class computes everything else from
+    them.
     """
 
     __slots__ = ()
@@ -36,29 +38,29 @@ class LinearLoss(SampleLoss):
     @staticmethod
     @abstractmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ, elementwise."""
+        """Compute the loss ℓ of predictions and targets, elementwise."""
 
     @staticmethod
     @abstractmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ', the derivative in the prediction, elementwise."""
+        """Compute ℓ', the derivative of the loss in the prediction, elementwise."""
 
     @staticmethod
     @abstractmethod
     def curvature() -> float:
-        """Return sup ℓ''; inf if ℓ has a kink."""
+        """Return sup ℓ'', the largest second derivative in the prediction; inf if ℓ is not differentiable."""
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return sup ℓ'' times both norms if ℓ is convex, else inf.
+        """Return sup ℓ'' times both norms if ℓ is convex; otherwise inf.
 
-        Without convexity ℓ'' may be negative, so that sup ℓ'' bounds nothing.
+        If ℓ is not convex, ℓ'' may be negative, and sup ℓ'' does not bound |ℓ''|.
         """
         return cls.curvature() * norm * other if cls.convex else inf
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return sup |ℓ'|, read off at m = ±∞, for a convex ℓ of labels ±1; else inf."""
+        """Return sup |ℓ'| for a convex ℓ of labels ±1, from the values of ℓ' at the predictions ±∞; otherwise inf."""
         if not (cls.convex and cls.needs_labels):
             return inf
         ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
@@ -66,15 +68,16 @@ class LinearLoss(SampleLoss):
         return inf if np.isnan(largest) else largest
 
     def value(self, x: Vector) -> float:
-        """Compute f(x), the loss of the round's samples plus the regularizer."""
+        """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         data = float((self.point(self.features @ x, self.targets) / self.divisor).sum())
         return data + 0.5 * self.regularizer * float(x @ x) if self.regularizer else data
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
+        """Compute the coordinates `block` of the clipped gradient of the samples at x, without λx, as a new vector."""
         features, clip = self.features, self.clip
         if len(self.targets) == 1 and isinstance(features, np.ndarray) and features.dtype == float:
-            # The same numbers as below in a third of the time, which is felt: one sample a round is the usual batch.
+            # This case gives the same numbers as the code below in a third of the time. One sample a round is the usual
+            # batch.
             slope, row = self.slope(features.dot(x), self.targets).item(), features[0, block]
             if clip < inf and not self.whole:
                 norm = abs(slope) * sqrt(row.dot(row))
@@ -95,19 +98,22 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute ℓ(a_k·x, b_k) for groups of samples and of points, with the shapes of `SampleLoss.values`."""
+        """Compute ℓ(a_k·x, b_k) for each sample and each point of its group; the shapes are as in `SampleLoss.values`."""
         return cls.point(predictions(features, points, len(targets)), targets[:, None, :])
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """Predict the label by the sign of a·x; losses with other values use the rule of `SampleLoss`."""
+        """Predict the label +1 if a·x > 0, otherwise −1, as indices (k, p) into `labels`.
+
+        A subclass that overrides `values`, or has a row of x for each class, uses the rule of `SampleLoss`.
+        """
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
             return super().predict(features, points, labels)
         return np.asarray(features @ points) > 0
 
 
 class SmoothLoss(LinearLoss):
-    """A loss whose ℓ is twice differentiable, so that Newton's method can minimize it."""
+    """Define a loss whose ℓ is twice differentiable, so that Newton's method can minimize the loss."""
 
     __slots__ = ()
     has_prox = True
@@ -115,17 +121,20 @@ class SmoothLoss(LinearLoss):
     @staticmethod
     @abstractmethod
     def bend(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ'', the second derivative in the prediction, elementwise."""
+        """Compute ℓ'', the second derivative of the loss in the prediction, elementwise."""
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return 1 for a class that inherits all derivatives and minimizers: its Hessian is ℓ'' a aᵀ. Else return d."""
+        """Return the rank of a sample's Hessian: 1 if the class overrides no derivative or minimizer, otherwise d.
+
+        Without such overrides the Hessian is ℓ'' a aᵀ.
+        """
         names = ("value", "grad", "data_grad", "prox", "hessian")
         as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)
         return 1 if as_here else super().hessian_rank(dimension)
 
     def hessian(self, x: Vector) -> Vector:
-        """Compute the Hessian ∇²f(x) of the unclipped loss: (d, d)."""
+        """Compute the Hessian ∇²f(x) of the unclipped loss, as an array (d, d)."""
         weights = np.sqrt(self.bend(self.features @ x, self.targets) / self.divisor)[:, None]
         if isinstance(self.features, np.ndarray):
             rows = weights * self.features
@@ -137,20 +146,21 @@ class SmoothLoss(LinearLoss):
         return np.asarray(second)
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Minimize f(x) + ‖x − v‖²/(2·step), with the loss unclipped, by Newton's method.
+        """Minimize f(x) + ‖x − v‖²/(2·step) of the unclipped loss by Newton's method.
 
         Args:
             v: (d,) the center.
-            step: > 0; inf leaves the second term out.
+            step: a positive number; with inf only f is minimized.
             near: (d,) the first iterate.
-            tolerance: of the gradient's L2 norm; rounding may leave a larger one.
+            tolerance: the L2 norm of the gradient at which the method stops. Rounding may prevent the norm from
+                becoming so small.
 
         Returns:
-            The last iterate, its gradient norm and the number of steps.
+            The last iterate, the L2 norm of its gradient, and the number of steps.
         """
         exact = replace(self, clip=inf)
 
-        # The variable is x − v: for a short step, rounding of x itself would lose it.
+        # The variable is x − v, because x − v would be lost by rounding of x if `step` is small.
         def gradient(shift: Vector) -> Vector:
             return exact.grad(v + shift) + shift / step
 
@@ -164,38 +174,38 @@ class SmoothLoss(LinearLoss):
 
 
 class PiecewiseLinearLoss(LinearLoss):
-    """A loss ℓ(m, b) = max s (m − b) over the slopes s of an interval."""
+    """Define a loss ℓ(m, b) = max over s of s (m − b), where the slope s is in an interval [`least`, `largest`]."""
 
     __slots__ = ()
 
     @staticmethod
     @abstractmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """Return the least and the largest slope, elementwise."""
+        """Return the least and the largest slope s of the interval, for each target."""
 
     @staticmethod
     def curvature() -> float:
-        """Return inf, because the loss has a kink."""
+        """Return inf, because ℓ' jumps where the linear pieces of ℓ meet."""
         return inf
 
 
 def dense(features: Features) -> Vector:
-    """Return features, dense or sparse, as a dense array."""
+    """Return dense or sparse features (k, d) as a dense array."""
     return np.asarray(features if isinstance(features, np.ndarray) else features.toarray())
 
 
 def predictions(features: Features, points: Vector, groups: int) -> Vector:
-    """Compute every a_k·x within each group of samples.
+    """Compute the predictions a_k·x for each sample and each point of its group.
 
-    The dense product of a group is the same, to the bit, for any number of groups.
+    For dense features, the bits of a group's predictions do not depend on the number of groups.
 
     Args:
-        features: (groups k, d), dense or sparse.
-        points: (g, p, d), with g = groups or g = 1.
-        groups: how many groups of equal size the rows form.
+        features: (groups · k, d) the samples of one group after the other, dense or sparse.
+        points: (g, p, d) p points for each group; g = `groups`, or g = 1.
+        groups: the number of groups of samples; each group has k samples.
 
     Returns:
-        The predictions: (g, p, k).
+        The predictions, (g, p, k).
     """
     g, p, d = points.shape
     k = features.shape[0] // groups
@@ -203,7 +213,7 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
         return points @ features.reshape(groups, k, d).transpose(0, 2, 1)
     if groups == 1:
         return np.ascontiguousarray((features @ points.reshape(-1, d).T).T).reshape(g, p, k)
-    # One product with the block-diagonal matrix of all groups.
+    # One product with the block-diagonal matrix whose blocks are the features of the groups.
     group = np.repeat(np.arange(groups) * d, np.diff(features.indptr[::k]))
     diagonal = type(features)(
         (features.data, features.indices + group, features.indptr), shape=(features.shape[0], groups * d)
@@ -212,9 +222,10 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
     return np.ascontiguousarray(products.reshape(groups, k, p).transpose(0, 2, 1))
 
 
-@dataclass(slots=True, repr=False, eq=False)  # not frozen: made in every round, and a frozen one takes twice as long
+# Not frozen, because a frozen object takes twice as long to make, and one is made in every round.
+@dataclass(slots=True, repr=False, eq=False)
 class Around(Loss):
-    """A loss that wraps another loss and changes its gradient only.
+    """Define a loss that wraps another loss and changes only the gradient.
 
     Attributes:
         loss: the wrapped loss.
@@ -227,15 +238,20 @@ class Around(Loss):
         return self.loss.value(x)
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return the minimizer of the wrapped loss, because minimizations neither sample nor clip gradients."""
+        """Return the result of the wrapped loss's `prox`, which uses neither noisy nor clipped gradients."""
         return self.loss.prox(v, step, near, tolerance)
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class NoisyGradient(Around):
-    """A loss whose gradient carries a stochastic error ξ ~ N(0, variance) in each coordinate.
+    """Wrap a loss and add a stochastic error ξ ~ N(0, variance) to each coordinate of its gradient.
 
-    The error is added after clipping and does not depend on the data, so that it changes no sensitivity.
+    The error is added after clipping and does not depend on the data, so it changes no sensitivity.
+
+    Attributes:
+        variance: the variance of ξ.
+        t: the round of the loss.
+        noise: the random draws of ξ, by round.
     """
 
     variance: float
@@ -243,11 +259,11 @@ class NoisyGradient(Around):
     noise: Draws
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of ∇f(x) + ξ."""
+        """Return the coordinates `block` of the wrapped loss's gradient at x plus ξ."""
         return self._disturbed(self.loss.grad(x, block))
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the samples' gradient plus ξ."""
+        """Return the coordinates `block` of the gradient of the samples at x, without λx, plus ξ."""
         return self._disturbed(self.loss.data_grad(x, block))
 
     def _disturbed(self, gradient: Vector) -> Vector:

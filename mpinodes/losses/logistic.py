@@ -16,15 +16,15 @@ ROUNDING_UNIT = 2.0**-53
 
 @dataclass(frozen=True, slots=True)
 class Logistic(SmoothLoss):
-    """The loss ℓ(m, b) = ln(1 + exp(−b m)) of a prediction m = a·x; |ℓ'| ≤ 1 and ℓ'' ≤ 1/4."""
+    """Define the loss ℓ(m, b) = ln(1 + exp(−b m)) of a prediction m = a·x and a label b; |ℓ'| ≤ 1 and ℓ'' ≤ 1/4."""
 
     needs_labels = True
     convex = True
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ = ln(1 + exp(−b m)), elementwise."""
-        # As log(1 + e^-|m|) + max(0, -m), in place: `logaddexp` takes six times as long.
+        """Compute the loss ℓ = ln(1 + exp(−b m)) of prediction m and label b, elementwise."""
+        # With z = b m this is log(1 + e^-|z|) + max(0, -z), computed in place: `logaddexp` takes six times as long.
         margin = np.asarray(target * prediction)
         tail = np.abs(margin)
         np.negative(tail, out=tail)
@@ -34,25 +34,25 @@ class Logistic(SmoothLoss):
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ' = −b / (1 + exp(b m)), written with tanh so that no exponential overflows."""
+        """Compute the derivative ℓ' = −b / (1 + exp(b m)) in the prediction m, by tanh so that nothing overflows."""
         half = 0.5 * target
         return -half * (1.0 - np.tanh(half * prediction))
 
     @staticmethod
     def bend(prediction: Vector, target: Vector) -> Vector:
-        """Compute ℓ'' = 1/(4 cosh²(m/2)), written with tanh."""
+        """Compute the second derivative ℓ'' = 1/(4 cosh²(m/2)) in the prediction m, by tanh to avoid overflow."""
         tanh = np.tanh(0.5 * prediction)
         return 0.25 * (1.0 - tanh * tanh)
 
     @classmethod
     def value_rounding(cls, dimension: int, norm: float, radius: float) -> float:
-        """Bound the rounding error of ℓ(a·x, b).
+        """Return a bound on the rounding error of the computed ℓ(a·x, b) of a sample.
 
-        The inner product a·x has d products, and the slope of ℓ is at most 1.
+        The bound covers the d products in a·x, whose errors ℓ does not amplify because |ℓ'| ≤ 1.
         """
         return (2 * dimension + 20) * ROUNDING_UNIT * (norm * radius + 1)
 
     @staticmethod
     def curvature() -> float:
-        """Return 1/4, the largest ℓ''."""
+        """Return 1/4, the largest value of the second derivative ℓ''."""
         return 0.25

@@ -1,4 +1,4 @@
-"""Newton's method for smooth, strongly convex functions of moderate dimension."""
+"""Minimize smooth, strongly convex functions of moderate dimension by Newton's method."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from mpinodes.core import Solved, Vector
 from mpinodes.core.norms import norm as sized
 
 MOST_STEPS = 200
-SLOW = 0.1  # after a step that leaves more of the gradient than this share, a new Hessian is computed
+SLOW = 0.1  # if a step leaves more than this share of the gradient norm, a new Hessian is computed
 
 
 def newton(
     gradient: Callable[[Vector], Vector], hessian: Callable[[Vector], Vector], x: Vector, tolerance: float
 ) -> Solved:
-    """Iterate from x until the gradient norm is at most `tolerance`, or until rounding allows no smaller norm.
+    """Minimize a function by Newton steps until the gradient norm is at most `tolerance`, or rounding dominates.
 
-    The merit function is the gradient's norm: the Newton direction decreases it wherever the Hessian is positive
-    definite. A Hessian costs as much as many gradients, so one Hessian serves several steps (the chord method) as long
-    as each step reduces the norm to a tenth.
+    A step must decrease the L2 norm of the gradient, which the Newton direction does if the Hessian is positive
+    definite. A Hessian costs as much as many gradients. Therefore one Hessian is used for several steps (the chord
+    method), as long as each step reduces the gradient norm to a tenth or less.
 
     Args:
-        gradient: (d,) -> (d,).
-        hessian: (d,) -> (d, d).
+        gradient: maps a point (d,) to the gradient (d,).
+        hessian: maps a point (d,) to the Hessian (d, d).
         x: (d,) the first iterate.
-        tolerance: of the gradient's L2 norm.
+        tolerance: the L2 norm of the gradient at which the iteration ends.
 
     Returns:
-        The last iterate, its gradient norm and the number of steps.
+        The last iterate, the L2 norm of its gradient, and the number of steps, which is at most `MOST_STEPS`.
     """
     g = gradient(x)
     norm, steps, length = sized(g), 0, 1.0
@@ -39,7 +39,7 @@ def newton(
             try:
                 inverse, fresh, length = np.linalg.inv(hessian(x)), True, 1.0
             except np.linalg.LinAlgError:
-                break  # overflow: the returned gradient norm shows the failure
+                break  # overflow; the caller sees the failure in the returned gradient norm
         ahead = x - length * (inverse @ g)
         g_ahead = gradient(ahead)
         norm_ahead = sized(g_ahead)

@@ -18,14 +18,15 @@ __all__ = ["Softmax"]
 
 @dataclass(frozen=True, slots=True)
 class Softmax(LinearLoss):
-    """The loss ℓ(x; a, b) = ln Σ_c exp(m_c) − m_b with m_c = W_c·a; x holds the rows W_1, ..., W_K in turn.
+    """Define the loss ℓ(x; a, b) = ln Σ_c exp(m_c) − m_b of features a and class b, with predictions m_c = W_c·a.
 
-    Let p be the probabilities exp(m_c)/Σ exp(m) and e_b the unit vector of the sample's class. A sample's gradient is
-    (p − e_b) ⊗ a and its Hessian (diag p − pp') ⊗ aa'. The gradient is shorter than √2 ‖a‖, because
+    The point x is the concatenation of the rows W_1, ..., W_K. So the number of classes K is the length of x divided by
+    the number of features.
+
+    Let p be the vector of probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. A sample's gradient
+    is (p − e_b) ⊗ a, and its Hessian is (diag p − pp') ⊗ aa'. The norm of the gradient is below √2 ‖a‖, because
     ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. By Gershgorin's theorem diag p − pp' ⪯ ½ I, because the
-    absolute row sums are 2 p_c (1 − p_c) ≤ ½. Two classes reach both bounds in the limit.
-
-    The number of classes K is the length of x divided by the number of features.
+    absolute row sums are 2 p_c (1 − p_c) ≤ ½. With two classes both bounds are attained in the limit.
     """
 
     per_class = True
@@ -33,34 +34,34 @@ class Softmax(LinearLoss):
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """Raise NotImplementedError: the loss is not a function of one prediction."""
+        """Raise NotImplementedError, because the loss depends on K predictions and not on one."""
         raise NotImplementedError
 
     slope = point
 
     @staticmethod
     def curvature() -> float:
-        """Return ½, a bound on the Hessian in the predictions m."""
+        """Return ½, a bound on the norm of the Hessian in the K predictions m."""
         return 0.5
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return √2, a bound on the gradient's norm in the predictions m."""
+        """Return √2, a bound on the norm of the gradient in the K predictions m."""
         return sqrt(2)
 
     def value(self, x: Vector) -> float:
-        """Compute f(x), the loss of the round's samples plus the regularizer."""
+        """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         losses = self.values(self.features, self.targets[None], x[None, None])[0, 0]
         return float((losses / self.divisor).sum()) + 0.5 * self.regularizer * float(x @ x)
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
+        """Compute the coordinates `block` of the clipped gradient of the samples at x, without λx, as a new vector."""
         rows = self.features
         slopes = self._slopes(x)
         if self.clip < inf and not self.whole:
             norms = plain_norms(slopes) * plain_norms(rows)
             if block != ALL or not is_ordinary(norms, norms):
-                # Blocks of x and extreme doubles need one row per sample.
+                # A block of x, or possible overflow, needs each sample's gradient as a row of its own.
                 whole = (slopes[:, :, None] * dense(rows)[:, None, :]).reshape(len(slopes), -1)[:, block]
                 return clipped_sum(np.ones(len(whole)), whole, self.clip, self.divisor)
             slopes = slopes * (self.clip / np.maximum(norms, self.clip))[:, None]
@@ -69,7 +70,7 @@ class Softmax(LinearLoss):
         return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def _slopes(self, x: Vector) -> Vector:
-        """Compute p − e_b for every sample: (k, K)."""
+        """Compute p − e_b, the gradient in the K predictions, for each sample: (k, K)."""
         logits = np.asarray(self.features @ x.reshape(-1, self.features.shape[1]).T)
         chances: Vector = np.exp(logits - logits.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
@@ -77,7 +78,10 @@ class Softmax(LinearLoss):
         return chances
 
     def hessian(self, x: Vector) -> Vector:
-        """Compute the Hessian ∇²f(x), the sum of (diag p − pp') ⊗ aa' over the samples, plus λI: (d, d)."""
+        """Compute the Hessian ∇²f(x) of the unclipped loss, an array (d, d).
+
+        The Hessian is the sum of (diag p − pp') ⊗ aa'/divisor over the samples, plus λI.
+        """
         chances, rows = self._slopes(x), dense(self.features)
         chances[np.arange(len(chances)), _classes(self.targets, chances.shape[1])] += 1.0
         scaled = chances / np.reshape(self.divisor, (-1, 1))
@@ -91,13 +95,13 @@ class Softmax(LinearLoss):
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """Predict the class with the largest W_c·a, for each sample."""
+        """Return, for each sample and point, the index of the class with the largest prediction W_c·a: (k, p)."""
         rows = points.reshape(len(labels), -1, points.shape[1])
         return np.asarray(np.argmax([features @ row for row in rows], axis=0))
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute every sample's loss at every point of its group, with the shapes of `SampleLoss.values`."""
+        """Compute the loss of each sample at each point of its group; the shapes are as in `SampleLoss.values`."""
         g, p, _ = points.shape
         k = targets.shape[1]
         rows = points.reshape(g, -1, features.shape[1])
@@ -109,5 +113,5 @@ class Softmax(LinearLoss):
 
 
 def _classes(targets: Vector, number: int) -> Any:
-    """Turn targets into class indices; invalid targets become some valid index."""
+    """Return targets as class indices from 0 to `number` − 1; an invalid target becomes some valid index."""
     return np.clip(np.nan_to_num(targets), 0, number - 1).astype(np.intp)

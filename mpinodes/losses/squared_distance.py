@@ -16,9 +16,9 @@ __all__ = ["SquaredDistance"]
 
 @dataclass(frozen=True, slots=True)
 class SquaredDistance(SmoothLoss):
-    """The loss ½‖x − a‖² of a point a; a sample's gradient is x − a and its Hessian I.
+    """Define the loss ½‖x − a‖² of a sample a. A sample's gradient is x − a, and its Hessian is I.
 
-    The class extends `SmoothLoss` for the minimizer, although the loss is not a function of a·x.
+    The class extends `SmoothLoss` to use its minimizer, although the loss is not a function of a·x.
     """
 
     predicts = False
@@ -27,40 +27,41 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def sample_sensitivity(cls, norm: float) -> float:
-        """Return 2 `norm`, the largest ‖a − a'‖."""
+        """Return 2 · `norm`, the largest change of the gradient x − a when a sample a of at most this norm is replaced."""
         return 2 * norm
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return 1, the Lipschitz constant of x − a."""
+        """Return 1, the Lipschitz constant of the gradient x − a in x."""
         return 1.0
 
     @classmethod
     def largest_gradient(cls, norm: float, radius: float) -> float:
-        """Return `norm` + `radius`, which bounds ‖x − a‖."""
+        """Return `norm` + `radius`, a bound on the norm of the gradient x − a for ‖a‖ ≤ `norm` and ‖x‖ ≤ `radius`."""
         return norm + radius
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return 1.
+        """Return 1, although the Hessian I has rank d.
 
-        The Hessian is I for every sample, so that replacing a sample changes no determinant.
+        The Hessian is equal for all samples, so replacing a sample does not change any determinant of Hessians, and
+        any rank gives a valid bound.
         """
         return 1
 
     @property
     def weight(self) -> float:
-        """Return the sum of 1/divisor over the samples."""
+        """Return the sum of 1/divisor over the samples: the curvature of the samples' part of f."""
         return float((np.ones(len(self.targets)) / self.divisor).sum())
 
     def value(self, x: Vector) -> float:
-        """Compute f(x), the loss of the round's samples plus the regularizer."""
+        """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         distances = x - dense(self.features)
         data = float((np.vecdot(distances, distances) / (2 * np.asarray(self.divisor))).sum())
         return data + 0.5 * self.regularizer * float(x @ x)
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the coordinates `block` of the samples' part of ∇f(x), clipped, as a new vector."""
+        """Compute the coordinates `block` of the clipped gradient of the samples at x, without λx, as a new vector."""
         distances = (x - dense(self.features))[:, block]
         weights = np.ones(len(distances)) / self.divisor
         if self.clip < inf and not self.whole:
@@ -72,12 +73,12 @@ class SquaredDistance(SmoothLoss):
         return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def hessian(self, x: Vector) -> Vector:
-        """Compute the Hessian (Σ 1/divisor + λ) I: (d, d)."""
+        """Compute the Hessian (Σ 1/divisor + λ) I of the unclipped loss, an array (d, d)."""
         return np.eye(len(x)) * (self.weight + self.regularizer)
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute ½‖x − a‖² for groups of samples and of points, with the shapes of `SampleLoss.values`."""
+        """Compute ½‖x − a‖² for each sample and each point of its group; the shapes are as in `SampleLoss.values`."""
         if isinstance(features, np.ndarray):
             norms = np.vecdot(features, features)
         else:
@@ -87,17 +88,17 @@ class SquaredDistance(SmoothLoss):
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """Raise NotImplementedError: the loss is not a function of a·x."""
+        """Raise NotImplementedError, because the loss is not a function of the prediction a·x."""
         raise NotImplementedError
 
     slope = bend = point
 
     @staticmethod
     def curvature() -> float:
-        """Raise NotImplementedError: the loss is not a function of a·x."""
+        """Raise NotImplementedError, because the loss is not a function of the prediction a·x."""
         raise NotImplementedError
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return inf, because ‖x − a‖ has no bound without a radius."""
+        """Return inf, because the gradient x − a has no bound if x has none."""
         return inf

@@ -1,30 +1,33 @@
-"""Bandit feedback: an agent plays two points in each round, sees the loss's values there, and estimates the gradient.
+"""Bandit feedback: an agent plays two points in each round, learns the loss at both, and estimates the gradient.
 
 A. Agarwal, O. Dekel, L. Xiao, "Optimal Algorithms for Online Convex Optimization with Multi-Point Bandit Feedback"
 (COLT 2010); O. Shamir, "An Optimal Algorithm for Bandit and Zero-Order Convex Optimization with Two-Point Feedback"
 (JMLR 2017); J. C. Duchi, M. I. Jordan, M. J. Wainwright, A. Wibisono, "Optimal Rates for Zero-Order Convex
 Optimization: The Power of Two Function Evaluations" (IEEE Trans. Inf. Theory 2015).
 
-Let u be uniform on the unit sphere of R^d; u is drawn from the seed and public. Let r(t) = r t^-decay, and let 𝒳_t be
-the points of 𝒳 that leave a margin r(t): (1 − r(t)/R)𝒳 for a ball or box of (half) width R. An agent that asks for the
-gradient at x
+Let u be a public vector, drawn from the seed, that is uniform on the unit sphere of R^d. Let r = r(t) = r(1) t^-decay.
+Let 𝒳_t be the points of 𝒳 at distance at least r(t) from the boundary: (1 − r(t)/R)𝒳 for a ball of radius R or a box
+of half width R. An agent that asks for the gradient at x
 
-    computes c = P_{𝒳_t}(x),
-    plays c + r u and c − r u, both in 𝒳, and sees f(c ± r u),
-    gets g = d · (f(c + r u) − f(c − r u))/(2r) · u
+    computes the center c = P_{𝒳_t}(x),
+    plays c + r u and c − r u, which are both in 𝒳, and learns f(c + r u) and f(c − r u),
+    uses g = d · (f(c + r u) − f(c − r u))/(2r) · u as the gradient.
 
-An agent that owns k coordinates has a u of these alone, and k in the place of d. E g is the gradient at c of the mean
-of f over the ball of radius r around c (Agarwal et al.). Regret counts the points played: the mean of the two losses in
-each round, against the best point of 𝒳. The regularizer is known, so its gradient is exact.
+If an agent owns only k coordinates, u is a unit vector of these coordinates, and k replaces d. The mean of g over u is
+the gradient, at c, of the mean of f over the ball of radius r around c (Agarwal et al.). Regret compares the points
+played with the best point of 𝒳: the loss of a round is the mean of the two losses. The regularizer is public, so its
+gradient is exact.
 
-Sensitivity: a sample's share q_k of the slope along u is cut to [−clip, clip], which changes nothing for a
-clip-Lipschitz loss. So ‖g‖₂ ≤ d · clip for one sample. Replacing the sample moves g along the public u alone, by at
-most 2 d · clip in L2 and ‖u‖₁ times as much in L1. The accountant uses √d ≥ ‖u‖₁, because a projection onto 𝒳 after the
-step may turn the change out of u's direction. At a hidden point, exact arithmetic would move g by at most d β times the
-move of the point, with β the loss's smoothness, because P is nonexpansive. But values are doubles, and rounding can
-move the difference of two large values however near the points are: up to the cut, for a loss of 1e16. So no Lipschitz
-constant holds. At a hidden point, a sample that was used before therefore counts in every later round with the error
-that rounding can make (`Run.grad_rounding`), or with the whole range if that error is unknown.
+Sensitivity. Each sample's share of the slope along u is clipped to [−clip, clip], which changes nothing for a
+clip-Lipschitz loss. So ‖g‖₂ ≤ d · clip for one sample. Replacing the sample moves g only along the public u, by at most
+2 d · clip in L2 norm, and by ‖u‖₁ times as much in L1 norm. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a
+projection onto 𝒳 after the step may change the direction.
+
+Now suppose that x is hidden and an older change of a sample moves x. In exact arithmetic g would move by at most d β
+times as far, where β is the smoothness of the loss, because P is nonexpansive. But losses are computed as doubles.
+However near two points are, rounding can change the difference of their losses, and for losses of 1e16 by as much as
+clipping allows. So g has no Lipschitz constant in x. The accountant therefore adds, in every round after a sample was
+used, the largest error that rounding can cause (`Run.grad_rounding`), or the whole range of g if that error is unknown.
 """
 
 from __future__ import annotations
@@ -45,11 +48,11 @@ from mpinodes.losses.linear import Around
 
 
 class Directions:
-    """The public displacements r u between the center and the points that agents play; functions of seed and round.
+    """Compute the public displacements r u from the center to the points that agents play, from seed and round.
 
     Args:
-        experiment: sets the radius and its decay.
-        blocks: by agent, the coordinates that the agent plays in.
+        experiment: the experiment, which states r(1), its decay and the seed.
+        blocks: the coordinates of each agent's u.
         dimension: d.
     """
 
@@ -58,17 +61,17 @@ class Directions:
         self._draws = [Draws(experiment.seed, Purpose.DIRECTION, i) for i in range(len(blocks))]
 
     def radius(self, t: int) -> float:
-        """Compute r(t), the distance of the played points from their center."""
+        """Compute r(t), the distance from the center to each point played in round t."""
         return float(self._told.radius * t**-self._told.decay)
 
     def unit(self, agent: int, t: int) -> Vector:
-        """Draw the unit vector u of an agent in round t: (size of its block,)."""
+        """Draw the unit vector u of an agent in round t, an array of the length of the agent's block."""
         block = self._blocks[agent]
         drawn = self._draws[agent].at(t).standard_normal(block.stop - block.start)
         return np.asarray(drawn / norm(drawn))
 
     def offsets(self, first: int, rounds: int) -> Vector:
-        """Compute r u on all coordinates for some rounds: (rounds, agents, d)."""
+        """Compute r u for `rounds` rounds from round `first` on: (rounds, agents, d), 0 outside each agent's block."""
         displacements = np.zeros((rounds, len(self._blocks), self._dimension))
         for k in range(rounds):
             for i, block in enumerate(self._blocks):
@@ -78,17 +81,17 @@ class Directions:
 
 @dataclass(slots=True)
 class TwoPoint(Around):
-    """A loss of which an agent sees two values.
+    """Wrap the loss of a round so that an agent learns only two values of it, and estimates the gradient from them.
 
     Attributes:
-        unit: u: (size of the block,).
-        radius: r.
+        unit: u, an array of the length of the agent's block.
+        radius: r(t).
         inner: 𝒳_t.
-        clip, whole: as in `SampleLoss`, applied to slopes along u.
+        clip, whole: as in `SampleLoss`, but for slopes along u instead of gradients.
         regularizer: λ.
-        most: bound on the slope of the round: half of the accounted sensitivity divided by d, if a user's stream may
-            produce other losses than stated; else inf.
-        played: the center c of the two points played in this round; None before a gradient was computed.
+        most: the bound on the slope of the whole round; inf if the loss is as its stream states. For another loss of a
+            user's stream, this is half of the sensitivity that the accountant assumes, divided by d.
+        played: the center c of the two points played in this round; None before the first gradient of the round.
     """
 
     unit: Vector
@@ -101,22 +104,22 @@ class TwoPoint(Around):
     played: Vector | None = field(default=None, init=False)
 
     def value(self, x: Vector) -> float:
-        """Raise NotImplementedError: the agent sees the loss at the two points alone."""
+        """Raise NotImplementedError, because the agent learns the loss only at the two points that it plays."""
         raise NotImplementedError("feedback.points = 2 shows a loss only at the two points that are played")
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Raise NotImplementedError: two values do not suffice to minimize the loss."""
+        """Raise NotImplementedError, because two values do not suffice to minimize the loss."""
         raise NotImplementedError("feedback.points = 2 shows a loss at two points, which is not enough to minimize it")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the estimate g plus the regularizer's gradient λx."""
+        """Compute the coordinates `block` of the estimate g plus the regularizer's gradient λx."""
         return self.data_grad(x, block) + self.regularizer * x[block]
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the estimate g of the samples' gradient.
+        """Compute the estimate g of the samples' gradient at x, in the coordinates `block`.
 
         Raises:
-            ValueError: the gradient is requested at a second place in the same round.
+            ValueError: an earlier gradient of the same round was requested at a point with another center c.
         """
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
@@ -129,7 +132,7 @@ class TwoPoint(Around):
 
     @np.errstate(all="ignore")
     def _slope(self, ahead: Vector, behind: Vector) -> float:
-        """Compute the slope of the loss along u between the two points, with the samples' shares clipped."""
+        """Compute the slope of the loss between the points `ahead` and `behind`, with each sample's share clipped."""
         loss: Any = self.loss
         both = np.stack([ahead, behind])[None]
         values = type(loss).values(loss.features, loss.targets[None], both)[0]
@@ -140,22 +143,23 @@ class TwoPoint(Around):
 
 
 def _cut(slopes: Any, clip: float) -> Any:
-    """Limit slopes to [−clip, clip]; a nan counts as 0."""
+    """Return slopes limited to [−clip, clip]; a nan becomes 0."""
     return np.clip(np.where(np.isnan(slopes), 0.0, slopes), -clip, clip)
 
 
 def two_point(
     experiment: Experiment, directions: Directions, feasible: Set, agent: int, most: float, stated: Stated | None
 ) -> Callable[[int, Loss], Loss]:
-    """Return a function of round and loss that gives the loss as an agent with bandit feedback sees it.
+    """Return a function that maps a round and its loss to the `TwoPoint` loss that an agent with bandit feedback sees.
 
     Args:
-        experiment: has the clip, the adjacency and λ.
-        directions: of the agents' displacements.
+        experiment: the experiment, which states the clip, the adjacency and λ.
+        directions: the displacements r u of all agents.
         feasible: 𝒳.
-        agent: the number of the agent.
-        most: bound on the slope of a round whose loss is not as stated: half of the accounted sensitivity divided by d.
-        stated: statements that the losses of a user's stream must fit; None for the package's streams, which fit.
+        agent: the agent.
+        most: the bound on the slope of a round whose loss is not as `stated`: half of the sensitivity that the
+            accountant assumes, divided by d.
+        stated: what the accountant assumes about the losses of a user's stream; None for the streams of this package.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
     regularizer = experiment.problem.regularizer

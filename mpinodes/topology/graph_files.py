@@ -218,8 +218,7 @@ def _lines(path: Path, data: bytes) -> _Read:
             if has_marks or is_fraction or not any(map(str.isalnum, name)) or (is_several and not head):
                 raise line.is_not(name)
     if not head:
-        # A METIS file begins with the numbers of nodes and edges. But a file of the two lines `2 1` and `1 2` consists of
-        # two edges.
+        # A METIS file begins with the numbers of nodes and edges. But the two lines `2 1` and `1 2` are two edges.
         first, *rest = (line.words[:2] for line in edges)
         nodes, pairs = {word for edge in rest for word in edge}, {frozenset(edge) for edge in rest}
         if len(rest) > 1 and first in [[str(len(nodes)), str(count)] for count in (len(rest), len(pairs))]:
