@@ -1,4 +1,4 @@
-"""Run the rounds of one agent under MPI: its steps, its exchange of frames, its channel to the logger."""
+"""Run the rounds of one agent under MPI: compute its steps, exchange frames with neighbors, send rows to the logger."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from mpinodes.runlog.checkpoints import Keeper, Kept
 def run_agent(
     step: Step, setup: Setup, comm: MPI.Comm, channel: Channel, waits: Waits, keeper: Keeper, saved: Kept | None = None
 ) -> bool:
-    """Do the rounds of one agent and close its channel; return whether the run was stopped before its last round.
+    """Run all rounds of one agent and close its channel to the logger.
 
     Args:
-        step: the step of the agent.
+        step: computes the rounds of the agent.
         setup: the set-up of the run.
         comm: the communicator of the agents and the logger.
-        channel: the channel to the logger.
-        waits: the waits of this rank.
-        keeper: the writer of the agent's checkpoints.
-        saved: the checkpoint that the agent goes on from; None if the run begins.
+        channel: sends the agent's rows to the logger.
+        waits: the object through which this rank waits for other ranks.
+        keeper: writes the agent's checkpoints.
+        saved: the checkpoint from which the agent continues; None if the run starts at round 1.
+
+    Returns:
+        Whether the run was stopped before its last round.
     """
     waits.begin()
     frame = np.zeros(setup.frame_width)

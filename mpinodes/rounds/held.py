@@ -1,4 +1,4 @@
-"""Hold frames that arrive late: if links have faults, an agent may use a frame of an earlier round."""
+"""Store received frames until they are due. In a run with late messages, an agent uses frames of earlier rounds."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Exchange an agent's frames over links with faults.
+    """Exchange the frames of one agent over links with faults.
 
-    Every frame travels in the round of sending, and is held here until the round in which it counts as received.
+    MPI transfers every frame in the round in which it is sent. A late frame is stored here until the round in which the
+    simulated link delivers it.
 
     Attributes:
-        frames: (turns, n, words) at [s % turns, j] the frame that j sent in round s, if it reaches this agent.
+        frames: (turns, n, frame width); entry [s % turns, j] is the frame that agent j sent in round s, if the frame
+            reaches this agent.
     """
 
     def __init__(self, network: Network, setup: Setup, agent: int) -> None:
@@ -30,18 +32,18 @@ class Held:
         self.frames = np.zeros((self._turns, setup.topology.agents, setup.frame_width))
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the agent's frame to the agents that it reaches, store incoming frames, and return the due arrivals."""
+        """Send the agent's frame, store the received frames, and return the frames that are due in this round."""
         arrived = self._network.exchange(self._links.carried(here.t, self._agent))
         for j, frame in zip(arrived.senders, arrived.frames, strict=True):
             self.frames[here.t % self._turns, j] = frame
         return Arrivals.of_round(self._setup, here, self._frame_of)
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """Return the frames for a checkpoint: for each sender an array (turns, words)."""
+        """Return the frames for a checkpoint: for each sender an array (turns, frame width)."""
         return {j: np.asarray(self.frames[:, j]) for j in range(self.frames.shape[1])}
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """Return the arrivals of a round from the frames of a checkpoint, and store all these frames."""
+        """Store the frames of a checkpoint, and return the frames that are due in the round of `here`."""
         for j, held in frames.items():
             self.frames[:, j] = held
         return Arrivals.of_round(self._setup, here, self._frame_of)

@@ -1,14 +1,15 @@
-"""Delay feedback: an agent learns the loss of a round k rounds later.
+"""Delay the feedback: an agent learns the gradient of the loss of a round k rounds later (`feedback.delay`).
 
-The model is that of P. Joulani, A. György, C. Szepesvári, "Online Learning under Delayed Feedback" (ICML 2013), with a
-constant delay. The gradient of f^t at the point of round t is used in round t + k, with the step of that round. The
-first k rounds use no gradient. A regularizer is public, and never delayed.
+The model is from P. Joulani, A. György, C. Szepesvári, "Online Learning under Delayed Feedback" (ICML 2013), with a
+constant delay. The gradient of f^t at the point of round t is used in round t + k, with the step size of round t + k.
+The first k rounds use no gradient. The gradient of the regularizer is public and never delayed.
 
-A message of round t + 1 first carries the loss of round t − k. A changed sample changes the message by its gradient
-times the step of round t, so the noise is calibrated to the step that is applied. If gradients are taken at released
-points, an older change changes the message no further, as without delay. If they are taken at hidden points, the point
-of round t − k may have changed although the hidden parts of the current round have not. Therefore, in every round after
-the first use, the gradient counts with the largest change that it can have (`offset`), whatever the delay.
+The message of round t + 1 is the first message that carries the loss of round t − k. A changed sample of this loss
+changes the message by the change of its gradient times the step size of round t. The noise is therefore calibrated to
+the step size of round t. If gradients are taken at released points, changed samples of earlier losses do not change the
+message further, as without delay. If gradients are taken at hidden points, the point of round t − k may differ between
+adjacent data even if the hidden parts of round t do not differ. Therefore privacy accounting uses, in every round after
+the first use of a changed sample, the largest possible change of the gradient (`offset`), for every delay k.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ from mpinodes.core.messages import Queries, Query, offset_by
 
 @dataclass(slots=True)
 class Late(Loss):
-    """A loss whose gradient is revealed later; in its place it reveals an earlier gradient.
+    """Show an algorithm the gradient of an earlier loss in the place of the gradient of this round's loss.
 
     Attributes:
-        loss: the loss of the round.
-        due: the earlier gradient that is revealed now; None in the first rounds.
+        loss: the loss of this round.
+        due: the gradient of the earlier loss, without the regularizer; None in the first k rounds.
         regularizer: λ.
-        asked: the gradient of the samples' part, after the algorithm asked for it.
+        asked: the gradient of this round's loss, without the regularizer; None until the algorithm calls `grad` or
+            `data_grad`.
     """
 
     loss: Loss
@@ -46,11 +48,13 @@ class Late(Loss):
         raise NotImplementedError("feedback.delay: the loss of a round is not revealed in that round")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient that is due, plus the regularizer's gradient at x."""
+        """Return the gradient of the earlier loss plus the gradient of the regularizer at x."""
         return self.data_grad(x, block) + self.regularizer * x[block]
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient that is due, without the regularizer, and store the gradient at x for later.
+        """Return the gradient of the earlier loss, and store the gradient of this round's loss at x in `asked`.
+
+        Both gradients are without the regularizer.
 
         Raises:
             ValueError: the algorithm asks for gradients at two points in one round.
@@ -63,7 +67,7 @@ class Late(Loss):
 
 
 def delayed(message: Message, rounds: int) -> Message:
-    """Return a message whose `uses` and leakage fit a feedback delay of `rounds` rounds."""
+    """Return the message with `uses` and leakage corrected for a feedback delay of `rounds` rounds."""
     if not isinstance(message, (Query, Queries)):
         return message
     return offset_by(replace(message, uses=max(message.uses - rounds, 0)), 1.0)

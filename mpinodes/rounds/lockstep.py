@@ -1,4 +1,7 @@
-"""Run all agents in one process, round by round, with the same step as under MPI; both give the same bits."""
+"""Run all agents in one process, one round after the other.
+
+The computation of each agent is the same as under MPI (`step.Step`), so both ways to run give equal bits.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,25 @@ from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
 
 
 def simulate(setup: Setup) -> Iterator[Vector]:
-    """Yield the rows of all agents, chunk by chunk, as arrays (agents, rounds, row).
+    """Run all agents, and yield their rows in chunks of consecutive rounds: arrays (agents, rounds, row width).
 
-    Each array is valid until the next one.
+    The next array overwrites the memory of the array before.
     """
     return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
 
 
 def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: Sequence[Kept] = ()) -> Iterator[Chunk]:
-    """Run the rounds of all agents, and yield them chunk by chunk.
+    """Run the rounds of all agents, and yield their rows in chunks of consecutive rounds.
 
     Args:
         setup: the set-up of the run.
-        plan: decides where chunks end.
-        keepers: the writers of the agents' checkpoints; empty if the run saves none.
-        saved: the checkpoints that the agents go on from, one for each; empty if the run begins.
+        plan: decides after which rounds chunks end and checkpoints are saved.
+        keepers: for each agent, the writer of its checkpoints; empty if the run saves no checkpoints.
+        saved: for each agent, the checkpoint from which it continues; empty if the run starts at round 1.
     """
     n = setup.topology.agents
     rows = np.empty((n, plan.longest, setup.layout.width))
-    # Two sets of frames take turns, as over a network: a received frame stays while its sender writes the next one.
+    # Two sets of frames alternate between rounds, so that a sender does not overwrite a frame that receivers still use.
     # Late messages need one more set for each round of the largest delay.
     turns = 2 + (setup.links.most_late if setup.links else 0)
     frames = [{i: np.zeros(setup.frame_width) for i in range(n)} for _ in range(turns)]

@@ -1,7 +1,8 @@
-"""Carry frames and rows over MPI: `Network` exchanges frames between agents, `Channel` sends rows to the logger.
+"""Send data over MPI: `Network` exchanges frames between agents, `Channel` sends rows from an agent to the logger.
 
-Frames are float64 buffers that are allocated once and exchanged point to point by persistent requests. In the round
-loop nothing is pickled, every receive names its source, and there is no barrier.
+A frame is a message between agents, and a row describes one round of an agent for the record (`core.events`). Frames
+are float64 buffers that are allocated once and exchanged point to point by persistent requests. In the loop over rounds
+no object is pickled, every receive names its source, and there is no barrier.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from mpinodes.rounds.step import RELEASE_FRAME, Arrivals
 from mpinodes.rounds.waiting import Waits
 from mpinodes.runlog.checkpoints import Chunk, Order
 
-FRAMES, ROWS = 2, 3  # tags: of the frames that agents exchange, and of the traffic on channels
-OVER = -1  # sent instead of a chunk's end: no chunk follows
-SLACK = 2.0  # a wait on a channel may take so many limits, so that the neighbors of a late agent report the agent first
+FRAMES, ROWS = 2, 3  # MPI tags: of frames between agents, and of messages between an agent and the logger
+OVER = -1  # sent to an agent instead of the last round of a chunk: no chunk follows
+SLACK = 2.0  # waits on a channel have so many times the limit, so that the neighbors of a late agent report it first
 
 
 Chunks: TypeAlias = "Generator[Chunk, None, Vector]"
 
 
 class RoundMismatch(RuntimeError):
-    """A frame arrived whose round or kind is not the one that its receiver expects."""
+    """Report that an agent received a frame of a wrong round or of a wrong kind."""
 
 
 class Network:
-    """The links of one agent to its neighbors over MPI.
+    """Exchange the frames of one agent with its neighbors over MPI.
 
     Args:
-        comm: the communicator of the agents and the logger; the rank is the agent.
+        comm: the communicator of the agents and the logger; the rank is the number of the agent.
         setup: the set-up of the run.
-        frame: (frame width,) the agent's own frame. The agent writes its message there before each exchange.
-        waits: the waits of this rank.
+        frame: (frame width,) the buffer to which the agent writes its message before each exchange.
+        waits: the object through which this rank waits for other ranks.
     """
 
     def __init__(self, comm: MPI.Comm, setup: Setup, frame: Vector, waits: Waits) -> None:
@@ -56,10 +57,10 @@ class Network:
         self._pattern = pattern
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the agent's frame to its out-neighbors, receive its in-neighbors' frames, and return the arrivals.
+        """Send the agent's frame to the out-neighbors, and return the frames received from the in-neighbors.
 
         Raises:
-            RoundMismatch: a frame is not of this round; the error names both agents and both rounds.
+            RoundMismatch: a received frame is not of this round; the error names both agents and both rounds.
         """
         requests, arrivals = self._pattern(here.in_neighbors, here.out_neighbors)
         self._waits.round = t = here.t
@@ -75,11 +76,11 @@ class Network:
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """Return the frames for a checkpoint: for each sender the frame that arrived, (frame width,)."""
+        """Return the frames for a checkpoint: for each sender the received frame, (frame width,)."""
         return arrivals.by_sender
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """Return the arrivals of a round from the frames of a checkpoint, and store these frames."""
+        """Store the frames of a checkpoint, and return them as the arrivals of the round of `here`."""
         for j in here.in_neighbors:
             self._receive(j)
         for j, frame in frames.items():
@@ -104,20 +105,20 @@ class Network:
 
 
 class Channel:
-    """The channel from an agent to the logger: rows of floats, sent in chunks.
+    """Send the rows of an agent to the logger, in chunks of consecutive rounds.
 
-    Two buffers take turns: while the chunk in one buffer is being sent, the agent fills the other. The logger orders
-    each chunk (an `Order`: its last round, and whether to save a checkpoint or stop after it). It sends the order of
-    chunk k + 2 when it has received chunk k. So memory is bounded even if the logger is slow, and all agents know of a
-    checkpoint or stop before they reach its round. An agent that waits for the logger sleeps, so that the logger can
-    use the core.
+    The agent has two buffers: while the chunk in one buffer is being sent, the agent fills the other buffer. The logger
+    decides the last round of each chunk, and whether the agents save a checkpoint or stop after the chunk. The logger
+    sends these decisions as an `Order`. After the logger has received chunk k, it sends the order of chunk k + 2.
+    Therefore memory is bounded even if the logger is slow, and all agents know of a checkpoint or a stop before they
+    reach its round. An agent that waits for the logger sleeps, so that the logger can use the core.
 
     Args:
         comm: the communicator of the agents and the logger.
         width: the number of floats in a row.
         longest: the largest number of rounds in a chunk.
-        waits: the waits of this rank.
-        begin: the round after which the run begins or goes on.
+        waits: the object through which this rank waits for other ranks.
+        begin: the round before the first round of this job: 0, or the round of the checkpoint from which it continues.
     """
 
     def __init__(self, comm: MPI.Comm, width: int, longest: int, waits: Waits, begin: int = 0) -> None:
@@ -128,14 +129,14 @@ class Channel:
         self._word = np.empty(len(Order._fields), np.int64)
 
     def row(self, t: int) -> Vector:
-        """Return the buffer (width,) for the row of round t. Wait for the logger's order if a new chunk begins."""
+        """Return the buffer (width,) for the row of round t. Wait for an order of the logger if a new chunk begins."""
         if t > self._order.end:
             self._begin, self._order = self._order.end, self._next_order()
             self._wait([self._sending[self._chunk % 2]])
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
-        """Note that the row of round t is complete. If the chunk is complete, too, send it and return its order."""
+        """Note that the row of round t is complete. If round t ends a chunk, send the chunk and return its order."""
         if t < self._order.end:
             return None
         self._send(t - self._begin)
@@ -153,14 +154,14 @@ class Channel:
         return Order(end, bool(keeps), bool(stops), forget)
 
     def close(self, t: int, times: Vector) -> None:
-        """Tell the logger that round t was the last, and wait until the logger has received everything.
+        """Tell the logger that round t was the last round, and wait until the logger has received all rows.
 
-        The last chunk is shorter than its order, and may be empty; that tells the logger that no chunk follows. The
-        agent must have saved its checkpoints before.
+        The agent sends a chunk that has fewer rounds than the order asks for, or no rounds. This tells the logger that
+        no chunk follows. The agent must have saved its checkpoints before.
 
         Args:
             t: the last round.
-            times: (2,) the seconds that this rank worked and waited.
+            times: (2,) the seconds for which this rank computed and waited.
         """
         self._send(t - self._begin if t < self._order.end else 0)
         self._wait(self._sending)
@@ -173,19 +174,20 @@ class Channel:
 
 
 def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: int = 0) -> Chunks:
-    """Yield the chunks of all agents in order: the logger's end of all channels.
+    """Receive the rows of all agents on the logger's rank, and yield them in chunks of consecutive rounds.
 
-    Each chunk is valid until the next one. A chunk that is shorter than its order is the last.
+    A chunk is valid only until the caller asks for the next chunk, because its memory is used again. A chunk with fewer
+    rounds than its order asks for is the last chunk.
 
     Args:
         comm: the communicator of the agents and the logger.
-        plan: decides where chunks end.
+        plan: decides after which rounds chunks end and checkpoints are saved.
         width: the number of floats in a row.
-        waits: the waits of the logger.
-        begin: the round after which the run begins or goes on.
+        waits: the object through which the logger waits for other ranks.
+        begin: the round before the first round of this job: 0, or the round of the checkpoint from which it continues.
 
     Returns:
-        (ranks, 2) the seconds that each rank worked and waited, the logger last.
+        (ranks, 2) the seconds for which each rank computed and waited; the logger is the last row.
     """
     agents = comm.size - 1
     buffers = np.empty((2, agents, plan.longest, width))

@@ -1,4 +1,7 @@
-"""Decide where a run's rounds are cut into chunks for the logger, and after which rounds checkpoints are saved."""
+"""Decide after which rounds the agents send their rows to the logger, and after which rounds they save checkpoints.
+
+The consecutive rounds whose rows an agent sends in one MPI message are called a chunk.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,16 @@ from collections.abc import Callable
 from mpinodes.core.parts import Setup
 from mpinodes.runlog.checkpoints import Order
 
-CHUNK = 65536  # bytes, about, that an agent hands to the logger at once
-LONG = 1.0  # seconds of a chunk: beyond it the next are shorter, below half of it longer
+CHUNK = 65536  # the approximate size in bytes of the largest chunk
+LONG = 1.0  # seconds: if a chunk takes longer, the next chunks are shorter; if it takes less than half, they are longer
 
 
 def longest_chunk(setup: Setup) -> int:
-    """Return the rounds of a chunk, at most: what fits in `CHUNK`, and an eighth of a run, to see the run move.
+    """Return the largest number of rounds in a chunk.
 
-    With `checkpoint.every` the number is as near to that as lets whole chunks end at each checkpoint.
+    The number is the smaller of the rounds that fit into `CHUNK` bytes and an eighth of the run, so that a watcher sees
+    progress. If `checkpoint.every` is set, the number is changed a little, so that chunks of equal length end at each
+    checkpoint.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -26,16 +31,16 @@ def longest_chunk(setup: Setup) -> int:
 
 
 class Plan:
-    """Decide, one chunk at a time, where rounds are cut. The results of a run do not depend on the cuts.
+    """Decide the last round of each chunk, one chunk at a time. The results of a run do not depend on these decisions.
 
     Args:
         setup: the set-up of the run.
-        begin: the round after which the run begins or goes on.
-        is_asked: returns whether somebody has asked the run to stop.
+        begin: the round before the first round of this job: 0, or the round of the checkpoint from which it continues.
+        is_asked: returns whether a signal has asked the run to stop.
 
     Attributes:
         longest: the largest number of rounds in a chunk.
-        stopped: whether the latest order stops the run.
+        stopped: whether the latest order of `next` stops the run.
     """
 
     def __init__(self, setup: Setup, begin: int = 0, is_asked: Callable[[], bool] = lambda: False) -> None:
@@ -44,12 +49,12 @@ class Plan:
         self.stopped = False
         self._rounds, self._end, self._is_asked = e.rounds, begin, is_asked
         self._every = e.checkpoint.every
-        self._length = 1  # a round may take long
+        self._length = 1  # the first chunk has one round, because a round may take long
         self._came_at = time.monotonic()
-        self._whole, self._before = begin, 0  # the last checkpoints that are whole
+        self._whole, self._before = begin, 0  # the rounds of the last two complete checkpoints
 
     def next(self) -> Order | None:
-        """Return the order for the next chunk; None if there is none."""
+        """Return the order for the next chunk; None if the latest order ends or stops the run."""
         if self.stopped or self._end == self._rounds:
             return None
         end = min(self._end + self._length, self._rounds)
@@ -60,7 +65,7 @@ class Plan:
         return Order(end, self.stopped or bool(is_due), self.stopped, self._before)
 
     def came(self) -> None:
-        """Note that a chunk has arrived from all agents, and adapt the length of the next chunks to the time taken."""
+        """Note that a chunk has arrived from all agents, and adapt the length of later chunks to the time it took."""
         now = time.monotonic()
         took, self._came_at = now - self._came_at, now
         if took > LONG:
@@ -69,10 +74,10 @@ class Plan:
             self._length = min(self.longest, 2 * self._length)
 
     def is_whole(self, t: int) -> int:
-        """Note that all participants have saved their checkpoint of round t.
+        """Note that all agents and the logger have saved their checkpoints of round t.
 
         Returns:
-            The round of the previous complete checkpoint. Still older checkpoints are not needed any more.
+            The round of the previous complete checkpoint. Checkpoints of earlier rounds may be deleted.
         """
         self._before, self._whole = self._whole, t
         return self._before

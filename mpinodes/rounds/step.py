@@ -1,10 +1,12 @@
-"""Compute the step of one agent: from its state and the received frames to its next state and its message.
+"""Compute one round of one agent: from its state and the received frames to its next state and its message.
 
-Algorithm, mechanism, mixing and data meet here. A step is a pure function. An agent remembers only its `State`, it
-receives only its `Arrivals`, and every random number belongs to a round. The step does not know who carries the frames:
-`network` carries them over MPI, `lockstep` within one process, and a replay reads them from a transcript.
+A frame is the message that an agent sends on its links in a round, as an array
+[round, kind, bits of `State.moving` | releases (vectors x d) | scalars of the mixing].
 
-A frame is [round, kind, bits of `State.moving` | releases (vectors x d) | the mixing's scalars].
+This module combines the algorithm, the mechanism, the mixing and the data. A step is a pure function: between rounds an
+agent remembers only its `State`, in a round it receives only its `Arrivals`, and every random number is a function of
+the round. A step does not depend on how frames are sent: `network` sends them over MPI, `lockstep` copies them within
+one process, and a replay reads them from a transcript.
 """
 
 from __future__ import annotations
@@ -38,17 +40,19 @@ from mpinodes.core.parts import Loss, Setup
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.runlog.checkpoints import Keeper
 
-RELEASE_FRAME = 1.0  # the kind of a frame that holds releases and the mixing's scalars
+RELEASE_FRAME = 1.0  # the kind of a frame that contains releases and scalars of the mixing
 
 
 class Arrivals(NamedTuple):
-    """Hold the frames that an agent receives in a round, in ascending order of sender, its own frame among them.
+    """Hold the frames that an agent receives in a round, in ascending order of senders.
+
+    The agent's own frame is one of the frames.
 
     Attributes:
         senders: the sender of each frame; a sender appears once for each of its frames.
-        frames: the frames as sent; `frame[0]` is the round of sending.
-        releases, scalars: views of the two parts of each frame.
-        own: the agent's own release.
+        frames: the frames as sent; `frame[0]` is the round in which the frame was sent.
+        releases, scalars: for each frame, a view of the releases and a view of the scalars of the mixing.
+        own: the agent's own release of this round.
     """
 
     senders: tuple[int, ...]
@@ -64,7 +68,14 @@ class Arrivals(NamedTuple):
 
     @classmethod
     def of(cls, setup: Setup, agent: int, senders: tuple[int, ...], frames: Mapping[int, Vector]) -> Arrivals:
-        """Return the arrivals of an agent, given a frame of each sender."""
+        """Return the arrivals of an agent in a round without faults.
+
+        Args:
+            setup: the set-up of the run.
+            agent: the agent that receives.
+            senders: the in-neighbors and the agent itself, ascending.
+            frames: maps each sender to its frame of the round.
+        """
         return cls._made(setup, senders, [frames[j] for j in senders], frames[agent])
 
     @classmethod
@@ -74,7 +85,7 @@ class Arrivals(NamedTuple):
         Args:
             setup: the set-up of the run.
             here: the agent's neighbors in the round.
-            frame_of: maps an agent j and a round s to the frame that j sent in round s.
+            frame_of: returns the frame that agent j sent in round s, for the arguments j and s.
         """
         if setup.links is None:
             return cls.of(setup, here.agent, here.senders, {j: frame_of(j, here.t) for j in here.senders})
@@ -90,22 +101,22 @@ class Arrivals(NamedTuple):
 
 
 def _read_only(frame: Vector) -> Vector:
-    """Return a read-only view: if an agent changed a received frame, a `Relay` would send the change without noise."""
+    """Return a read-only view, because a `Relay` would send an agent's change of a received frame without noise."""
     view = frame.view()
     view.setflags(write=False)
     return view
 
 
 class State(NamedTuple):
-    """Hold everything that an agent remembers.
+    """Hold all values that an agent remembers between rounds.
 
     Attributes:
         here: the agent's neighbors in the current round.
         algorithm, mixing: the states of the algorithm and of the mixing.
         heard: the inbox of the round before; None in round 1.
-        moving: bits, one for each recent round, the latest in the lowest bit. A bit is 1 if, to this agent's knowledge,
-            some agent's relay still changed in that round.
-        left: whether all agents had settled in some round, after which all leave together.
+        moving: an integer with one bit for each of the last rounds; the lowest bit is the latest round. A bit is 1 if
+            this agent knows of an agent whose relayed vector still changed in that round (`Algorithm.settled_below`).
+        left: whether there was a round in which no relayed vector changed; all agents then end in the same round.
         pending: if feedback is delayed, the gradients that the algorithm has not received yet, the oldest first.
     """
 
@@ -119,32 +130,32 @@ class State(NamedTuple):
 
 
 def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], lasting: bool) -> None:
-    """Save a checkpoint of an agent: what it needs to go on after round t.
+    """Save a checkpoint of an agent, from which the agent can continue after round t.
 
     Args:
         keeper: writes the agent's checkpoints.
         t: the round.
-        state: the state after the round. Its inbox is left out because the frames determine it.
-        frames: the frames received in the round, by sender; if links have faults, all frames that may still arrive.
+        state: the state after round t. The inbox in it is not saved, because the frames determine the inbox.
+        frames: the frames received in round t, by sender; if links have faults, all frames that may arrive later.
         lasting: whether to flush the checkpoint to disk, as in `Keeper.save`.
     """
     keeper.save(t, {"state": state._replace(heard=None), "frames": dict(frames)}, lasting)
 
 
 def _hops(setup: Setup) -> int:
-    """Return the largest number of hops between two agents, at least 1."""
+    """Return the diameter of the graph, in hops, but at least 1."""
     from mpinodes.topology.facts import diameter  # imported here because most runs do not need it
 
     return max(1, diameter(setup.topology))
 
 
 class Step:
-    """Compute the step of one agent, with everything that does not change between rounds at hand.
+    """Compute the rounds of one agent. The object stores only values that are the same in all rounds.
 
     Attributes:
         losses: maps a round to the agent's loss.
-        plays: whether losses are revealed only at the points played (bandit feedback).
-        releaser: the only object that adds noise.
+        plays: whether the agent learns its loss only at two points that it plays (bandit feedback).
+        releaser: adds noise to the agent's messages.
     """
 
     def __init__(self, setup: Setup, agent: int) -> None:
@@ -161,10 +172,10 @@ class Step:
         self._recorded = setup.experiment.record.transcript
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
         self.plays = bool(setup.experiment.feedback.points)
-        # The least offset of a leakage, as a share of `grad_range`: the rounding of two-point estimates.
+        # The least `offset` of a leakage, divided by `grad_range`, which accounts for rounding in two-point estimates.
         rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
         self._rounding = (rounding / most if rounding < most else 1.0) if self.plays else 0.0
-        self._taken: tuple[State, State] | None = None  # the states before and after `play` took the loss in
+        self._taken: tuple[State, State] | None = None  # the states before and after the update that `play` made
         self.losses, self._cut = setup.losses(agent), setup.cut
         self.releaser = Releaser(setup, agent, self.losses)
 
@@ -175,16 +186,17 @@ class Step:
         return State(here, algorithm, mixing, None, (1 << self._hops) - 1)
 
     def __call__(self, s: State, arrivals: Arrivals | None, frame: Vector, row: Vector) -> State:
-        """Do one round: process the arrivals of the round before, and fill the frame with the message of this round.
+        """Compute one round: update the state with the arrivals of the round before, and write the new message.
 
         Args:
-            s: the state.
+            s: the state after the round before.
             arrivals: the arrivals of the round before; None in round 1.
-            frame: (frame width,) receives the message.
-            row: (row width,) receives decision, events and leakage, and the frame if transcripts are recorded.
+            frame: (frame width,) the array to which the message of this round is written.
+            row: (row width,) the array to which the decision, the events, the leakage and, if transcripts are recorded,
+                the frame of this round are written.
 
         Returns:
-            The new state. If it has `left`, no message was written.
+            The new state. If its field `left` is true, the run has ended, and no message was written.
         """
         if self._taken is not None and self._taken[0] is s:
             s, self._taken = self._taken[1], None
@@ -216,15 +228,16 @@ class Step:
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """Under bandit feedback (`plays`), update with the loss in the same round, and record the round's decision.
+        """Under bandit feedback (`plays`), update the state in the same round, and write the decision to the row.
 
-        The decision is the midpoint of the two points at which the loss was revealed. It may depend on the arrivals of
-        this round, so the row is complete only after this call. The next call of the step uses the state computed here.
+        The decision is the midpoint of the two points at which the loss was revealed. The decision may depend on the
+        arrivals of this round, so the row is complete only after this call. The next call of the step uses the state
+        that is computed here.
 
         Args:
-            s: the state of the round.
-            arrivals: the arrivals of the round.
-            row: (row width,) the row of the round, as the step filled it.
+            s: the state that the step returned in this round.
+            arrivals: the arrivals of this round.
+            row: (row width,) the row of this round, as the step wrote it.
         """
         loss = self.losses(s.here.t)
         self._taken = s, self.receive(s, arrivals, loss)
@@ -232,7 +245,7 @@ class Step:
             row[: self._dimension] = loss.played
 
     def message(self, s: State) -> Message:
-        """Return the message of the agent: its algorithm's message, until its privacy budget is spent, then a relay."""
+        """Return the message that the algorithm wants to send, or a `Relay` if the agent's privacy budget is spent."""
         return self._allowed(self._wanted(s), s.here.t)
 
     def _wanted(self, s: State) -> Message:
@@ -255,8 +268,8 @@ class Step:
         return Relay() if overspent else wanted
 
     def receive(self, s: State, arrivals: Arrivals, loss: Loss) -> State:
-        """Mix the arrivals, update the algorithm with the loss, and return the state of the next round."""
-        if self._cut:  # a user's stream may make losses that are not clipped
+        """Compute the mixing weights, update the algorithm with the inbox and the loss, and return the next state."""
+        if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
         here, moving, left, pending = s.here, s.moving, False, s.pending
         mixing, weights, scale = self._mixing.weights(s.mixing, here, arrivals.scalars)
@@ -278,22 +291,23 @@ class Step:
         if self._settled_below:
             for frame in arrivals.frames:
                 moving |= int(frame[2])
-            # The oldest bit has reached every agent by now, so all agents see the same value and leave together.
+            # The oldest bit has reached every agent by now, so all agents see the same value and end in the same round.
             left = not moving >> (self._hops - 1)
         return State(following, algorithm, mixing, inbox, moving, left, pending)
 
 
 class Releaser:
-    """Release the messages of an agent; no other object adds noise.
+    """Turn the messages of one agent into releases. No other object adds noise.
 
-    A release that is not finite is never sent; the run ends before. Neighbours see that the run ended, and when, so
-    this event must not reveal data. It does not: gradients are clipped for any data (`losses.clipping`), so given all
-    earlier releases, data change a message by at most its stated sensitivity. Only public numbers and released points
-    can make it overflow. The only exception is a release within one sensitivity of the largest double, which needs
-    noise of about that size. The error names only the agent and the round.
+    A release that is not finite is never sent; instead, the run ends with an error. The neighbors see in which round
+    the run ended, so this round must not depend on private data. The reason why it does not: gradients are clipped for
+    all data (`losses.clipping`). Given all earlier releases, the data change a message by at most its sensitivity, and
+    so only public numbers and released points can cause an overflow. The only exception is a release whose distance
+    from the largest double is less than the sensitivity, which requires noise of about that size. The error names only
+    the agent and the round.
 
     Attributes:
-        start: (d,) the point that the algorithm's `init` receives, and that a `Start` sends.
+        start: (d,) the starting point, which `Algorithm.init` receives, and which a `Start` sends.
     """
 
     def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
@@ -307,16 +321,17 @@ class Releaser:
         self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else np.zeros(d)
 
     def release(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[tuple[Event, ...], Leakage]:
-        """Write the release of round t to `out`, and return its events and its leakage.
+        """Write the release of round t to `out`, and return the event of each vector and the leakage of the message.
 
         Args:
             message: the message of the agent's algorithm.
             t: the round.
             heard: the inbox of the round before; None in round 1.
-            out: (vectors x d,) receives the release.
+            out: (vectors x d,) the array to which the release is written.
 
         Raises:
-            ValueError: the message contradicts what the algorithm states; the error says how.
+            ValueError: the message contradicts the class attributes of the algorithm, or its kind is not allowed in
+                round t.
             Diverged: the release is not finite.
         """
         events: tuple[Event, ...]
@@ -342,7 +357,7 @@ class Releaser:
                 f"message() returned a {type(message).__name__} in round {t}: expected a Query, Queries or Solve, "
                 "a Start in round 1, or a Relay in a later round"
             )
-        # The scalar product is a fast test. It may overflow although all entries are finite, so then test each entry.
+        # The scalar product is a fast test. It may overflow although all entries are finite, so test each entry then.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             raise Diverged(
                 f"the message of agent {self._agent} in round {t} is not finite and was not sent: the run diverges; "
@@ -371,7 +386,7 @@ class Releaser:
             out *= ask.grid
             tv_distance = sqrt(len(out)) * ask.tolerance * ask.stretch / ask.grid
         if event.kind != Kind.CLEAN:
-            # The proof is about the exact minimizer, so a solver that missed its tolerance proves nothing.
+            # The privacy proof needs the minimizer up to `tolerance`, so without convergence the cost is infinite.
             cost = event.l1 + event.scale * ask.log_volume if residual <= ask.tolerance else inf
             event = event._replace(kind=Kind.PURE, l1=cost, l2=cost)
         return event._replace(tv_distance=tv_distance, residual=residual, solver_steps=steps)

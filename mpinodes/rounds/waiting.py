@@ -1,9 +1,10 @@
-"""Wait for other ranks: test the requests, sleep, test again, and raise an error at the deadline.
+"""Wait for other MPI ranks: test the MPI requests, sleep, test again, and raise an error at a time limit.
 
-MPI does not notice a rank that was stopped or that loops, or a link that is cut; the other ranks would wait forever.
-Therefore all waits of a rank go through its `Waits`, which compares the seconds waited with a limit and raises
-`Overdue`. Before a rank does something long outside the rounds, it tells the ranks that wait for it that it is alive
-(`Waits.at_work`). The start and the end of MPI itself cannot be interrupted; `launching.end_in` limits them.
+MPI does not notice if a rank was stopped, is in an endless loop, or lost its connection; the other ranks would wait
+forever. Therefore every rank waits only by means of its `Waits` object, which counts the seconds of each wait and
+raises `Overdue` at the limit. During a long computation outside the rounds, a rank tells the ranks that wait for it
+that it is alive (`Waits.at_work`). The start and the end of MPI itself cannot be interrupted; `launching.end_in` limits
+their time.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from mpinodes.core.errors import Overdue
 from mpinodes.core.messages import Vector
 
 LIMIT = 600.0  # seconds: a file system that hangs, or a busy machine, may delay a rank by some minutes
-LEAP = 1.0  # seconds: of the time between two tests at most so much counts, because the whole job may have been stopped
+LEAP = 1.0  # seconds: a longer time between two tests counts as this time, because the whole job may have been stopped
 GROWTH = 1.03  # the factor by which each pause is longer than the pause before
-FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # seconds: the shortest and the longest pause, times the number of ranks
-POLLS = 500  # if ranks share cores: a round of 65 ranks on two cores takes some tens, and more delay the other ranks
-POLLS_ALONE = 100_000  # for a rank that has a core to itself: some tenths of a second
-LOOKS = 4  # tests after each pause: MPICH receives one message in each test, perhaps not one that is waited for
-WORDS = 0  # the tag of messages between ranks outside the rounds
-AT_WORK = "at work"  # a message that says only that its sender is alive
+FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # the shortest and the longest pause are this many seconds times the number of ranks
+POLLS = 500  # tests before a rank sleeps, if ranks share cores: a round of 65 ranks on two cores needs some tens
+POLLS_ALONE = 100_000  # tests before a rank sleeps, if each rank has a core: some tenths of a second
+LOOKS = 4  # tests after each pause, because MPICH receives one message in each test, perhaps not the awaited message
+WORDS = 0  # the MPI tag of messages between ranks outside the rounds
+AT_WORK = "at work"  # a message which says only that its sender is alive
 
 
 class Waits:
-    """The waits of one rank for other ranks, with a common time limit.
+    """Let one rank wait for other ranks, with a time limit for each wait, and count the seconds of all waits.
 
     Args:
         comm: the communicator of all ranks.
-        limit: the seconds that one wait may take; None means `LIMIT`.
+        limit: the largest number of seconds of one wait; None means `LIMIT`.
 
     Attributes:
-        limit: the seconds that one wait may take.
-        round: the current round of an agent; 0 outside the rounds.
-        polls: how often an agent that waits for its neighbors tests its requests before it sleeps.
+        limit: the largest number of seconds of one wait.
+        round: the current round of the agent, for error messages; 0 outside the rounds.
+        polls: how many times an agent that waits for its neighbors tests its requests before it sleeps.
     """
 
     def __init__(self, comm: MPI.Comm, limit: float | None = None) -> None:
@@ -52,14 +53,15 @@ class Waits:
         self.begin()
 
     def share_core(self, ranks: int, gives_way: bool) -> None:
-        """If this host has more ranks than cores, sleep earlier in waits, and let an agent that wakes up yield.
+        """Adapt the waits to a host that has more ranks than cores; do nothing on other hosts.
 
-        Agents that wait wake up often to test their requests. Without SCHED_BATCH each of them would interrupt the
-        logger, for which they wait.
+        The rank then sleeps earlier in each wait. An agent also sets the scheduling policy SCHED_BATCH: a waiting agent
+        wakes up often to test its requests, and without this policy each agent would interrupt the logger, for which
+        the agents wait.
 
         Args:
             ranks: the number of ranks on this host.
-            gives_way: whether this rank is an agent, which yields to the logger.
+            gives_way: whether this rank is an agent; False for the logger.
         """
         if ranks > len(os.sched_getaffinity(0)):
             self.polls = POLLS
@@ -67,22 +69,22 @@ class Waits:
                 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
     def begin(self) -> None:
-        """Begin to count the seconds that this rank works and waits."""
+        """Start to count the seconds for which this rank computes and the seconds for which it waits."""
         self._begun, self._waited, self.round = time.perf_counter(), 0.0, 0
 
     def times(self) -> Vector:
-        """Return the seconds that this rank worked and waited since `begin`, as an array (2,)."""
+        """Return an array (2,): the seconds for which this rank computed, and waited, since the call of `begin`."""
         return np.array([time.perf_counter() - self._begun - self._waited, self._waited])
 
     def in_round(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = ()) -> None:
-        """Wait for the neighbors of an agent: test and yield the core `polls` times, then wait `patiently`.
+        """Wait for the neighbors of an agent: test the requests up to `polls` times without sleep, then `patiently`.
 
-        Only a short wait polls: agents that poll take the cores from a logger that has work to do. MPI's own waits are
-        not used because Python handles no signals during them.
+        Tests without sleep are limited, because they take the cores from a logger that has work to do. MPI_Wait is not
+        used, because Python cannot handle signals during this call.
 
         Args:
-            requests: the requests to wait for.
-            ranks: the rank that each request waits for.
+            requests: the requests whose completion is awaited.
+            ranks: for each request, the rank with which it communicates.
 
         Raises:
             Overdue: the limit has passed.
@@ -99,15 +101,15 @@ class Waits:
         self._waited += time.perf_counter() - begun
 
     def patiently(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0) -> MPI.Status:
-        """Wait for all requests, sleeping between tests to leave the core to others; return the last one's status.
+        """Wait until all requests are complete, with sleep between tests; return the status of the last request.
 
         Args:
-            requests: the requests to wait for.
-            ranks: the rank that each request waits for.
-            times: the number of limits that may pass.
+            requests: the requests whose completion is awaited.
+            ranks: for each request, the rank with which it communicates.
+            times: the wait may take `times` times the limit.
 
         Raises:
-            Overdue: they have passed; the error holds the ranks whose requests are not complete.
+            Overdue: this time has passed; the error contains the ranks whose requests are not complete.
         """
         pairs = zip(ranks, requests, strict=False)
         done, status = 0, MPI.Status()
@@ -121,16 +123,19 @@ class Waits:
                     return status
 
     def _looks(self, missing: Callable[[], list[int]], times: float = 1.0) -> Iterator[None]:
-        """Yield whenever the caller should test whether its wait is over; raise `Overdue` after `times` limits.
+        """Yield whenever the caller should test its requests, and sleep between two yields.
 
         Pauses are proportional to the number of ranks, because 64 ranks that test every millisecond take more than one
-        core from the ranks that they wait for. Pauses grow slowly, by `GROWTH`. A rank that sleeps too long in a round
-        makes its neighbors sleep, too; with pauses of 20 % of the time waited, one stall slowed down all later rounds
-        of 64 agents on a ring (75 rounds per second instead of 200).
+        core from the ranks that they wait for. Pauses grow slowly, by `GROWTH`. If a rank sleeps too long in a round,
+        its neighbors sleep too. With pauses of 20 % of the time waited, one delay slowed down all later rounds of 64
+        agents on a ring (75 rounds per second instead of 200).
 
         Args:
             missing: returns the ranks that have not answered, for the error.
-            times: the number of limits that may pass.
+            times: the wait may take `times` times the limit.
+
+        Raises:
+            Overdue: this time has passed.
         """
         begun = before = time.perf_counter()
         passed, pause = 0.0, FIRST_PAUSE * self._comm.size
@@ -146,10 +151,12 @@ class Waits:
             self._waited += time.perf_counter() - begun
 
     def hear(self, source: int) -> Any:
-        """Receive and return the next message of another rank; while that rank is `at_work`, the limit starts anew.
+        """Receive and return the next message from the rank `source`.
+
+        Each message by which that rank says that it is alive (`at_work`) is skipped, and starts the time limit again.
 
         Raises:
-            Overdue: no message came within the limit.
+            Overdue: no message arrived within the limit.
         """
         word: Any = AT_WORK
         while word == AT_WORK:
@@ -161,11 +168,14 @@ class Waits:
         return word
 
     def tell(self, ranks: Sequence[int], word: Any = None) -> None:
-        """Send a message to ranks that `hear` it. Collective calls are not used because they know no deadline."""
+        """Send a message to ranks that receive it by `hear`, within the time limit (collective MPI calls have no limit)."""
         self.patiently([self._comm.isend(word, dest=rank, tag=WORDS) for rank in ranks], ranks)
 
     def share(self, word: Any = None) -> list[Any]:
-        """Return the messages of all ranks, ordered by rank. The last rank collects and distributes them."""
+        """Send a message to all ranks, and return the messages of all ranks, ordered by rank.
+
+        All ranks call this function. The last rank collects the messages and distributes them.
+        """
         last = self._comm.size - 1
         if self._comm.rank < last:
             self.tell([last], word)
@@ -177,7 +187,7 @@ class Waits:
 
     @contextmanager
     def at_work(self, ranks: Sequence[int]) -> Iterator[None]:
-        """Tell the given ranks, from a thread, that this rank is alive as long as the context lasts."""
+        """Tell other ranks repeatedly, from a thread, that this rank is alive, until the context ends."""
         over, sent = threading.Event(), list[MPI.Request]()
 
         def sign() -> None:
@@ -195,5 +205,8 @@ class Waits:
 
 
 def assemble(comm: MPI.Comm) -> None:
-    """Wait until all ranks have called this, sleeping. In MPI's own barrier or MPI_Finalize the ranks would spin."""
+    """Wait, with sleep, until all ranks have called this function.
+
+    In MPI_Barrier or MPI_Finalize, a waiting rank would use a whole core.
+    """
     Waits(comm, np.inf).patiently([comm.Ibarrier()])
