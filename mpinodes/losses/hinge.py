@@ -36,5 +36,5 @@ class Hinge(PiecewiseLinearLoss):
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """Return the smaller and the larger of 0 and −b, the slopes of the loss's two linear pieces, for each label b."""
+        """Return the smaller and the larger of 0 and −b, the slopes of the two linear pieces, for each label b."""
         return np.minimum(-target, 0.0), np.maximum(-target, 0.0)

@@ -98,7 +98,7 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute ℓ(a_k·x, b_k) for each sample and each point of its group; the shapes are as in `SampleLoss.values`."""
+        """Compute ℓ(a_k·x, b_k) for each sample and each point of its group, with the shapes of `SampleLoss.values`."""
         return cls.point(predictions(features, points, len(targets)), targets[:, None, :])
 
     @classmethod

@@ -168,7 +168,7 @@ class Waits:
         return word
 
     def tell(self, ranks: Sequence[int], word: Any = None) -> None:
-        """Send a message to ranks that receive it by `hear`, within the time limit (collective MPI calls have no limit)."""
+        """Send a message to ranks that receive the message by `hear`; the time limit applies to both ends."""
         self.patiently([self._comm.isend(word, dest=rank, tag=WORDS) for rank in ranks], ranks)
 
     def share(self, word: Any = None) -> list[Any]:
