@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     from mpinodes.core import Diverged
 
     with tempfile.TemporaryDirectory() as folder:
-        audit = Audit(world, Path(folder))
+        audit = AuditedRun(world, Path(folder))
         if world:
             return audit.job.guarded(lambda: audit.run(words))
         try:
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         return FAILED
 
 
-class Audit:
+class AuditedRun:
     """One rank's part of an audit: its part of the run, and an equal share of the games.
 
     Args:

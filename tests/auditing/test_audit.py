@@ -317,15 +317,15 @@ def test_over_mpi_all_is_as_in_one_process_and_a_fresh_draw_for_every_receiver_i
     monkeypatch.setattr(audit, "PAIRS", 4)
     words = ["algorithm.name=dola", "topology.name=ring", "topology.agents=3", "data.total=200", "rounds=12"]
     (folder := mpi_tmp_path / str(MPI.COMM_WORLD.rank)).mkdir()
-    assert audit.Audit(MPI.COMM_WORLD, folder).run(words) == 0
+    assert audit.AuditedRun(MPI.COMM_WORLD, folder).run(words) == 0
     together = capsys.readouterr().out
     if MPI.COMM_WORLD.rank == 3:  # every pair of runs has seeds of its own, whichever rank plays it
         (alone := folder / "alone").mkdir()
-        assert audit.Audit(None, alone).run(words) == 0
+        assert audit.AuditedRun(None, alone).run(words) == 0
         assert capsys.readouterr().out == together
     monkeypatch.setattr(network.Network, "exchange", exchange)
     (again := folder / "again").mkdir()
-    assert audit.Audit(MPI.COMM_WORLD, again).run(words) == 1
+    assert audit.AuditedRun(MPI.COMM_WORLD, again).run(words) == 1
 
 
 # Statistics.
