@@ -1,9 +1,10 @@
 """Audit an algorithm's privacy from below: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
 
 The experiment is run once, over MPI. Its messages are tested by replay on adjacent data, and its noise by exact tests.
-Then games on small probes of the same algorithm bound its ε from below, for comparison with the paper's claim and the
-accountant's proof. Without arguments, DPSDA-PS is audited. Without `rounds` or a file the run is short. Without mpirun
-everything runs in one process. seed=... is the audit's seed, too.
+Then an adversary plays games on probes (small experiments with the same algorithm), which give lower bounds on ε. The
+bounds are compared with the paper's claim and with the proven ε. Without arguments, DPSDA-PS is audited. Without
+`rounds` or a file the run is short. Without mpirun everything runs in one process. seed=... also sets the seed of the
+audit.
 
 Exit code 1: a proven value is refuted. Exit code 2: bad input.
 """
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
     from mpinodes.auditing.verdicts import Verdict
     from mpinodes.core import Vector
 
-PAIRS = 1000  # pairs of runs of each probe
-SHORT = 60  # rounds of the run, unless a file or `rounds` sets its length
-REFUTED = 1
+PAIRS = 1000  # number of pairs of runs for each probe
+SHORT = 60  # largest number of rounds of the run, unless a file or `rounds` sets the number
+REFUTED = 1  # exit code
 
 
 @command
@@ -55,13 +56,13 @@ def main(argv: list[str]) -> int:
             return audit.run(words)
         except BadInput:
             raise
-        except Exception as error:  # a crash is no verdict
+        except Exception as error:  # a crash must not return the exit code of a refuted value
             say(f"error: {error if isinstance(error, Diverged) else traceback.format_exc()}")
         return FAILED
 
 
 class AuditedRun:
-    """One rank's part of an audit: its part of the run, and an equal share of the games.
+    """Do one rank's part of an audit: its part of the run, and an equal share of the games' runs.
 
     Args:
         world: the communicator of all ranks; None if this process does everything.
@@ -76,7 +77,10 @@ class AuditedRun:
         self._logger = self._ranks - 1
 
     def run(self, words: list[str]) -> int:
-        """Run the experiment, then play the games; return the exit code, equal on every rank."""
+        """Run the experiment and play the games. Return the exit code, which is equal on every rank.
+
+        `words` are the command-line arguments.
+        """
         import numpy as np
         import tomli_w
         from threadpoolctl import threadpool_limits
@@ -98,14 +102,21 @@ class AuditedRun:
         if error:
             return BAD_INPUT
         with threadpool_limits(1), np.errstate(all="ignore"):
-            with contextlib.redirect_stdout(io.StringIO()):  # hide the run's own summary
+            with contextlib.redirect_stdout(io.StringIO()):  # do not print the summary of the run
                 if code := self.job.run([str(file)]):
                     return code
             code = self._judge(asked, directory)
         return int(self._shared(code))
 
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
-        """Test the run, play the games, and print the table; return the exit code, which only the logger knows."""
+        """Test the run, play the games, and print the table.
+
+        Return the exit code on the logger, and 0 on all other ranks.
+
+        Args:
+            asked: the experiment.
+            directory: the run directory.
+        """
         from mpinodes.auditing import verdicts
         from mpinodes.auditing.games import canary, prepare
         from mpinodes.auditing.small_experiments import of_view, probes
@@ -137,7 +148,7 @@ class AuditedRun:
                 ready[k] = made
             except BadInput:
                 raise
-            except Exception as error:  # raised by the user's part, which need not work for a probe's size
+            except Exception as error:  # raised by the user's part, which may not work with the sizes of a probe
                 why = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
                 rows.append(verdicts.Verdict(probe.what, why, "not tested", False))
         ratios = self._play(games, targets, seed)
@@ -151,11 +162,13 @@ class AuditedRun:
         return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 
     def _play(self, games: list[Probe], targets: list[Canary | None], seed: int) -> dict[int, Vector]:
-        """Play this rank's share of all pairs of all games; return the ratios by game, on the logger.
+        """Simulate this rank's share of the pairs of runs of all games. Return the log-likelihood ratios of each game.
+
+        Only the logger gets the ratios of all ranks.
 
         Args:
             games: the experiments of the games.
-            targets: on the logger, the adjacent data set of each game; None if no pairs are played.
+            targets: on the logger, the adjacent data set of each game, or None for a game without pairs; else unused.
             seed: of the audit.
         """
         import numpy as np
@@ -171,12 +184,12 @@ class AuditedRun:
         }
         if not self._world:
             return mine
-        self._shared(None)  # wait without spinning
+        self._shared(None)  # wait for all ranks without a busy loop
         shares = self._world.gather(mine, root=self._logger) or []
         return {k: np.concatenate([of_rank[k] for of_rank in shares]) for k in mine if shares}
 
     def _shared(self, value: Any) -> Any:
-        """Return the value of the logger on every rank; all ranks wait for it without spinning."""
+        """Return the logger's `value` on every rank. The ranks wait for the value without a busy loop."""
         if not self._world:
             return value
         from mpinodes.rounds.waiting import assemble
@@ -186,7 +199,11 @@ class AuditedRun:
 
 
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
-    """Return the experiment to run once; it is shortened if neither a file nor `rounds` sets its length.
+    """Return the experiment to run once. If neither a file nor `rounds` sets the number of rounds, the run is short.
+
+    Args:
+        words: the command-line arguments.
+        ranks: the number of ranks; None if there is only this process.
 
     Raises:
         BadInput: the experiment is malformed.
@@ -199,7 +216,7 @@ def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     e = setup.experiment
     if all("=" in word for word in words[:1]) and "rounds" not in asked:
         asked = merge(asked, {"rounds": max(setup.algorithm.fewest_rounds + 1, min(e.rounds, SHORT))})
-    if e.audit.viewers:  # the viewers are agents of this graph, so the games need all of the run's settings
+    if e.audit.viewers:  # the viewers are agents of this graph, so the games use all settings of the run
         asked = merge(tomllib.loads(e.toml()), asked)
     return asked
 

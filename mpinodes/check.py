@@ -1,11 +1,12 @@
 """Test the statements of a part: python -m mpinodes.check FILE, or the name of a part.
 
-FILE is a Python file of your own, as algorithm.path, data.path, problem.path, problem.set_path, step.path,
-privacy.path, topology.path or record.metrics accept. The part is run on small experiments made for it, and each of its
-statements is compared with its behavior: purity, sensitivities and leakage by replays on adjacent data, agents kept
-apart from each other, other processes, MPI. A check tests statements and proves none. Exit code 0: no fault was found,
-and runs of the file then say that they depend on tested statements. Exit code 1: faults were found, one line each. Exit
-code 2: there is nothing to check.
+FILE is a Python file that you wrote for algorithm.path, data.path, problem.path, problem.set_path, step.path,
+privacy.path, topology.path or record.metrics. The part is run on small experiments, and each of its statements is
+compared with its behavior. Purity is tested by calling methods again; sensitivities and leakage by replays on adjacent
+data. Agents are also run alone, in another process, and over MPI. A check tests statements and proves none.
+
+Exit code 0: no fault was found. Runs of the file then report that they depend on tested statements. Exit code 1: faults
+were found; each is printed on one line. Exit code 2: there is nothing to check.
 """
 
 from __future__ import annotations

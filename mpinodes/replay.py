@@ -1,9 +1,9 @@
 """Replay a run on adjacent data against its transcript: python -m mpinodes.replay RUN.
 
-For every agent, the command prints the largest realised change of a message beside the change that the accountant
-assumes, and how many messages one changed sample moves. The message that first carries a change is compared for every
-round, later messages for a few changed rounds. Exit code 1: a message moved by more than its sensitivity, or a
-sensitivity depends on the data. Exit code 2: the directory cannot be replayed.
+For every agent, the command prints the largest realised change of a message divided by the change that the accountant
+assumes, and the number of messages that one changed sample moves. For every changed round, the message that first
+carries the change is compared; for a few changed rounds, all later messages too. Exit code 1: a message moved by more
+than its sensitivity, or a sensitivity depends on the data. Exit code 2: the directory cannot be replayed.
 """
 
 from __future__ import annotations

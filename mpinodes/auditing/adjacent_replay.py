@@ -1,4 +1,4 @@
-"""Replay: run every agent on adjacent data, and compare the largest change of a message with the accountant's bound."""
+"""Run every agent again on adjacent data, and compare the largest change of a message with the accountant's bound."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from mpinodes.core.events import Events
 from mpinodes.core.experiment import log_spaced
 from mpinodes.privacy.leakage import response
 
-SLACK = 1 + 1e-9  # factor for rounding
+SLACK = 1 + 1e-9  # a change may exceed its bound by this factor, because of rounding
 
 
 class Finding(NamedTuple):
-    """The worst result of one agent's replays.
+    """Hold the worst result over all replays of one agent.
 
     Attributes:
         agent: the number of the agent.
-        changes: how many adjacent data sets were tried whose change reaches a message.
-        direct, hidden: largest ratio of realised to claimed L2 or L1 change: of messages that first carry the changed
-            sample, and of later messages; 0 if nothing is claimed.
-        round: of the message with the largest ratio.
-        touched: the most messages that one changed sample moved.
+        changes: the number of adjacent data sets whose change reaches a message.
+        direct: the largest realised change divided by the claimed change, over messages that first carry the changed
+            sample. L1 and L2 changes both count. 0 if nothing is claimed.
+        hidden: the same ratio, over all later messages.
+        round: the round of the message with the largest ratio.
+        touched: the largest number of messages that one changed sample moved.
         public: whether the stated sensitivities were the same on adjacent data.
     """
 
@@ -40,16 +41,16 @@ class Finding(NamedTuple):
 
     @property
     def exceeded(self) -> bool:
-        """Return whether a message moved by more than its sensitivity, or its sensitivity depends on the data."""
+        """Return whether a message moved by more than the claim, or a stated sensitivity depends on the data."""
         return max(self.direct, self.hidden) > SLACK or not self.public
 
 
 def claimed(events: Events, carried: Vector) -> Vector:
-    """Compute the accountant's bound on the L2 change of each message, by the ledger's recursion: (rounds, vectors).
+    """Return the accountant's bound on the L2 change of each message: (rounds, vectors). It is the ledger's recursion.
 
     Args:
         events: (rounds,) of one agent.
-        carried: (rounds,) whether a message first carries a round of the changed sample.
+        carried: (rounds,) whether the message is the first to carry a loss of the changed sample.
     """
     reply, first = response(events, 1), np.zeros(1, np.int64)
     return np.array([reply.step(t, first[: int(carried[t])])[:, 0] for t in range(len(events))])
@@ -57,11 +58,17 @@ def claimed(events: Events, carried: Vector) -> Vector:
 
 @np.errstate(all="ignore")
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
-    """Replay an agent on adjacent data sets that change one round, for every round in turn.
+    """Replay one agent on many adjacent data sets. Each data set changes a sample (or the samples) of one round.
 
-    Feedback may delay the message that first carries a change. Messages are compared up to that message for every
-    changed round, and up to the last message for about `rounds` log-spaced changed rounds. They are also compared up to
-    the last one if no message of the run carries the change.
+    Delayed feedback may delay the message that first carries a change. For every changed round, messages are compared
+    up to this message. For about `rounds` log-spaced changed rounds, and if no message carries the change, messages are
+    compared up to the last message of the run.
+
+    Args:
+        recorded: the transcript of the run.
+        agent: the agent.
+        rounds: the number of changed rounds for which all later messages are compared.
+        seed: of the adjacent data.
     """
     replayed, rng = Replayed(recorded, agent), np.random.default_rng(seed)
     setup, total = recorded.setup, len(recorded.frames)
@@ -90,19 +97,19 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
 
 
 def replays(recorded: Transcript, seed: int, rounds: int = 12) -> list[Finding]:
-    """Replay every agent of a run on adjacent data, as `replay` does."""
+    """Replay every agent of a run on adjacent data. The arguments are those of `replay`."""
     return [replay(recorded, agent, rounds, seed) for agent in recorded.agents]
 
 
 class Compared(NamedTuple):
-    """The changes of the messages on one adjacent data set, from the changed round on.
+    """Hold the changes of one agent's messages on one adjacent data set, from the changed round on.
 
     Attributes:
-        over: (r,) ratio of realised to claimed change, the larger of L1 and L2, of the worst vector.
-        carried: (r,) whether the message first carries the changed sample.
+        over: (r,) realised change divided by claimed change: the largest ratio over the vectors, and over L1 and L2.
+        carried: (r,) whether the message is the first to carry a loss of the changed sample.
         l2: (r, vectors) realised L2 change.
         bound: (r, vectors) claimed L2 change.
-        differing: the stated facts that were not the same, as in `Replayed.moved`.
+        differing: the stated facts that differ on adjacent data, as in `Replayed.moved`.
     """
 
     over: Vector
@@ -114,12 +121,12 @@ class Compared(NamedTuple):
 
 @np.errstate(all="ignore")
 def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Compared:
-    """Run an agent on one adjacent data set up to round `last`, and compare its messages with the claims."""
+    """Run an agent on one adjacent data set up to round `last`, and compare its messages' changes with the claims."""
     events = recorded.events[change.round - 1 : last, replayed.agent]
     carried = np.array([bool(r) and carries(recorded.setup, replayed.agent, r, change) for r in events.uses.tolist()])
     bound = claimed(events, carried)
     moved, differing = replayed.moved(change, last)
-    # For gamma-norm noise the field l1 holds the L2 sensitivity, so there is no claim about the L1 change.
+    # For gamma-norm noise the field l1 holds the L2 sensitivity, so nothing is claimed about the L1 change.
     l1_bound = np.where(np.isin(events.kind, (Kind.PURE, Kind.GAMMA_NORM)), np.inf, bound * events.l1_per_l2)
     bounds = np.stack([l1_bound, bound], axis=-1)
     over = np.where((moved == 0) | np.isinf(bounds), 0.0, moved / bounds).max(axis=(1, 2))

@@ -1,4 +1,4 @@
-"""Adjacent data sets: how a changed sample enters a loss, and which changes are tried."""
+"""Define adjacent data sets: how a changed sample enters a loss, and which changes a replay tries."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ import numpy as np
 from mpinodes.core import Loss, SampleLoss, Setup, Vector
 from mpinodes.losses.linear import Around, dense
 
-SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # extreme doubles
-FEW, STRIDE = 4, 37  # extreme samples tried in each round, and the stride between them
+SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # very large and very small doubles
+FEW, STRIDE = 4, 37  # number of extreme samples tried in each round, and the stride in the list of all extreme samples
 
-Samples = Callable[[int], Sequence[int]]  # by round, the numbers of an agent's samples
-ALL = -1  # the number that stands for all samples of an agent
+Samples = Callable[[int], Sequence[int]]  # round -> the numbers of an agent's samples
+ALL = -1  # stands for all samples of an agent, in place of a sample number
 
 
 class Change(NamedTuple):
-    """An adjacent data set: in every round that uses a sample, a new row takes the sample's place in the loss.
+    """Define an adjacent data set: in every round that uses a sample, a new row replaces the sample in the loss.
 
     Attributes:
-        round: the first round whose loss changes; for a sample that earlier rounds use too, the first round examined.
-        sample: the sample's number. None changes the whole round. ALL changes every sample of this and all later
-        rounds;
-            this is an adjacent data set if the round is 1 or if no sample is used twice.
+        round: the first round whose loss changes. For a sample that earlier rounds use too, the first round examined.
+        sample: the number of the sample. None replaces all samples of this round. ALL replaces every sample of this
+            round and of all later rounds; this is an adjacent data set if the round is 1 or if no sample is used twice.
         feature: (d,) the features of the new row.
         target: the target of the new row; nan keeps the features and flips the sign of the target.
     """
@@ -37,7 +36,13 @@ class Change(NamedTuple):
 
 
 def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Callable[[int], Loss]:
-    """Return the losses by round on adjacent data, given an agent's own losses and samples."""
+    """Return a function that maps a round to an agent's loss on adjacent data.
+
+    Args:
+        own: maps a round to the loss on the agent's data.
+        samples: maps a round to the numbers of the agent's samples.
+        change: the adjacent data set.
+    """
 
     def losses(t: int) -> Loss:
         loss = own(t)
@@ -52,14 +57,14 @@ def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Cal
 
 
 def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
-    """Return whether the loss of a round has the changed sample."""
+    """Return whether the loss of a round contains the changed sample."""
     if change.sample == ALL:
         return round >= change.round
     return round == change.round if change.sample is None else change.sample in setup.stream.samples(agent)(round)
 
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
-    """Return a loss with the changed sample in some rows."""
+    """Return a copy of a loss in which the new row of `change` replaces the rows `rows`."""
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
     features, targets = dense(loss.features).copy(), loss.targets.copy()
@@ -74,7 +79,15 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
 def adjacent(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield adjacent data sets that change a sample of a round: those of `usual`, then some with extreme doubles."""
+    """Yield adjacent data sets that change a sample of one round: those of `usual`, then some with extreme doubles.
+
+    Args:
+        setup: of the run.
+        losses: maps a round to the agent's loss.
+        agent: the agent.
+        round: the round.
+        rng: draws the samples.
+    """
     changes = list(usual(setup, losses, agent, round, rng))
     every = ends(setup, losses(round), changes[0])
     yield from changes
@@ -82,7 +95,10 @@ def adjacent(
 
 
 def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
-    """Return variants of a change: samples as large and as small as doubles and their domain allow, and exactly 0."""
+    """Return variants of a change whose new row has extreme numbers.
+
+    They are as large or as small as doubles and the domain of the samples allow, or exactly 0.
+    """
     bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(len(change.feature)))
     alike = np.where(np.arange(len(change.feature)) % 2, -1.0, 1.0)
     first = np.where(np.arange(len(change.feature)), 0.0, 1.0)
@@ -96,7 +112,10 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
 def usual(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield a random sample of the round with its label flipped, and with features at the edge of their domain."""
+    """Yield changes of a random sample of the round: a flipped label, and features at the edge of their domain.
+
+    Arguments as in `adjacent`.
+    """
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))
     adjacency = setup.experiment.privacy.adjacency

@@ -1,4 +1,8 @@
-"""Two games on a probe: guess every sample's secret from one run, and decide between two data sets over many runs."""
+"""Play two games on a probe (a small experiment), or on the run itself.
+
+In the first game an adversary guesses the sign of every sample's target from one run. In the second game an adversary
+decides between two adjacent data sets, over many runs.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,19 @@ from mpinodes.core.asked import merge
 from mpinodes.running import job
 from mpinodes.summary.summary import Summary
 
-PILOTS = 4  # runs that choose the adjacent data set
-CLEAR = 0.99  # guess if the evidence is at least this share of its possible maximum
+PILOTS = 4  # number of runs by which the adjacent data set is chosen
+CLEAR = 0.99  # the adversary guesses only if the log-likelihood ratio is at least this share of its maximum
 
 
 class Canary(NamedTuple):
-    """The adjacent data set from which the run's own data set is to be told apart.
+    """Hold the adjacent data set that the adversary must tell apart from the data of the run.
 
     Attributes:
         agents: the agents whose messages depend on the change.
         change: the difference between the data sets.
-        size: how far the change moves messages in the pilot runs: Σ of shift/scale; for Gaussian noise the root of the
-            sum of squares.
-        sight: the statistic of an adversary who sees some links only; None for one who sees all links.
+        size: how far the change moves messages in the pilot runs, in noise scales: the sum over messages, or for
+            Gaussian noise the root of the sum of squares.
+        sight: the statistic of an adversary who sees only some links; None if the adversary sees all links.
     """
 
     agents: tuple[int, ...]
@@ -42,7 +46,7 @@ class Canary(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """A probe after its first run."""
+    """Hold a probe, its first run, and the summary of this run."""
 
     probe: Probe
     run: Recorded
@@ -50,7 +54,7 @@ class Ready(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """Return whether all agents see the same samples."""
+        """Return whether all agents use the same samples."""
         return bool(self.run.setup.experiment.data["partition"] == "shared")
 
     @property
@@ -62,6 +66,10 @@ class Ready(NamedTuple):
 def prepare(probe: Probe, directory: Path) -> Ready:
     """Run a probe in one process.
 
+    Args:
+        probe: the probe.
+        directory: where the run is stored.
+
     Raises:
         BadInput: the probe cannot be run.
     """
@@ -70,10 +78,14 @@ def prepare(probe: Probe, directory: Path) -> Ready:
 
 
 def canary(ready: Ready, seed: int) -> Canary:
-    """Choose the adjacent data set that moves messages most over some runs.
+    """Return the adjacent data set that moves messages most, on average over some pilot runs.
 
-    For an adversary with a partial view, choose the data set that is told apart best. The agent whose data change is
-    never among the viewers, unless all agents see the same data.
+    If the adversary sees only some links, return the data set that the adversary's statistic tells apart best. The data
+    of the viewers themselves are never changed, unless all agents use the same data.
+
+    Args:
+        ready: the probe after its first run.
+        seed: of the audit.
     """
     rng = np.random.default_rng([seed, 2])
     setup, run = ready.run.setup, ready.run
@@ -94,14 +106,14 @@ def canary(ready: Ready, seed: int) -> Canary:
     if not viewers:
         return max(targets, key=lambda target: target.size)
     ascending = sorted(targets, key=lambda target: target.size)
-    targets = list({target.agents: target for target in ascending}.values())  # the largest of each agent
+    targets = list({target.agents: target for target in ascending}.values())  # for each agent, the largest change
     seeds, fresh = ([int(seed) for seed in rng.integers(2**62, size=LEARNT)] for _ in range(2))
     seen = [target._replace(sight=sight) for target, sight in zip(targets, sights(setup, targets, seeds), strict=True)]
     own = _worlds(setup, targets[0])[0]
     frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """Return how many standard deviations a canary's statistic is above 0 on average, on the run's own data."""
+        """Return the mean of a canary's statistic on the run's data, in standard deviations."""
         assert target.sight
         values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -111,9 +123,19 @@ def canary(ready: Ready, seed: int) -> Canary:
 
 
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
-    """Return the viewers' statistic for each canary: the most powerful test if all have it, else learnt ones."""
+    """Return the viewers' statistic for each canary.
+
+    The statistics are the most powerful tests if there is such a test for every canary; otherwise all are learnt from
+    runs.
+
+    Args:
+        setup: of the probe.
+        targets: the canaries.
+        seeds: of the runs from which the statistics are learnt.
+    """
 
     def of(world: Losses) -> Callable[[int], Transcript]:
+        """Return a function that simulates a run from a seed, with the given losses."""
         return lambda seed: simulate(_in_world(setup, world, seed))
 
     worlds = [_worlds(setup, target) for target in targets]
@@ -125,7 +147,13 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
 
 
 def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
-    """Return by how many noise scales a change moves the messages of some agents."""
+    """Return how far a change moves the messages of several agents, in noise scales, as in `Canary.size`.
+
+    Args:
+        replayed: the replays of these agents.
+        change: the adjacent data set.
+        ready: the probe.
+    """
     total = 0.0
     for agent in replayed:
         moved, scale = agent.moved(change, len(agent.messages))[0], agent.scale[change.round - 1 :]
@@ -137,13 +165,16 @@ def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
 
 
 def _in_world(setup: Setup, world: Losses, seed: int) -> Setup:
-    """Return a setup of the same run with other losses and fresh noise."""
+    """Return the setup of the same run with the losses `world`, with the given seed, and hence with other noise."""
     fresh = reseeded(setup, seed)
     return replace(fresh, losses=seen_losses(fresh.experiment, world, fresh.run))
 
 
 def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
-    """Return the losses of a run, on its own data and on adjacent data; each loss is made once."""
+    """Return two functions that give the losses of every agent: on the run's data, and on adjacent data.
+
+    Losses are cached.
+    """
     own = cache(lambda agent: cache(setup.stream.of(agent)))
 
     @cache
@@ -155,14 +186,14 @@ def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
-    """Compute log-likelihood ratios of some pairs of runs, one on each of two data sets: (k, 2).
+    """Return the log-likelihood ratios of pairs of runs, one run on each of the two data sets: (k, 2).
 
     All runs have independent noise.
 
     Args:
         setup: of the probe.
-        target: the adjacent data set, and which messages depend on it.
-        which: the numbers of the pairs, from which their seeds follow.
+        target: the adjacent data set, and the agents whose messages depend on it.
+        which: (k,) the numbers of the pairs; the seeds of the runs are computed from them.
         seed: of the audit.
     """
     if np.isinf(target.size):
@@ -183,7 +214,9 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 
 
 def guess(ready: Ready) -> tuple[int, int, int]:
-    """Guess the sign of every sample's target from the message that first carries it, given all earlier messages.
+    """Play the first game: guess the sign of every sample's target from the message that first carries the sample.
+
+    Each guess uses all earlier messages too.
 
     Returns:
         The number of right guesses, of guesses and of secrets.

@@ -1,10 +1,11 @@
-"""The game's adversary who is one agent, or several that collude, and sees only what these agents receive.
+"""Define the adversary of a game who is one agent, or several colluding agents, and sees only what they receive.
 
-The likelihood of what an agent receives is an integral over everything that it does not receive, and rarely has a
-closed form. But any statistic of what it receives bounds ε from below, and a linear statistic does well: the sum of all
-numbers received, weighted by how far adjacent data move each and by how much noise there is in that direction. If
-everything received is a mix of once-noised values, the weights are known and the test is the most powerful one.
-Otherwise the weights are learnt from separate runs, which do not count toward the bound.
+The agents that the adversary consists of are the *viewers*. The likelihood of what the viewers receive is an integral
+over all messages that they do not receive, and rarely has a closed form. But any statistic of what the viewers receive
+bounds ε from below, and a linear statistic does well: the sum of all received numbers, weighted by how far adjacent
+data move each number and by the noise in that direction. If everything that the viewers receive is a linear mix of
+values to which noise was added once, the weights are known and the test is the most powerful one. Otherwise the weights
+are learnt from separate runs, which are not used for the bound.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from mpinodes.core.messages import HEADER
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.views import Relayed, coalition
 
-LEARNT = 200  # runs on the own data that estimate the noise
-MOVED = 4  # runs on adjacent data that estimate the shift of what is received
-RIDGE = 1e-3  # share of the mean variance added to each: with few runs, some directions seem to have none
+LEARNT = 200  # number of runs on the run's data that estimate the noise
+MOVED = 4  # number of runs on adjacent data that estimate how far received numbers move
+RIDGE = 1e-3  # share of the mean variance added to every variance, because few runs leave some directions without any
 
 
 @dataclass(frozen=True)
 class Sight:
-    """A statistic of what some agents receive; a value below 0 suggests adjacent data.
+    """Compute a linear statistic of what the viewers receive. A value below 0 suggests adjacent data.
 
     Attributes:
-        received: (rounds, agents) whose message of a round they have, their own messages among them.
-        weights: (numbers received,).
-        middle: half way between the means on the two data sets.
+        received: (rounds, agents) whether the viewers receive the agent's message of this round, or sent it.
+        weights: (m,) the weights of the m received numbers.
+        middle: the mean of the two expected weighted sums, on the run's data and on adjacent data.
     """
 
     received: NDArray[np.bool_]
@@ -42,15 +43,15 @@ class Sight:
     middle: float
 
     def __call__(self, frames: Vector) -> float:
-        """Compute the statistic of the frames of a run, (rounds, agents, words)."""
+        """Return the statistic for the frames of a run, (rounds, agents, words)."""
         return float(_numbers(self.received, frames, len(self.weights)) @ self.weights) - self.middle
 
 
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
-    """Return which messages the viewers of the run have, by round and sender: (rounds, agents).
+    """Return whether the viewers have the message of a round and sender: (rounds, agents).
 
-    The viewers' own messages count. So do messages that are lost or arrive after the last round, because they were sent
-    to the viewers. If a run stops early, the missing messages are read as 0, because the viewers see when it stops.
+    The viewers' messages count. Messages that are lost or arrive after the last round count too, because they were sent
+    to the viewers. If a run stops early, missing messages are read as 0, because the viewers see when the run stops.
     """
     viewers, graph = list(setup.experiment.audit.viewers), setup.reached
     mask = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
@@ -59,23 +60,29 @@ def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
 
 
 def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
-    """Return the received releases one after the other: (count,)."""
+    """Return the received releases one after the other: (count,).
+
+    Args:
+        received: (rounds, agents) as in `Sight`.
+        frames: (rounds, agents, words) of a run, perhaps with fewer rounds.
+        count: the number of received numbers.
+    """
     width = count // int(received.sum())
     if missing := len(received) - len(frames):
         frames = np.concatenate([frames, np.zeros((missing, *frames.shape[1:]))])
     return np.asarray(frames[received][:, HEADER : HEADER + width].ravel())
 
 
-Simulated = Callable[[int], Transcript]  # simulates a run from a seed
+Simulated = Callable[[int], Transcript]  # seed -> the transcript of a simulated run
 
 
 def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequence[int]) -> list[Sight]:
-    """Learn a statistic for each adjacent data set: the linear one that tells it apart best, estimated from runs.
+    """Return for each adjacent data set the linear statistic that tells it apart best, estimated from runs.
 
     Args:
         setup: of the run.
-        own: simulates the run on its own data, from a seed.
-        others: simulate the run on each adjacent data set.
+        own: simulates the run on its data, from a seed.
+        others: simulate the run on each adjacent data set, from a seed.
         seeds: of the runs.
     """
     runs = [own(seed).frames for seed in seeds]
@@ -96,13 +103,13 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
 
 
 def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
-    """Return the likelihood ratio of what the viewers receive, or None if it is not a linear statistic.
+    """Return the likelihood ratio of what the viewers receive, or None if the ratio is not a linear statistic.
 
-    The likelihood ratio is linear if nothing that depends on data is sent before some round and everything sent after
-    that round is a mix of that round's releases.
+    The ratio is linear if nothing that depends on data is sent before some round, and everything sent after that round
+    is a mix of the releases of that round.
 
     Args:
-        own: a run on the run's own data.
+        own: a run on the run's data.
         other: a run on adjacent data with the same noise.
         victim: the agent whose data differ.
     """
@@ -118,7 +125,7 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
     a = np.concatenate(rows)
     others = np.setdiff1d(np.arange(n), viewers)
     scaled = a[:, others] * relayed.scale[others]
-    # Project e_u onto the space of y, without the viewers' own part, that the received mixes determine.
+    # Project the unit vector of the victim onto the span of the received mixes, without the viewers' coordinates.
     _, sizes, basis = np.linalg.svd(scaled, full_matrices=False)
     basis = basis[sizes > 1e-10 * sizes[0]]
     target = np.zeros(n)
@@ -135,9 +142,9 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
 
 
 def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
-    """Return the proven ε at δ of an agent toward the run's viewers.
+    """Return the proven ε at δ of the agent `victim` toward the run's viewers.
 
-    None is returned if no more is proven than for an adversary who sees all links.
+    None is returned if the only proven bound is that for an adversary who sees all links.
     """
     losses = coalition(setup, run.events, setup.experiment.audit.viewers)
     if losses is None or not np.isfinite(losses[victim]):

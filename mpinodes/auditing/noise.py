@@ -1,15 +1,19 @@
-"""A run's noise, extracted from its messages, and tests of it against the law that its events name.
+"""Extract the noise of a run from its messages, and test it against the distribution that the events state.
 
-Noise is first transformed to one law: fair signs, and sizes that are exponential with mean 1. A coordinate of Laplace
-noise divided by its scale already has this law. For Gaussian noise the size is −ln P(|N| ≥ |z|). For noise that has a
-norm and a direction, the norm, Gamma(d), is first mapped to the norm of d independent normal numbers. All these maps
-are exact, so tests of signs and sizes are exact for every law. Messages are known to rounding only: `slack` bounds how
-far rounding may have moved a size.
+All noise is first transformed to one distribution: fair signs, and *sizes* that are exponential with mean 1. A
+coordinate of Laplace noise divided by its scale already has this distribution. For Gaussian noise the size is
+−ln P(|N| ≥ |z|). For noise that is drawn as a norm and a direction, the norm, Gamma(d), is first mapped to the norm of
+d independent normal numbers. All these maps are exact, so tests of signs and sizes are exact for every distribution.
+Messages are known only up to rounding: `slack` bounds how far rounding may have moved a size.
 
-Every test is exact or errs toward no alarm, and corrects for its number of comparisons by a union bound. There are
-tests of scale (of all draws and of each round, agent, vector and coordinate), of the law of all draws, of signs (which
-must be independent of the values noised), of repeated draws anywhere, and of dependence between neighbors, such as one
-round and the next.
+A test is either exact or has a smaller probability of a false alarm than stated. Each test corrects for the number of
+its comparisons by a union bound. The tests examine
+
+- the scale, of all draws and of each round, agent, vector and coordinate;
+- the distribution of all draws;
+- the signs, which must be independent of the values before noise;
+- repeated draws anywhere;
+- dependence between neighbors, such as one round and the next round.
 """
 
 from __future__ import annotations
@@ -28,17 +32,17 @@ from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, f
 from mpinodes.core import Kind, Queries, Query, Solve, Vector
 from mpinodes.rounds.step import Releaser
 
-RELEASES, DRAWS = 30_000, 150_000  # drawn again, at most
-ROUNDS = 256  # noise is drawn again for at least so many rounds
-LEAST_SHARE = 0.2  # more rounds make up for a share of messages with noise down to this
-EPSILON = 2.0**-52
+RELEASES, DRAWS = 30_000, 150_000  # `drawn_again` draws at most this number of releases, and of single numbers
+ROUNDS = 256  # `drawn_again` draws noise for at least this number of rounds
+LEAST_SHARE = 0.2  # if few messages carry noise, more rounds are drawn, as if at least this share carried noise
+EPSILON = 2.0**-52  # rounding unit of doubles
 COARSE = 2.0**-48  # relative error of sizes: a few bits more than generators and logarithms lose
-RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # laws of noise that draw a norm and a direction
+RADIAL = (Kind.PURE, Kind.GAMMA_NORM)  # noise that is drawn as a norm and a direction
 AXES = {1: "round", 2: "agent", 3: "vector", 4: "coordinate"}  # axes of arrays of `NoiseDraws`, after the runs
 
 
 class Check(NamedTuple):
-    """One test of the noise.
+    """Hold the result of one test of the noise.
 
     Attributes:
         name: what was tested.
@@ -51,17 +55,18 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True)
 class NoiseDraws:
-    """The noise of one or several runs: R runs of T rounds, n agents, k vectors of d coordinates.
+    """Hold the noise of R runs of T rounds, with n agents and k vectors of d coordinates in each message.
 
     Attributes:
-        signs: (R, T, n, k, d) −1 or 1; 0 if there is no noise or its sign is lost to rounding.
+        signs: (R, T, n, k, d) −1 or 1; 0 if there is no noise or if rounding hides the sign.
         sizes: (R, T, n, k, d) exponential with mean 1; nan if there is no noise.
         slack: (R, T, n, k, d) how far rounding may have moved a size.
-        totals: (R, T, n, k) by vector, a sum whose law depends on the scale; nan if there is no noise.
-        freedom: (R, T, n, k) the degrees of freedom of the sum's chi-squared law.
-        linear: whether totals grow in proportion to the scale, not to its square.
-        clean: (1 or R, T, n, k, d) the signs of the values to which the noise was added.
-        broken: how many numbers sent are not finite.
+        totals: (R, T, n, k) for each vector, a sum whose chi-squared distribution depends on the noise scale; nan if
+            there is no noise.
+        freedom: (R, T, n, k) the degrees of freedom of this chi-squared distribution.
+        linear: whether totals are proportional to the scale; if not, they are proportional to its square.
+        clean: (1 or R, T, n, k, d) the signs of the values before noise.
+        broken: the number of released numbers that are not finite.
     """
 
     signs: Vector
@@ -75,7 +80,7 @@ class NoiseDraws:
 
     @property
     def number(self) -> int:
-        """Return the number of draws."""
+        """Return the number of draws, each a single number."""
         return int(np.isfinite(self.sizes).sum())
 
     @property
@@ -86,18 +91,18 @@ class NoiseDraws:
 
     @cached_property
     def checks(self) -> list[Check]:
-        """Run all tests of the noise; there are none if there is no noise."""
+        """Run all tests of the noise and return their results; empty if there is no noise."""
         if self.broken:
             return [Check("numbers that are not finite", 0.0)]
         return [*_scale(self), *_law(self), *_signs_and_neighbors(self), *_repeats(self)] if self.number else []
 
     def fails(self, alpha: float) -> list[Check]:
-        """Return the failed tests; correct noise fails any of them with probability at most alpha."""
+        """Return the failed tests. For correct noise, any test fails with probability at most alpha."""
         return [check for check in self.checks if check.p * len(self.checks) < alpha]
 
 
 def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
-    """Extract the noise of a run."""
+    """Extract the noise of a run from its recorded releases and the replayed messages of all agents."""
     rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
     places = [agent.agent for agent in agents]
@@ -113,16 +118,21 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
                     continue
                 noise[place], value[place] = drawn, release - drawn
                 rounding[place] = lattice[t - 1, agent.agent, part] + EPSILON * (np.abs(release) + np.abs(value[place]))
-                if isinstance(message, Solve):  # a minimizer depends on its center's noise: the center is noised
+                if isinstance(message, Solve):  # the noise of a minimizer is added to its center
                     value[place] = message.center
                     rounding[place] += message.step * message.tolerance
     return standardized(noise, rounding, value, scale, kind)
 
 
 def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
-    """Draw the noise of the run's messages many times more, with other keys, by the run's own mechanism and settings.
+    """Draw the noise of the run's messages many more times, with the run's mechanism and settings but other noise keys.
 
-    At least `ROUNDS` rounds are drawn. If the run was shorter, its messages are released again in later rounds.
+    At least `ROUNDS` rounds are drawn. If the run has fewer rounds, its messages are used again for the later rounds.
+
+    Args:
+        run: the run.
+        agents: the replays of all agents.
+        seed: of the audit.
     """
     recorded, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noised = np.asarray((run.events.scale > 0).any(axis=2))
@@ -141,7 +151,7 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
             for place, t in enumerate(chosen.tolist()):
                 source = (t - 1) % recorded
                 message = agent.messages[source]
-                if isinstance(message, Solve):  # the mechanism noises the center
+                if isinstance(message, Solve):  # the mechanism adds noise to the center
                     l1, leaks = np.sqrt(d) * message.l2, message.leaks
                     message = Query(message.center, l1, message.l2, message.uses, leaks, message.calibration)
                 if not noised[source, agent.agent] or not isinstance(message, (Query, Queries)):
@@ -160,11 +170,12 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
     """Transform extracted noise to signs and sizes.
 
     Args:
-        noise: (R, T, n, k, d) as extracted.
-        rounding: (R, T, n, k, d) its rounding error.
-        value: (1 or R, T, n, k, d) the values noised.
-        scale: (R, T, n, k) as stated.
-        kind: (R, T, n, k) its law; `CLEAN` if there is no noise or it cannot be extracted.
+        noise: (R, T, n, k, d) the extracted noise.
+        rounding: (R, T, n, k, d) bounds on the rounding error of the noise.
+        value: (1 or R, T, n, k, d) the values before noise.
+        scale: (R, T, n, k) the noise scale that the event states.
+        kind: (R, T, n, k) the distribution that the event states; `CLEAN` if there is no noise or it cannot be
+            extracted.
     """
     there = (scale > 0) & (kind != Kind.CLEAN)
     d = noise.shape[-1]
@@ -182,7 +193,7 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
                 continue
             norms = np.abs(scaled[mine]).sum(axis=-1) if law == Kind.LAPLACE else np.linalg.norm(scaled[mine], axis=-1)
             totals[mine], freedom[mine] = 2 * norms, 2 * d
-            if law in RADIAL:  # map norms of law Gamma(d) to norms of d normal numbers, by equal probabilities
+            if law in RADIAL:  # map norms from Gamma(d) to the norm of d normal numbers, quantile by quantile
                 low, high = special.gammainc(d, norms), special.gammaincc(d, norms)
                 squares = np.where(low < 0.5, special.gammaincinv(d / 2, low), special.gammainccinv(d / 2, high))
                 normal[mine] *= np.where(norms > 0, np.sqrt(2 * squares) / norms, 0.0)[:, None]
@@ -198,7 +209,7 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
 
 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
-    """Yield the sums of two arrays over all draws, and over the draws of each round, agent, ..., each with a label."""
+    """Yield labels with the sums of two arrays: over all draws, and for each index along each axis of `AXES`."""
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
         if first.shape[axis] > 1:
@@ -207,7 +218,7 @@ def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vect
 
 
 def _scale(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test sums, which have chi-squared laws: of whole vectors, and of the sizes of each coordinate."""
+    """Test sums with chi-squared distributions: of the norms or squares of vectors, and of each coordinate's sizes."""
     whole, held = np.isfinite(drawn.totals), np.isfinite(drawn.sizes)
     sums = [*_sums("scale", np.where(whole, drawn.totals, 0.0), np.where(whole, drawn.freedom, 0.0))]
     sums += [row for row in _sums("scale", 2 * np.where(held, drawn.sizes, 0.0), 2.0 * held) if AXES[4] in row[0]]
@@ -217,14 +228,14 @@ def _scale(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _union(p: Vector) -> float:
-    """Return the smallest p-value times the number of p-values."""
+    """Return the smallest p-value times the number of p-values, at most 1."""
     return float(min(1.0, np.min(p, initial=1.0) * max(p.size, 1)))
 
 
 def _law(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test the distribution of all sizes (Kolmogorov, Smirnov), and its smallest and largest size."""
+    """Test the distribution of all sizes by Kolmogorov-Smirnov tests, and test the smallest and the largest size."""
     held = np.isfinite(drawn.sizes)
-    low, high = (np.sort((drawn.sizes + sign * drawn.slack)[held]) for sign in (1, -1))  # bounds, given rounding
+    low, high = (np.sort((drawn.sizes + sign * drawn.slack)[held]) for sign in (1, -1))  # sizes ± rounding
     n, high = len(low), np.maximum(high, 0.0)
     too_small = stats.kstest(low, "expon", alternative="greater").pvalue
     too_large = stats.kstest(high, "expon", alternative="less").pvalue
@@ -235,14 +246,14 @@ def _law(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test that signs are fair and independent of the values noised, and that neighbors are independent.
+    """Test that signs are fair and independent of the values before noise, and that neighbors are independent.
 
-    The values were fixed before the noise was drawn, so the number of agreements with their signs is binomial too.
-    Neighbors are one round and the next, one agent and the next, and so on for each axis. Products of neighboring fair
-    independent signs are fair and independent too, because neighbors in a line form no cycle. For sizes, the sign of
-    the distance to the median is tested.
+    The values were fixed before the noise was drawn, so the number of noise signs that agree with the signs of the
+    values is binomial, too. Neighbors are two consecutive rounds, agents, vectors or coordinates. Products of
+    neighboring fair independent signs are again fair and independent, because neighbors in a line form no cycle. For
+    sizes, the sign of the distance to the median is tested.
     """
-    off = drawn.sizes - log(2)  # ln 2 is the median
+    off = drawn.sizes - log(2)  # ln 2 is the median of a size
     large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
     agreeing = drawn.signs * drawn.clean
     coins = [*_sums("signs", drawn.signs, np.abs(drawn.signs))]
@@ -255,7 +266,7 @@ def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
                 coins.append(next(_sums(f"{label} of each {name} and the next", products, np.abs(products))))
     for label, total, tosses in coins:
         trials = tosses[tosses > 0]
-        most = (np.abs(total[tosses > 0]) + trials) / 2  # heads, or tails
+        most = (np.abs(total[tosses > 0]) + trials) / 2  # number of heads or of tails, whichever is larger
         yield Check(label, _union(np.minimum(1.0, 2 * stats.binom.sf(most - 1, trials, 0.5))))
 
 
@@ -263,11 +274,16 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     """Test for sizes that occur twice anywhere, and for vectors whose sizes all occur again, in any order.
 
     Two independent sizes are closer than s with probability below s. So the probability of k disjoint close pairs among
-    N sizes is at most λ^k/k!, λ = s N²/2. The pairs counted are neighbors in sorted order.
+    N sizes is at most λ^k/k!, λ = s N²/2. The counted pairs are neighbors in sorted order.
     """
 
     def bounded(near: Any, log_expected: float) -> float:
-        """Bound the p-value of neighbors that are close by λ^k/k! for k disjoint pairs, given ln λ."""
+        """Return an upper bound on the p-value: λ^k/k! for k disjoint close pairs.
+
+        Args:
+            near: for each pair of neighbors in sorted order, whether they are close.
+            log_expected: ln λ.
+        """
         edges = np.diff(np.concatenate([[0], near.astype(np.int8), [0]]))
         lengths = np.flatnonzero(edges == -1) - np.flatnonzero(edges == 1)
         pairs = int(((lengths + 1) // 2).sum())
@@ -291,13 +307,13 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
-    """Compute the probability that the scale test over all draws fails if the noise's scale is wrong by a factor.
+    """Return the probability that the scale test over all draws fails if the noise scale is wrong by a factor.
 
     Args:
-        factor: the noise's scale divided by the stated scale.
+        factor: the noise scale divided by the stated scale.
         draws: the number of draws.
         linear: whether the test sums sizes, as for Laplace noise, instead of squares.
-        alpha: the test's probability of a false alarm.
+        alpha: the probability of a false alarm of the test.
     """
     law = stats.chi2(2 * draws if linear else draws)
     grown = factor if linear else factor**2
@@ -305,10 +321,16 @@ def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
 
 
 def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
-    """Return the smallest relative shortfall of a scale that the test detects with probability `wanted`; 1 if none."""
+    """Return the smallest relative shortfall of a noise scale that the scale test detects with probability `wanted`.
+
+    1 is returned if the test detects no shortfall with this probability. Arguments as in `power`.
+    """
     return 1 - float(brentq(lambda factor: power(factor, draws, linear, alpha) - wanted, 1e-100, 1.0))
 
 
 def draws_needed(off: float, linear: bool, alpha: float, wanted: float) -> int:
-    """Return how many draws the test needs to detect a relative shortfall `off` with probability `wanted`."""
+    """Return the number of draws that the scale test needs.
+
+    It then detects a relative shortfall `off` of the noise scale with probability `wanted`. Arguments as in `power`.
+    """
     return ceil(brentq(lambda draws: power(1 - off, draws, linear, alpha) - wanted, 1, 1e12, xtol=0.5))

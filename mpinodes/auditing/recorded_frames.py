@@ -1,10 +1,11 @@
-"""The comparison of recorded frames, bit by bit, with frames rebuilt from public facts and releases.
+"""Compare recorded frames, bit by bit, with frames that are computed again from public facts and releases.
 
-A frame is header | releases | scalars. The schedule determines the header's round and kind, and the relays determine
-its bits on which agents still move. A `Start` is the value that `init` was given, and a `Relay` is the mix of what the
-agent received. The scalars come from the mixing, which is run on its own scalars alone, from files imported anew. None
-of this has noise, so a single bit from another source reveals data. A noised release is what the mechanism made, to the
-last bit.
+A frame is header | releases | scalars. The header holds the round, the kind of frame, and bits that say in which of the
+last rounds any agent still moved (had not settled). The schedule determines round and kind, and the relayed messages
+determine the bits. A `Start` is the public initial value, and a `Relay` is the mix of what the agent received. The
+scalars come from the mixing, which is run on its scalars alone, with the user's files imported again. None of these
+parts has noise, so one bit from any other source may reveal data. A release with noise must equal the mechanism's
+output, to the last bit.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from mpinodes.rounds.step import RELEASE_FRAME
 from mpinodes.topology.facts import diameter
 
 SCALARS = "the mixing's scalars"
-_Due = tuple[str, int, int, int, Vector]  # name, agent, round, index of the first word, words
+_Due = tuple[str, int, int, int, Vector]  # an expected part: name, agent, round, index of its first word, words
 
 
 class Slip(NamedTuple):
-    """A part of a frame that differs from the part rebuilt from public facts.
+    """Hold a part of a frame that differs from the part computed from public facts.
 
     Attributes:
         what: the name of the part.
         agent, round: the sender and the round.
-        sent, due: the first differing word as sent and as rebuilt.
+        sent, due: the first word that differs, as sent and as computed.
     """
 
     what: str
@@ -44,7 +45,7 @@ class Slip(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Return one line of text; words that print alike are printed as bits."""
+        """Return the difference as one line of text. If both words print alike, their bits are printed."""
         sent, due = repr(self.sent), repr(self.due)
         if sent == due:
             sent, due = (f"{word!r} ({np.float64(word).view(np.uint64):#018x})" for word in (self.sent, self.due))
@@ -52,10 +53,14 @@ class Slip(NamedTuple):
 
 
 def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
-    """Compare all frames of a run with rebuilt ones, given the replays of all agents.
+    """Compare all frames of a run with computed frames.
+
+    Args:
+        run: the run.
+        agents: the replays of all agents.
 
     Returns:
-        How many words were compared, and the parts that differ.
+        The number of words that were compared, and the parts that differ.
     """
     count, slips = 0, list[Slip]()
     for name, agent, t, place, words in (*_headers(run, agents), *_payloads(run, agents)):
@@ -68,7 +73,10 @@ def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
 
 
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the header of every frame; it says which agents still move, if the algorithm may end early."""
+    """Yield the expected header of every frame.
+
+    If the algorithm may end early, the header has a bit for each of the last rounds: whether any agent still moved.
+    """
     below = 0.0 if run.setup.endless else run.setup.algorithm.settled_below
     hops = max(1, diameter(run.setup.topology)) if below else 0
     full = (1 << hops) - 1
@@ -87,9 +95,10 @@ def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 
 
 def _payloads(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield releases without noise, noised ones if the noise can be drawn again, and the scalars of the mixing.
+    """Yield the expected releases and the expected scalars of the mixing.
 
-    The mixing is run for all agents side by side, without any data.
+    Releases with noise are included only if the noise can be drawn again. The mixing is run for all agents together,
+    without any data.
     """
     for agent in agents:
         for t, message in enumerate(agent.messages, 1):

@@ -1,11 +1,13 @@
-"""The small experiments of audits and checks; of their files, only this one names parts.
+"""Make the small experiments of audits and checks. No other file of this package names built-in parts of an experiment.
 
-The experiments make an algorithm's data as visible as possible, so that its statements are nearly attained: few agents
-and coordinates, samples at the edge of their domain, few rounds. `mpinodes check` has recipes for each kind of
-algorithm. The games of `mpinodes audit` have one coordinate for each agent. For gradient steps, the first sample of
-agent 0 has a target so far away that its gradient is clipped. With the target's sign flipped it is clipped too, so the
-change moves the gradient as far as it can. All other targets are 0, where gradients follow the point at which they are
-taken, so that hidden state becomes visible.
+The experiments make the effect of an algorithm's data as large as possible, so that the sensitivities which the
+algorithm states are nearly attained. They have few agents, few coordinates and few rounds, and samples at the edge of
+their domain. `mpinodes check` has recipes (experiments without a graph) for each kind of algorithm. A *probe* is an
+experiment on which `mpinodes audit` plays a game: an adversary guesses secrets, or decides between two adjacent data
+sets. A probe has one coordinate for each agent. For gradient steps, the first sample of agent 0 has a target so far
+away that its gradient is clipped. With the sign of the target flipped the gradient is clipped too, so this change moves
+the gradient by the largest possible distance. All other targets are 0. Their gradients depend on the point at which
+they are taken, so that a change of the hidden state becomes visible.
 """
 
 from __future__ import annotations
@@ -26,27 +28,28 @@ from mpinodes.core.asked import Tree, merge
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 
-FAR = 100.0  # a target whose gradient is clipped
+FAR = 100.0  # a target so far away that its gradient is clipped
 RECORDED: Tree = {"repeats": 1, "report": False, "record": {"transcript": True}}
 COMPLETE: Tree = {"topology": {"name": "complete"}}
-ONE_AGENT: Tree = {"privacy": {"adjacency": "one-agent"}}  # adjacent data sets differ in all samples of one agent
+ONE_AGENT: Tree = {"privacy": {"adjacency": "one-agent"}}  # two adjacent data sets differ in all samples of one agent
 GRAPHS = ("complete", "ring", "random-digraph", "random-digraph-each-round", "erdos-renyi-each-round")
 OF_MIXINGS = (*GRAPHS, "eulerian")
 AGENTS, MANY = 3, 6
 ROUNDS, LONG = 24, 160
-BRIEF = 5  # value of a hyper-parameter that counts rounds
-FEW, SECRETS = 6, 160  # rounds of the game on two data sets, and of the game on one run
-JOINT, PAIR = 10, 2  # agents of each game if they share one loss
-SHORT, LARGEST, BATCH = 8, 2_000_000, 3  # `own_sizes`: rounds, most features, and the other batch
+BRIEF = 5  # value of hyper-parameters that count rounds
+FEW, SECRETS = 6, 160  # number of rounds: of the game on two data sets; of the game on one run
+JOINT, PAIR = 10, 2  # number of agents if all share one loss: in the game on two data sets; in the game on one run
+SHORT, LARGEST, BATCH = 8, 2_000_000, 3  # of `own_sizes`: rounds, largest number of features, size of other batches
 
 
 class Probe(NamedTuple):
-    """One experiment of the games, which becomes one row of the table.
+    """Hold one experiment on which the audit plays a game. The result becomes one row of the table.
 
     Attributes:
-        what: the row's label.
+        what: the label of the row.
         asked: the experiment.
-        secret: whether every sample's sign is a secret of its own, to be guessed from one run.
+        secret: whether the game is to guess the sign of every sample's target from one run. If not, the game is to tell
+            two adjacent data sets apart over many runs.
     """
 
     what: str
@@ -55,16 +58,23 @@ class Probe(NamedTuple):
 
 
 def write(folder: Path, name: str, features: Any, targets: Any) -> str:
-    """Write a file of samples, and return its path."""
+    """Write a file of samples, FOLDER/NAME.npz, and return its path."""
     path = folder / f"{name}.npz"
     np.savez(path, features=features, targets=targets)
     return str(path)
 
 
 def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments for an algorithm of a file, each with a label; not all of them will fit the algorithm."""
+    """Yield labels and experiments for testing an algorithm. Some of the experiments may not fit the algorithm.
+
+    Args:
+        algorithm: the class.
+        path: the file that defines the class.
+        folder: where the data files are written.
+        seed: of the experiments.
+    """
     always: Tree = RECORDED | {
-        "seed": seed, "name": "check", "noise": {"key": "check"},  # else noise would depend on the temporary folder
+        "seed": seed, "name": "check", "noise": {"key": "check"},  # without a key, noise depends on the folder's name
         "algorithm": {"path": path, **brief(algorithm)},
         "privacy": {"mechanism": algorithm.mechanism, "delta": 1e-3},
     }  # fmt: skip
@@ -90,14 +100,17 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
 
 
 def brief(algorithm: Any) -> Tree:
-    """Return hyper-parameters that count something, usually rounds, reduced for short runs."""
+    """Return smaller values for integer hyper-parameters above 2 * BRIEF, so that runs are short.
+
+    These hyper-parameters usually count rounds.
+    """
     known = registry.keys(registry.ALGORITHMS, algorithm)
     counts = {f.name: f.default for f in fields(algorithm) if f.name in known and type(f.default) is int}
     return {name: BRIEF for name, default in counts.items() if default > 2 * BRIEF}
 
 
 def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
-    """Yield other values of hyper-parameters, one at a time."""
+    """Yield (name, value) for values that differ from the default, for one hyper-parameter at a time."""
     defaults = {f.name: f.default for f in fields(algorithm)} | brief(algorithm)
     for key, (kind, _) in registry.keys(registry.ALGORITHMS, algorithm).items():
         while get_origin(kind) is Annotated:
@@ -115,21 +128,27 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
 
 
 def graphs(algorithm: Any) -> Iterator[Tree]:
-    """Yield topologies in turn, without end; `others` gives alternatives to a topology that does not fit."""
+    """Yield sections with the topologies of `GRAPHS` in turn, without end.
+
+    If a topology does not fit an experiment, `others` gives alternatives.
+    """
     agents = algorithm.only_agents or AGENTS
     for name in itertools.cycle(GRAPHS):
         yield {"topology": {"name": name, "agents": agents + (name == "ring" and not algorithm.only_agents)}}
 
 
 def others(tree: Tree) -> Iterator[Tree]:
-    """Yield the same experiment on each other graph."""
+    """Yield the same experiment on every other graph of `GRAPHS`."""
     for name in GRAPHS:
         if name != tree["topology"]["name"]:
             yield merge(tree, {"topology": {"name": name}})
 
 
 def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments for algorithms of gradient steps on a stream."""
+    """Yield labels and experiments for algorithms that take gradient steps on a stream of samples.
+
+    Arguments: `experiments`.
+    """
     rng = np.random.default_rng([seed, 7])
     n = algorithm.only_agents or AGENTS
     d, wide = (1, 4) if algorithm.decomposable else (max(n, 2), 2 * max(n, 3))
@@ -157,6 +176,17 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
     def recipe(
         label: str, rounds: int, data: str, kind: str, step: float, epsilon: float, *more: Tree
     ) -> tuple[str, Tree]:
+        """Return the label and an experiment without graph.
+
+        Args:
+            label: the label.
+            rounds: number of rounds.
+            data: a key of `files`.
+            kind: of the step schedule.
+            step: the initial (or constant) step.
+            epsilon: ε of the mechanism.
+            more: further keys, which override the keys above.
+        """
         steps = {"step": {"kind": kind, "value" if kind == "constant" else "initial": step}}
         own = {"rounds": rounds, "data": {"file": files[data]}, "privacy": {"epsilon": epsilon}}
         return label, merge(fixed, own, steps if algorithm.takes_steps else {}, *more)
@@ -186,7 +216,7 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
 
 
 def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments for algorithms that use all samples in every round."""
+    """Yield labels and experiments for algorithms that use all samples in every round. Arguments: `experiments`."""
     rng = np.random.default_rng([seed, 8])
     rows = 4 * (algorithm.only_agents or AGENTS) + 4
     points = write(folder, "points", rng.choice([-1.0, 1.0], (rows, 1)), np.zeros(rows))
@@ -212,7 +242,7 @@ def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, T
 
 
 def solved(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments for algorithms of local minimizations."""
+    """Yield labels and experiments for algorithms that solve local minimizations. Arguments: `experiments`."""
     rng = np.random.default_rng([seed, 9])
     single = write(folder, "one", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
     many = write(folder, "many", rng.uniform(-1, 1, (20, 3)), rng.choice([-1.0, 1.0], 20))
@@ -233,23 +263,23 @@ def solved(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
 
 
 def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
-    """Return the experiment of the games that fits the kind of an algorithm, on its own data files.
+    """Return the experiment of a probe that fits the kind of an algorithm, and write its data files.
 
     Args:
         algorithm: the class.
         seed: of the experiment.
-        folder: where the data are written.
+        folder: where the data files are written.
         of_agents: whether adjacent data sets differ in all samples of agent 0, instead of one sample.
     """
     always: Tree = RECORDED | {
         "rounds": FEW, "seed": seed, "name": "probe",
-        "noise": {"key": "probe"},  # else noise would depend on the temporary folder
+        "noise": {"key": "probe"},  # without a key, noise depends on the temporary folder
         "data": {"name": "file", "shuffle": False, "epochs": 1, "bound": 1.0},
         "topology": {"name": "complete", "agents": AGENTS},
     }  # fmt: skip
     always = merge(always, ONE_AGENT if of_agents else {})
     if algorithm.solves:
-        stated = {"data": {"labels": [-1, 1], "columns": 1}}  # else these are read from the data, and no ε is proven
+        stated = {"data": {"labels": [-1, 1], "columns": 1}}  # if they were read from the data, no ε would be proven
         return merge(always, next(solved(algorithm, folder, seed))[1], stated)
     box = {"set": "none" if algorithm.unconstrained else "box"}
     if algorithm.whole_data:
@@ -266,14 +296,17 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 
 
 def _agents(algorithm: Any, joint: int) -> int:
-    """Return the number of agents of a game; each has one coordinate."""
+    """Return the number of agents of a probe, which is also the number of coordinates.
+
+    `joint` is the number for an algorithm whose agents share one loss.
+    """
     return AGENTS if algorithm.decomposable else algorithm.only_agents or joint
 
 
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
-    """Write targets, (agents, rounds), as data files, and return the section that uses them.
+    """Write targets, (agents, rounds), to data files, and return the sections `data` and `topology` that use the files.
 
-    Decomposable losses have a file with d = 1 for each agent; a shared loss has one file.
+    If the losses are decomposable, every agent gets a file with d = 1. If not, all agents share one file.
     """
     agents = len(targets)
     if algorithm.decomposable:
@@ -286,10 +319,15 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 
 
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield the run itself on other data, and with other batches, summed and averaged.
+    """Yield labels and experiments: the run itself on other data, with other batches, and with sums and averages.
 
-    The features are corners of the cube; about every other one is (1, ..., 1), along which the L1 norm is largest.
-    Targets are far away, or labels.
+    Features are corners of the cube. About every second sample is (1, ..., 1), along which the L1 norm is largest.
+    Targets are far away, or are labels. The losses of a batch are summed, or averaged.
+
+    Args:
+        own: the setup of the run.
+        folder: where the data files are written.
+        seed: of the data.
 
     Raises:
         BadInput: the data would be too large.
@@ -303,7 +341,7 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
     tree = merge(tree, RECORDED, {"record": {"metrics": []}, "rounds": rounds}, key)
     cases = [("its own sizes", own_batch, e.problem.average)]
     other = BATCH if own_batch != BATCH else BATCH + 1
-    if own_batch == "all" and not own.algorithm.solves:  # sums of solves' losses would be badly conditioned
+    if own_batch == "all" and not own.algorithm.solves:  # a local minimization of a sum would be badly conditioned
         cases += [("its own sizes, sums or averages", own_batch, not e.problem.average)]
     elif not own.algorithm.solves:
         cases += [(f"its own sizes, sums of {other} samples", other, False)]
@@ -332,13 +370,13 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
 def probes(
     section: Tree, seed: int, folder: Path, adjacency: str = "one-sample", feedback: Tree | None = None
 ) -> list[Probe]:
-    """Make the probes of the algorithm that an `algorithm` section names.
+    """Return the probes of the algorithm that an `algorithm` section names.
 
     Args:
-        section: keys whose values are words hold for the probes too.
+        section: the section `algorithm` of the run. Its keys whose values are words also apply to the probes.
         seed: of the audit.
-        folder: where the probes' data are written.
-        adjacency: "one-agent" changes all samples of an agent; otherwise one sample changes.
+        folder: where the data files of the probes are written.
+        adjacency: with "one-agent", adjacent data sets differ in all samples of an agent; otherwise in one sample.
         feedback: the section `feedback` of the run.
 
     Raises:
@@ -349,7 +387,7 @@ def probes(
     words = {key: value for key, value in section.items() if isinstance(value, str)}
     fits = of_kind(algorithm, seed, folder, adjacency == "one-agent")
     stated: dict[str, Tree] = dict(algorithm.probes)
-    if words.keys() - {"name", "path"}:  # the user says which words hold
+    if words.keys() - {"name", "path"}:  # the words that the user has chosen replace those of the algorithm's probes
         first = next(iter(stated.values()))
         numbers = {key: value for key, value in first.get("algorithm", {}).items() if not isinstance(value, str)}
         stated = {"as asked": {**first, "algorithm": numbers}}
@@ -366,14 +404,24 @@ def probes(
 
 
 def of_view(whole: Experiment) -> Probe:
-    """Return the run itself as a probe, in one process, for an adversary who is among its agents."""
+    """Return the run itself as a probe, in one process, for an adversary who consists of agents of the run.
+
+    `whole` is the experiment; its `audit.viewers` are these agents.
+    """
     viewers = whole.audit.viewers
     who = f"agent {viewers[0]} receives" if len(viewers) == 1 else f"agents {', '.join(map(str, viewers))} receive"
     return Probe(f"what {who}", merge(tomllib.loads(whole.toml()), RECORDED))
 
 
 def of_streams(path: str, stream: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield experiments on the stream of a file: with a loss for each agent, and with one shared loss."""
+    """Yield names and experiments on the stream that a file defines: with one loss per agent, and with one shared loss.
+
+    Args:
+        path: the file.
+        stream: the class of the stream.
+        folder: where the data file is written.
+        seed: of the data and the experiments.
+    """
     rng = np.random.default_rng(seed)
     samples = write(folder, "samples", rng.uniform(-1, 1, (120, 3)), rng.choice([-1.0, 1.0], 120))
     problem = dict(stream.defaults.get("problem", {"loss": "least-squares", "set": "ball", "radius": 10.0}))
@@ -387,7 +435,7 @@ def of_streams(path: str, stream: Any, folder: Path, seed: int) -> Iterator[tupl
 
 
 def of_metrics(seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield an online and an offline experiment."""
+    """Yield names and experiments for testing a metric: one online and one offline experiment."""
     for name, data in (("dola", "unit-ball"), ("huang-dp", "mean")):
         yield name, {
             "algorithm": {"name": name}, "rounds": 40, "seed": seed, "report": False, "data": {"name": data},

@@ -1,4 +1,4 @@
-"""Exact statistics: bounds and p-values that hold for any number of samples."""
+"""Compute confidence bounds and p-values that hold exactly for any number of samples."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ from mpinodes.privacy.curves import gdp_epsilon
 
 
 def least_share(hits: int, tries: int, alpha: float) -> float:
-    """Return a lower confidence bound on a probability (Clopper, Pearson 1934).
+    """Return a lower confidence bound on the probability of a hit, from `hits` in `tries` (Clopper, Pearson 1934).
 
-    The bound is wrong with probability at most alpha.
+    The bound is above the probability with probability at most alpha.
     """
     return float(stats.beta.ppf(alpha, hits, tries - hits + 1)) if hits else 0.0
 
 
 def largest_share(hits: int, tries: int, alpha: float) -> float:
-    """Return an upper confidence bound on a probability, likewise."""
+    """Return an upper confidence bound on the probability of a hit, from `hits` in `tries` (Clopper, Pearson 1934).
+
+    The bound is below the probability with probability at most alpha.
+    """
     return 1 - least_share(tries - hits, tries, alpha)
 
 
 class Shown(NamedTuple):
-    """Lower bounds that a game shows.
+    """Hold the lower bounds on ε that a game shows.
 
     Attributes:
-        pure: a release with pure ε-DP needs at least this ε.
-        at_delta: a release with (ε, δ)-DP needs at least this ε.
+        pure: if the release is pure ε-DP, ε is at least this number.
+        at_delta: if the release is (ε, δ)-DP, ε is at least this number.
     """
 
     pure: float
@@ -41,28 +44,39 @@ CERTAIN = Shown(inf, inf)
 
 
 def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian: bool) -> Shown:
-    """Bound ε from below by log-likelihood ratios of runs on two adjacent data sets, (N,) each.
+    """Return lower bounds on ε from the log-likelihood ratios of runs on two adjacent data sets, (N,) each.
 
-    Both bounds together are wrong with probability at most alpha. The threshold is chosen on the first half of the runs
-    and evaluated on the second half. If all noise is Gaussian the threshold is 0, where the best test has it, and ε at
-    δ follows from the trade-off between the two errors (Nasr et al. 2023).
+    With probability at most alpha, any of the two returned bounds (pure ε, ε at δ) is wrong. The threshold on the ratio
+    is chosen on the first half of the runs and evaluated on the second half. If all noise is Gaussian, the threshold is
+    0, the optimal threshold, and ε at δ follows from the trade-off between the two error probabilities (Nasr et al.
+    2023).
+
+    Args:
+        own: the ratios of runs on the run's data.
+        other: the ratios of runs on adjacent data.
+        delta: δ.
+        alpha: the probability of a wrong bound.
+        gaussian: whether all noise is Gaussian.
     """
     half = len(own) // 2
 
     def shares(tau: float, side: tuple[Vector, Vector], runs: slice) -> tuple[float, float]:
-        """Return bounds on the probabilities that a ratio of each data set reaches tau: from below and from above."""
+        """Return bounds on P(ratio ≥ tau): from below for `side[0]`, and from above for `side[1]`.
+
+        `runs` selects the runs that are counted.
+        """
         hits, alarms = (int((ratios[runs] >= tau).sum()) for ratios in side)
         return least_share(hits, len(own[runs]), alpha / 2), largest_share(alarms, len(own[runs]), alpha / 2)
 
     def bound(low: float, high: float, delta: float = 0.0) -> float:
-        """Return the lower bound on ε that follows from the bounds on both probabilities."""
+        """Return the lower bound on ε that follows from the two bounds that `shares` returns."""
         return max(0.0, log((low - delta) / high)) if low > delta else 0.0
 
     tau, side = 0.0, (own, other)
     if not gaussian:
         chosen = np.linspace(0, half - 1, 50).astype(int)
-        sides = (own, other), (-other, -own)  # a large ratio, or a small one, suggests the own data
-        # Equal shifts give ratios that differ by rounding only.
+        sides = (own, other), (-other, -own)  # large ratios suggest the run's data, small ratios adjacent data
+        # Subtract a margin from tau, because ratios that should be equal may differ by rounding.
         choices = [
             (tau - 1e-9 * (1 + abs(tau)) if np.isfinite(tau) else tau, side)
             for side in sides
@@ -77,10 +91,17 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
 
 
 def guessed(right: int, guesses: int, alpha: float) -> float:
-    """Return the pure ε that guesses of independent fair secrets show; abstentions do not count.
+    """Return the lower bound on pure ε that guesses of independent fair secrets show.
+
+    Only guesses that were made count.
 
     Under pure ε-DP each guess is right with probability at most e^ε/(1 + e^ε), whatever the earlier guesses were
     (Steinke, Nasr, Jagielski 2023).
+
+    Args:
+        right: the number of right guesses.
+        guesses: the number of guesses.
+        alpha: the probability of a wrong bound.
     """
     low = least_share(right, guesses, alpha) if guesses else 0.0
     return max(0.0, log(low / (1 - low))) if low > 0 else 0.0

@@ -1,10 +1,10 @@
-"""The transcript of a run, and one agent run again on it.
+"""Hold the transcript of a run, and run one agent again on it.
 
-An agent's next message is a function of its data and of all messages sent before. So running the agent on its own data
-and on adjacent data, both times on the same transcript, gives the change of every message. If the noise is inside a
-minimization, the difference of the two log densities of the release, times the noise's scale, takes the place of the
-change. Only the transcript, the events and the experiment are read. The stochastic error ξ and everything else that is
-not data are the same on both sides.
+An agent's next message is a function of its data and of all messages sent before. So running the agent once on its data
+and once on adjacent data, both times on the same transcript, gives the change of every message. If the noise is inside
+a minimization, the difference of two log densities replaces the change: the log densities of the release on both data
+sets, times the noise scale. Only the transcript, the events and the experiment are read. The stochastic error ξ and all
+other inputs except the data are equal in both runs of the agent.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ from mpinodes.rounds import lockstep
 from mpinodes.rounds.step import Arrivals, State, Step
 from mpinodes.runlog.reader import Reader, load
 
-ROUNDING = 1e-12  # relative to the message: smaller changes count as none
-PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)
+ROUNDING = 1e-12  # changes below this share of the message count as rounding
+PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)  # fields of an event that have a privacy cost
 
 
 class NotThatRun(BadInput):
-    """A transcript that does not follow from its experiment, data, code and earlier messages."""
+    """Report a transcript that does not follow from its experiment, data, code and earlier messages."""
 
 
 class Transcript:
-    """Everything that a run has sent.
+    """Hold everything that a run has sent.
 
     Attributes:
         setup: of the run.
-        frames: (rounds, agents, words) on the links.
+        frames: (rounds, agents, words) the frames sent on the links, as numbers.
         events: (rounds, agents).
-        decisions: (rounds, agents, d); None if they are not at hand.
+        decisions: (rounds, agents, d); None if the decisions are not available.
         label: the name of the experiment in the report of a check.
-        losses: a function of the agent that gives a function of the round.
+        losses: maps an agent to a function that maps a round to the loss of the agent.
     """
 
     def __init__(
@@ -66,23 +66,27 @@ class Transcript:
         return range(self.setup.topology.agents)
 
     def fresh(self) -> Transcript:
-        """Return the same transcript with a new, equal setup, from files that are imported anew."""
+        """Return the same transcript with a new, equal setup, for which the user's files are imported again."""
         return Transcript(build(self.setup.experiment), self.frames, self.events, self.decisions, self.label)
 
     def replayed(self) -> list[Replayed]:
-        """Run every agent again on the transcript."""
+        """Run every agent again on the transcript and return the replays."""
         return [Replayed(self, agent) for agent in self.agents]
 
 
 def simulate(setup: Setup, label: str = "") -> Transcript:
-    """Simulate a run, and keep everything it sent and decided in memory."""
+    """Simulate a run in one process, and return everything that it sent and decided."""
     rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1).transpose(1, 0, 2)
     decisions, events, frames = setup.layout.open(rows)
     return Transcript(setup, frames, events, decisions, label)
 
 
 class Recorded(Transcript):
-    """The transcript of a run directory."""
+    """The transcript of a run directory.
+
+    Raises:
+        BadInput: the directory holds no run with a transcript, or the experiment does not fit the record.
+    """
 
     def __init__(self, directory: Path) -> None:
         try:
@@ -112,12 +116,12 @@ class Recorded(Transcript):
 
 
 class Replayed:
-    """One agent, run again on a transcript from any round on.
+    """Run one agent again on a transcript, from any round on.
 
     Attributes:
         agent: the number of the agent.
-        kind, scale: of its noise: (rounds, vectors).
-        messages: by round, on its own data.
+        kind, scale: (rounds, vectors) the distribution and the scale of the agent's noise.
+        messages: the agent's message of each round, on its recorded data, before noise.
     """
 
     def __init__(self, recorded: Transcript, agent: int) -> None:
@@ -142,11 +146,11 @@ class Replayed:
             self.require_same_run(recorded)
 
     def said(self, t: int) -> Vector:
-        """Return the recorded releases of round t, side by side: (vectors x d,)."""
+        """Return the recorded releases of round t, one vector after the other: (vectors x d,)."""
         return np.asarray(self._frames[t - 1, self.agent, HEADER : self._end])
 
     def heard(self, t: int) -> Inbox | None:
-        """Return the inbox of the agent in round t, or None if its run ended there."""
+        """Return the inbox of the agent after round t; None if the agent's run ended there."""
         return self._states[t].heard
 
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
@@ -156,17 +160,17 @@ class Replayed:
         return out, events
 
     def wanted(self, t: int) -> Message:
-        """Return the message that the algorithm makes in round t, whatever its budget allows."""
+        """Return the message that the algorithm makes in round t, even if the privacy budget forbids to send it."""
         state = self._states[t - 1]
         return self._setup.algorithm.message(state.algorithm, state.here)
 
     def require_same_run(self, recorded: Transcript) -> None:
-        """Refuse to replay another run: the messages with the noise drawn again must be the recorded releases.
+        """Require that the replayed messages, with the noise drawn again, equal the recorded releases.
 
         If the noise cannot be drawn again, only scales and sensitivities are compared.
 
         Raises:
-            NotThatRun: they differ.
+            NotThatRun: a message differs.
         """
         reproducible = self._setup.experiment.reproducible
         names = Event._fields if reproducible else PRICED
@@ -183,7 +187,12 @@ class Replayed:
                 )
 
     def _adjacent(self, change: Change, last: int) -> Iterator[tuple[int, Message, Message, Callable[[int], Loss]]]:
-        """Yield round, own message, message on adjacent data, and the adjacent losses, from the changed round on."""
+        """Run the agent on adjacent data, from the changed round to round `last`.
+
+        Yields:
+            For each round: the round, the message on the recorded data, the message on adjacent data, and a function
+            that maps a round to the loss on adjacent data.
+        """
         losses = changed(self._own, self._setup.stream.samples(self.agent), change)
         state = self._states[change.round - 1]
         for t in range(change.round, last + 1):
@@ -192,12 +201,14 @@ class Replayed:
                 state = self._step.receive(state, self._arrivals[t - 1], losses(t))
 
     def moved(self, change: Change, last: int) -> tuple[Vector, list[tuple[int, Any, Any]]]:
-        """Measure how far messages on adjacent data are from those on the agent's own, up to round `last`.
+        """Measure how far the agent's messages on adjacent data are from its messages on the recorded data.
+
+        Messages are compared from the changed round to round `last`.
 
         Returns:
-            The change by message, vector and norm (L1, L2): (r, vectors, 2). And every fact that a message states of
-            its sensitivity and that differs on adjacent data, though such facts must be public: its round, the fact on
-            the agent's own data, and the fact on adjacent data.
+            The changes, (r, vectors, 2): for each message and vector, the L1 and the L2 norm. And a list of facts that
+            a message states about its sensitivity and that differ on adjacent data, although such facts must be
+            public: (round, fact on the recorded data, fact on adjacent data).
         """
         moved, differing = [], []
         for t, own, other, losses in self._adjacent(change, last):
@@ -216,7 +227,7 @@ class Replayed:
         return np.array(moved), differing
 
     def _public(self, message: Message) -> tuple[Any, ...]:
-        """Return everything that a message states of itself, which must not depend on data."""
+        """Return everything that a message states about itself. These facts must not depend on data."""
         if isinstance(message, Solve):
             values = [getattr(message, field.name) for field in fields(message)]
             return tuple(value.tobytes() if isinstance(value, np.ndarray) else value for value in values)
@@ -228,9 +239,15 @@ class Replayed:
         return (*payloads, message.uses, leaks)
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
-        """Return the difference of the log densities of the release of round t, times the scale, as L1 and L2 change.
+        """Return the difference of the two log densities of the release of round t, times the noise scale.
 
-        Without noise the difference of the two centers is measured instead.
+        The number is returned twice, in place of the L1 and L2 change. If there is no noise, the L1 and L2 norm of the
+        difference of the two centers are returned instead.
+
+        Args:
+            t: the round.
+            ask: the `Solve` on adjacent data.
+            adjacent: the loss on adjacent data.
         """
         x, scale, own = self.said(t), float(self.scale[t - 1, 0]), self._own(ask.uses)
         if scale == 0:
@@ -239,9 +256,9 @@ class Replayed:
         return [scale * abs(own_density - other_density)] * 2
 
     def log_ratio(self, change: Change, last: int) -> float:
-        """Compute the log-likelihood ratio of the transcript up to round `last`: own data over adjacent data.
+        """Return the log-likelihood ratio of the transcript up to round `last`: recorded data over adjacent data.
 
-        A ratio of ±inf means certainty.
+        ±inf means that one of the two data sets is impossible.
         """
         total = 0.0
         for t, message, adjacent_message, losses in self._adjacent(change, last):
@@ -250,7 +267,7 @@ class Replayed:
         return total
 
     def drawn(self, t: int) -> list[Vector | None]:
-        """Return the noise in each vector of the release of round t: (d,); None for a vector without noise.
+        """Return, for each vector, the noise in the release of round t: (d,); None for a vector without noise.
 
         A rounded minimizer gives None too, because its noise cannot be extracted.
         """
@@ -262,12 +279,12 @@ class Replayed:
         return [None if scale == 0 else release - value for value, release, scale in pairs] or [None] * self._vectors
 
     def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
-        """Return the vector whose addition to the center gives the recorded release of round t."""
+        """Return the noise vector whose addition to the center gives the recorded release of round t."""
         x = self.said(t)
         return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)
 
     def _log_density(self, t: int, message: Message, losses: Callable[[int], Loss]) -> float:
-        """Compute the log density of the release of round t, up to a constant that is the same for all data."""
+        """Return the log density of the release of round t, up to a constant that is the same for all data."""
         if isinstance(message, Solve):
             scale = float(self.scale[t - 1, 0])
             if scale == 0:
@@ -289,26 +306,30 @@ class Replayed:
 
 
 def fresh_seed(*words: int) -> int:
-    """Return a seed of a run that follows from some numbers; other numbers give an independent run."""
+    """Return a seed for a run, computed from some numbers; other numbers give an independent seed."""
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 2)
 
 
 def reseeded(setup: Setup, seed: int) -> Setup:
-    """Return the setup of the same run with fresh noise."""
+    """Return the setup of the same run with another seed, hence with other noise."""
     return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
 
 
 def clean_vectors(message: Message) -> list[Vector]:
-    """Return the vectors of a message before noise; none if the message carries no data."""
+    """Return the vectors of a message before noise; empty if the message carries no data."""
     if isinstance(message, Query):
         return [message.value]
     return [payload.value for payload in message.vectors.values()] if isinstance(message, Queries) else []
 
 
 def sizes(moved: Vector, message: Vector) -> list[float]:
-    """Return the L1 and L2 norm of a difference of messages, reduced by the rounding error of such a difference.
+    """Return the L1 and the L2 norm of a difference of two messages, each reduced by a bound on the rounding error.
 
-    A nan, from a message that is not finite, gives inf.
+    If a message is not finite, the difference is nan and both norms are inf.
+
+    Args:
+        moved: (d,) the difference.
+        message: (d,) one of the messages.
     """
     floor = ROUNDING * max(1.0, float(np.abs(message).max()))
     less = float(np.abs(moved).sum()) - floor * len(moved), norm(moved) - floor

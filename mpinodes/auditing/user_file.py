@@ -1,4 +1,4 @@
-"""The check of one part of any kind: choose its tests, and run them."""
+"""Check one part of any kind (algorithm, stream, loss, ...): choose the tests for its kind, and run them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OUTSIDE = {
     "threading", "time",
 }  # fmt: skip
 BUILTINS = {f"builtins.{name}" for name in ("open", "exec", "eval", "compile", "__import__", "input", "globals")}
-OPENING = ("streams", "topology")  # these kinds may read files and draw from a seed
+OPENING = ("streams", "topology")  # parts of these kinds may read files and draw random numbers from a seed
 
 TESTS: dict[str, Callable[[Any, str, Path, int, Report], None]] = {
     "algorithms": algorithms.check_algorithm,
@@ -39,11 +39,11 @@ TESTS: dict[str, Callable[[Any, str, Path, int, Report], None]] = {
 
 
 def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
-    """Run all tests of a part, and report their outcome.
+    """Run all tests of a part, and return a report.
 
     Args:
         kind: the kind of the part.
-        part: its class.
+        part: the class of the part.
         seed: of the test data.
 
     Raises:
@@ -63,9 +63,14 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
 
 
 def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
-    """Find names in a part's own file that a part must not use: randomness, clocks and files.
+    """Yield a fault for each name in a part's file that a part must not use: randomness, clocks, files and the like.
 
-    Files that it imports are not read. Their effects are found where two calls, processes or agents differ.
+    Files that this file imports are not read. Their effects are found by tests that compare two calls, processes or
+    agents.
+
+    Args:
+        path: the file.
+        package: the name of the kind's package, such as "algorithms".
     """
     for node in ast.walk(ast.parse(path.read_bytes())) if package not in OPENING else ():
         for word in _names(node):
@@ -80,7 +85,7 @@ def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
 
 
 def _names(node: ast.AST) -> list[str]:
-    """Return the dotted names that a node imports, calls as a built-in function or takes from numpy.random."""
+    """Return the dotted names that a syntax node imports, calls as a built-in function, or takes from numpy.random."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):

@@ -1,4 +1,4 @@
-"""The rows of the audit's table: results of the tests, beside the paper's claim and the accountant's proof."""
+"""Make the rows of the audit's table: results of the tests, beside the paper's claim and the proven privacy loss."""
 
 from __future__ import annotations
 
@@ -22,25 +22,26 @@ from mpinodes.core.errors import BadInput
 from mpinodes.presentation.privacy_words import number
 from mpinodes.summary.summary import LossSummary
 
-FALSE_ALARM = 0.001  # probability that an audit of a correct run refutes anything, at most
-OF_NOISE = 0.5  # the noise tests' share of it
-SETS = 2  # sets of noise tests: of the run, and of noise drawn again
-FOUND, OFF = 0.999, 0.05  # the wanted probability of detecting a scale with this relative error
-AGENTS, FOLLOWED = 4, 4  # under other settings: agents replayed, and changed rounds followed to the last message
-ROUNDING = 1e-7  # relative rounding error of the bounds on hidden state, accumulated over rounds
+FALSE_ALARM = 0.001  # largest probability that an audit of a correct run refutes any proven value
+OF_NOISE = 0.5  # share of FALSE_ALARM that the noise tests use; the games use the rest
+SETS = 2  # number of sets of noise tests: on the noise of the run, and on noise drawn again
+FOUND, OFF = 0.999, 0.05  # a relative error OFF of a noise scale should be detected with probability FOUND
+AGENTS, FOLLOWED = 4, 4  # of `of_settings`: agents replayed, and changed rounds compared up to the last message
+ROUNDING = 1e-7  # relative rounding error of the bounds on hidden state, over all rounds
 MANY = "adjacent data, many runs"  # the label of a probe without a name
 REFUTED = "REFUTES THE PROVEN VALUE"
 
 
 class Verdict(NamedTuple):
-    """One row of the table.
+    """Hold one row of the table.
 
     Attributes:
         what: what was examined.
         shown: the result in figures.
         verdict: the conclusion in words.
-        refuted: whether a proven value is false.
-        claimed, pure, at_delta: the paper's ε, and the proven ones; None if there is none.
+        refuted: whether the result shows that a proven value is false.
+        claimed: the ε that the paper claims; None if there is none.
+        pure, at_delta: the proven pure ε, and the proven ε at δ; None if nothing is proven.
     """
 
     what: str
@@ -53,14 +54,14 @@ class Verdict(NamedTuple):
 
 
 def of_summary(loss: LossSummary) -> Verdict:
-    """Return a row with the privacy loss as the run reports it."""
+    """Return a row with the privacy loss that the run reports."""
     words = (number(loss.claimed, "none"), number(loss.proven_pure), number(loss.proven))
     shown = f"claimed {words[0]}, proven pure {words[1]}, at δ {words[2]}"
     return Verdict("privacy loss", shown, "as reported", False)
 
 
 def of_replay(findings: list[Finding]) -> Verdict:
-    """Judge whether no message changed by more than its bound."""
+    """Return a row that says whether any message changed by more than the accountant's bound."""
     worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
     over = max(worst.direct, worst.hidden)
     where = f"agent {worst.agent}, round {worst.round}"
@@ -73,7 +74,13 @@ def of_replay(findings: list[Finding]) -> Verdict:
 
 
 def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
-    """Test whether the noise is as the events state, and say how small a shortfall would be detected."""
+    """Return a row that says whether the noise is as the events state, and how small a shortfall would be detected.
+
+    Args:
+        drawn: the noise.
+        alpha: the probability of a false alarm.
+        label: the label of the row.
+    """
     if not drawn.checks:
         return Verdict(label, "no noise to test", "no noise, no privacy", False)
     if drawn.broken:
@@ -94,7 +101,7 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
-    """Test whether all parts of frames without noise follow from public facts and releases."""
+    """Return a row that says whether all parts of frames without noise follow from public facts and releases."""
     words, slips = compare(run, agents)
     if not slips:
         return Verdict("frames", f"{words:,} words follow, to the bit, from public facts and releases", "holds", False)
@@ -103,7 +110,15 @@ def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
 
 
 def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
-    """Replay the run on other data and with other batches: one row if all hold, else a row for each that does not."""
+    """Replay the run on other data and with other batches.
+
+    Return one row if all replays hold. If not, return one row for each setting whose replay fails.
+
+    Args:
+        own: the setup of the run.
+        folder: where the data files are written.
+        seed: of the audit.
+    """
     label, left, rows, findings, names = "other settings", "", list[Verdict](), list[Finding](), list[str]()
     try:
         for name, asked in own_sizes(own, folder, seed):
@@ -126,7 +141,12 @@ def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
 
 
 def of_run(run: Transcript, seed: int) -> list[Verdict]:
-    """Test a run: whether messages follow from the recorded releases, its frames, replay and noise."""
+    """Test a run and return the rows: messages follow from the recorded releases, frames, replay and noise.
+
+    Args:
+        run: the run.
+        seed: of the audit.
+    """
     try:
         agents = run.replayed()
         for agent in agents:
@@ -149,8 +169,15 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
 
 
 def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: float | None) -> tuple[str, bool]:
-    """Return the verdict on a lower bound, and whether it refutes a proven value."""
-    limits = [inf if epsilon is None else epsilon * SLACK for epsilon in (claimed, pure, at_delta)]  # given rounding
+    """Return the verdict on lower bounds on ε in words, and whether a bound refutes a proven value.
+
+    Args:
+        shown: the lower bounds.
+        claimed: the ε that the paper claims; None if there is none.
+        pure: the proven pure ε; None if nothing is proven.
+        at_delta: the proven ε at δ; None if nothing is proven.
+    """
+    limits = [inf if epsilon is None else epsilon * SLACK for epsilon in (claimed, pure, at_delta)]  # plus rounding
     if shown.pure > limits[1] or shown.at_delta > limits[2]:
         return REFUTED, True
     proven, least = (at_delta, shown.at_delta) if pure is None and at_delta is not None else (pure, shown.pure)
@@ -165,7 +192,15 @@ def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: flo
 
 
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: float, seed: int) -> list[Verdict]:
-    """Judge the game of one probe, and its replay if that fails."""
+    """Return a row with the result of a probe's game, and a second row if the replay of the probe fails.
+
+    Args:
+        ready: the probe after its first run.
+        target: the adjacent data set; None for the game on one run.
+        ratios: (k, 2) the log-likelihood ratios of `games.pairs`; None for the game on one run.
+        alpha: the probability that a lower bound is wrong.
+        seed: of the audit.
+    """
     label, loss, setup = ready.probe.what or MANY, ready.summary.privacy.network, ready.run.setup
     values = loss.claimed, loss.proven_pure, loss.proven
     if target is None or ratios is None:
@@ -184,14 +219,14 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: 
 
 
 def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, view: str = "links") -> str:
-    """Format all rows as text.
+    """Return all rows as text.
 
     Args:
         title: the first line.
         own: rows of the run itself.
         probes: rows of the games.
-        alpha: each bound is wrong with probability at most alpha.
-        view: whose ε the games bound: "links", or the view of `audit.view`.
+        alpha: each lower bound is wrong with probability at most alpha.
+        view: the adversary whose ε the games bound: "links", or the view of `audit.view`.
     """
     lines = [title, "", "this run"]
     lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]

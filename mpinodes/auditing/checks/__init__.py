@@ -1,1 +1,1 @@
-"""Tests of the statements of a part: they may show that a statement is false, but they prove none."""
+"""Test the statements of a part. A test may show that a statement is false, but proves no statement."""

@@ -1,4 +1,4 @@
-"""The tests of an algorithm, in order."""
+"""Test an algorithm: run all tests of purity and of statements, in order."""
 
 from __future__ import annotations
 
@@ -22,12 +22,22 @@ from mpinodes.core import Diverged
 from mpinodes.core.asked import Tree
 from mpinodes.core.errors import BadInput
 
-ENOUGH = 5  # after so many runs, a fault ends the tests
-APART = 3  # runs, besides the longest, whose agents also run in another process
+ENOUGH = 5  # after this number of runs, the tests end if any fault was found
+APART = 3  # number of runs, in addition to the longest run, that are repeated in another process
 
 
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Run an algorithm on all experiments that fit it; test its purity and statements, and its runs elsewhere."""
+    """Run an algorithm on all experiments that fit it.
+
+    Test its purity and its statements, and repeat some runs elsewhere.
+
+    Args:
+        algorithm: the class.
+        path: the file that defines the class.
+        folder: where data files are written.
+        seed: of the experiments.
+        report: gets the faults.
+    """
     runs: list[Transcript] = []
     for label, asked in experiments(algorithm, path, folder, seed):
         with report.exceptions(label):
@@ -58,15 +68,15 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
 
 
 def _messages(run: Transcript) -> int:
-    """Count the messages of a run."""
+    """Return the number of messages of a run."""
     return int(np.prod(run.frames.shape[:2]))
 
 
 def _on_some_graph(label: str, asked: Tree) -> Transcript:
-    """Run an experiment on its own graph, or on another graph if the algorithm cannot run on that.
+    """Run an experiment on its graph, or on another graph if the algorithm cannot run on the former.
 
     Raises:
-        BadInput, Diverged: no graph fits; the error of the experiment's own graph.
+        BadInput, Diverged: no graph fits. The error is that of the experiment's graph.
     """
     errors: list[Exception] = []
     for tree in (asked, *others(asked)):
@@ -80,14 +90,14 @@ def _on_some_graph(label: str, asked: Tree) -> Transcript:
 
 
 def finite(run: Transcript) -> Iterator[Fault]:
-    """Find a decision that is not finite."""
+    """Yield a fault if any decision of a run is not finite."""
     for t, i in np.argwhere(~np.isfinite(run.decisions).all(axis=2))[:1].tolist():
         where = f"{run.label}: agent {i}, round {t + 1}"
         yield Fault("a decision that is not finite", where, "decisions are finite numbers")
 
 
 def without_noise(run: Transcript) -> Iterator[Fault]:
-    """Run the experiment without noise; find a decision that is not finite."""
+    """Run the experiment without noise, and yield a fault if any decision is not finite."""
     e = run.setup.experiment
     clean = msgspec.structs.replace(e, privacy=msgspec.structs.replace(e.privacy, epsilon=inf))
     yield from finite(simulate(rebuilt(run.setup, clean), f"{run.label}, no noise"))

@@ -1,4 +1,4 @@
-"""The tests of losses and of streams."""
+"""Test losses and streams."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from mpinodes.core.errors import BadInput
 from mpinodes.losses.enforced import enforced
 from mpinodes.losses.linear import dense
 
-D, CLASSES, PAIRS, SLACK = 4, 3, 400, 1e-7
-ROUNDS = 12
+D, CLASSES, PAIRS = 4, 3, 400  # number of features, of classes, and of pairs of samples
+SLACK = 1e-7  # relative rounding error of a measured number
+ROUNDS = 12  # number of rounds of a stream
 
 
 def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) -> None:
@@ -32,12 +33,12 @@ def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) ->
 
 
 def _length(loss: Any) -> int:
-    """Return the dimension of a point: the number of features, times the number of classes for a loss of classes."""
+    """Return the dimension of a point: the number of features, times the number of classes if the loss is per class."""
     return D * CLASSES if loss.per_class else D
 
 
 def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[Any, Any]:
-    """Draw k samples with features of norm at most `norm`, and targets that fit the loss."""
+    """Return k random samples: features of norm at most `norm`, and targets that fit the loss."""
     features = rng.normal(size=(k, D))
     features *= norm * rng.choice([1.0, 1.0, rng.random()], k)[:, None] / np.linalg.norm(features, axis=1)[:, None]
     if loss.per_class:
@@ -47,7 +48,7 @@ def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[
 
 
 def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Test the bounds that a class states about one sample's gradient."""
+    """Yield a fault if a bound that a loss states about the gradient of one sample is violated."""
     for _ in range(PAIRS):
         norm = float(rng.choice([0.3, 1.0, 5.0]))
         features, targets = _samples(loss, rng, 2, norm)
@@ -93,16 +94,24 @@ def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def _over(name: str, measured: float, bound: float, where: str, slack: float = 1e-9) -> Iterator[Fault]:
-    """Yield a fault if a measured number exceeds its stated bound."""
+    """Yield a fault if a measured number exceeds the bound that the part states for it.
+
+    Args:
+        name: of the bound.
+        measured: the number.
+        bound: the stated bound.
+        where: the samples and points, for the report.
+        slack: absolute rounding error of the number.
+    """
     if not measured <= bound * (1 + SLACK) + slack:
         yield Fault(f"{name} too small", f"{measured:.6g} measured at {where}; {bound:.6g} is stated", "an upper bound")
 
 
 def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Test values and gradients against each other, and the clip against clipped gradients."""
+    """Test gradients: against numerical derivatives of values, and, with a clip, against sums of clipped gradients."""
 
     def clipped_grad(of: Any, x: Any) -> Any:
-        """Return the gradient of a loss as an agent sees it, with the clip enforced."""
+        """Return the gradient of a loss as an agent gets it, with the clip enforced."""
         return enforced(of, of.clip, of.clip, of.whole, of.regularizer).data_grad(x)
 
     for _ in range(PAIRS):
@@ -141,7 +150,7 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Test that `prox` returns a minimizer."""
+    """Yield a fault if `prox` returns a point that is not a minimizer."""
     for _ in range(PAIRS // 10):
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
@@ -153,7 +162,7 @@ def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a stream in which every agent has a loss of its own, and in which all agents share one."""
+    """Test a stream in two experiments: every agent has its own loss, and all agents share one loss."""
     for name, asked in of_streams(path, stream, folder, seed):
         try:
             setup, equal = (compose(asked, ranks=None) for _ in range(2))
@@ -168,7 +177,12 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
-    """Test the losses, samples and bounds of a stream against an equal second instance."""
+    """Test the losses, samples and bounds of a stream.
+
+    Args:
+        setup: with the stream.
+        other: a second, equal instance of the stream.
+    """
     stream = setup.stream
     last = min(ROUNDS, stream.rounds or ROUNDS)
     for i in range(stream.agents):
@@ -207,7 +221,7 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
             yield from _over("feature_bound", float(np.abs(features).max(initial=0)), stream.feature_bound, where)
             yield from _over("feature_norm", norm, stream.feature_norm, where)
         merged = stream.merged(i)
-        for first in (1, last // 2 + 1):  # the regret of a run is computed on merged losses
+        for first in (1, last // 2 + 1):  # the regret of a run is computed from merged losses
             seen, together = [losses(t) for t in range(first, last + 1)], merged(first, last)
             if b"".join(row for loss in seen for row in _rows(loss)) != b"".join(_rows(together)):
                 where = f"agent {i}, rounds {first} to {last}"
@@ -216,7 +230,7 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
 
 
 def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
-    """Test what a stream states about its samples under another seed."""
+    """Test what `stream` states about its samples under another seed; `other` is the same stream with another seed."""
     if stream.drawn_from_seed is None:
         return
     mine, its = _by_row(stream), _by_row(other)
@@ -231,7 +245,7 @@ def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
 
 
 def _by_row(stream: Stream) -> dict[int, bytes]:
-    """Return the samples of the first rounds, keyed by their rows in the source."""
+    """Return the samples of the first rounds of all agents, as bytes, keyed by their rows in the source."""
     samples_by_row: dict[int, bytes] = {}
     for i in range(stream.agents):
         if (rows := stream.source_rows(i)) is None:
@@ -243,6 +257,6 @@ def _by_row(stream: Stream) -> dict[int, bytes]:
 
 
 def _rows(loss: Any) -> list[bytes]:
-    """Return the samples of a loss as bytes."""
+    """Return each sample of a loss as bytes."""
     features = dense(loss.features)
     return [row.tobytes() + target.tobytes() for row, target in zip(features, loss.targets, strict=True)]

@@ -1,7 +1,7 @@
-"""The same run in another process, and over MPI.
+"""Repeat a run in another process, and over MPI, and compare the messages.
 
-`python -m mpinodes.auditing.checks.elsewhere JOB` is that other process. JOB holds the experiments, which are replaced
-by what their agents send and decide.
+`python -m mpinodes.auditing.checks.elsewhere JOB` is the command of the other process. The file JOB holds experiments.
+The command overwrites JOB with the frames and decisions of the agents.
 """
 
 from __future__ import annotations
@@ -25,13 +25,21 @@ from mpinodes.core.experiment import Experiment
 from mpinodes.launch.threads import ONE_THREAD
 from mpinodes.runlog.reader import Reader
 
-FEW = 6  # rounds over MPI
-PACKAGE = str(Path(__file__).parents[3])
-LAUNCHED = ("PMI", "OMPI", "HYDRA", "MPI")  # beginnings of the variables of a process that mpirun started
+FEW = 6  # largest number of rounds of a run over MPI
+PACKAGE = str(Path(__file__).parents[3])  # the directory that holds this package
+LAUNCHED = ("PMI", "OMPI", "HYDRA", "MPI")  # prefixes of environment variables that mpirun sets
 
 
 def _started(words: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process that finds this mpinodes first, and that no launcher has started."""
+    """Run a command, and return its result. The new process imports this copy of mpinodes.
+
+    Variables of mpirun are removed from the environment, so that the process does not count as started by mpirun.
+
+    Args:
+        words: the command.
+        folder: the working directory.
+        variables: further environment variables.
+    """
     environment = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHED)}
     environment["PYTHONPATH"] = os.pathsep.join([PACKAGE, os.environ.get("PYTHONPATH", "")])
     environment |= variables
@@ -39,15 +47,17 @@ def _started(words: list[str], folder: Path, **variables: str) -> subprocess.Com
 
 
 def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    """Return the end of what a process wrote to stderr."""
+    """Return the last line that a process wrote to stderr, at most 150 characters."""
     return (done.stderr.strip().splitlines() or ["no reason given"])[-1][:150]
 
 
 def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
-    """Find an agent whose messages or decisions differ in another process, with another time zone and other hashes.
+    """Yield a fault if any agent's messages or decisions differ when the runs are repeated in another process.
+
+    The other process has another time zone and other hashes.
 
     Raises:
-        RuntimeError: a run fails there.
+        RuntimeError: a run fails in the other process.
     """
     job = folder / "job.pickle"
     job.write_bytes(pickle.dumps([msgspec.msgpack.encode(run.setup.experiment) for run in runs]))
@@ -67,14 +77,16 @@ def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
 
 
 def main(job: str) -> None:
-    """Simulate all experiments of a job, as the other process of `alone`."""
+    """Simulate all experiments of a job. `alone` calls this in the other process."""
     experiments = [msgspec.msgpack.decode(packed, type=Experiment) for packed in pickle.loads(Path(job).read_bytes())]
     runs = [simulate(build(experiment)) for experiment in experiments]
     Path(job).write_bytes(pickle.dumps([(run.frames, run.decisions) for run in runs]))
 
 
 def over_mpi(run: Transcript, folder: Path, report: Report) -> Iterator[Fault]:
-    """Find a message that differs by any bit between a run over MPI, by the real command, and a run in one process.
+    """Yield a fault if any bit of a frame differs between a run over MPI, by `mpirun`, and the same run in one process.
+
+    If mpirun is missing or does not work, a note is added to the report.
 
     Raises:
         RuntimeError: the run fails over MPI.

@@ -1,4 +1,4 @@
-"""The report of a check, and `image`, which shows whether a value has changed."""
+"""Report the outcome of a check, and compute `image`, which shows whether a value has changed."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws
 
-SIMPLE = (type(None), bool, int, str, bytes, complex)
-DEPTH = 40
+SIMPLE = (type(None), bool, int, str, bytes, complex)  # types whose values `image` keeps as they are
+DEPTH = 40  # largest depth of nested objects that `image` looks into
 
 
 class Fault(NamedTuple):
-    """One failed test.
+    """Hold one failed test.
 
     Attributes:
         name: the fault in words.
         where: agent, round, method and values.
-        right: the rule that was broken.
+        right: the rule that the part breaks.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Fault(NamedTuple):
 
 
 class Report:
-    """The outcome of a check: all faults found, and how much was tested.
+    """Collect the outcome of a check: all faults, and the number of tests.
 
     Attributes:
         part: kind and name of the part.
-        tested: by what was tested, how often.
+        tested: maps the name of what was tested to the number of tests.
         notes: what could not be tested, and why.
     """
 
@@ -52,12 +52,12 @@ class Report:
         self.notes: list[str] = []
 
     def take(self, name: str, faults: Iterable[Fault], times: int = 1, where: str = "") -> None:
-        """Record the faults of a test, which runs while its faults are taken.
+        """Record the faults of a test. If `faults` is a generator, the test runs inside this call.
 
         Args:
             name: what was tested, in the plural; "" if it is not counted.
-            faults: the faults; an exception of this iterable is reported as a fault of the part.
-            times: how often `name` was tested.
+            faults: the faults. An exception in the generator is reported as a fault of the part.
+            times: the number of tests that are counted under `name`.
             where: the experiment, for the report of an exception.
         """
         if name:
@@ -68,10 +68,12 @@ class Report:
 
     @contextmanager
     def exceptions(self, where: str) -> Iterator[None]:
-        """Report an exception as a fault of the part.
+        """Report an exception inside the `with` block as a fault of the part.
+
+        `where` is the place that the fault names.
 
         Raises:
-            BadInput: the part cannot be checked.
+            BadInput: the part cannot be checked; passed on unchanged.
         """
         try:
             yield
@@ -86,14 +88,14 @@ class Report:
 
     @property
     def faults(self) -> list[Fault]:
-        """Return the first fault of each name, with a note on how often it was seen."""
+        """Return, for each fault name, the first fault, with a note on how often this fault was found."""
         return [
             first if not more else first._replace(where=f"{first.where} (and {len(more)} times more)")
             for first, *more in self._faults.values()
         ]
 
     def lines(self, seconds: float) -> list[str]:
-        """Return the outcome of a check that took some seconds, as lines for the terminal."""
+        """Return the outcome of a check as lines for the terminal. `seconds` is the duration of the check."""
         faults = self.faults
         counts = ", ".join(f"{count} {tests}" for tests, count in self.tested.items() if count)
         head = f"{self.part}: {len(faults) or 'no'} fault{'s' * (len(faults) != 1)} found"
@@ -106,9 +108,13 @@ class Report:
 
 
 def image(value: Any, depth: int = DEPTH) -> Any:
-    """Return everything that a value consists of, to the last bit: values with equal images are equal.
+    """Return everything that a value consists of, to the last bit. Two values with equal images are equal.
 
-    Objects are taken apart as for pickling, without the cached values of each `cached_property`.
+    Objects are split into their parts as for pickling. The cached values of each `cached_property` are left out.
+
+    Args:
+        value: the value.
+        depth: how many levels of nested objects are split; deeper objects count by their type only.
     """
     name = type(value).__qualname__
     if isinstance(value, SIMPLE):
@@ -117,7 +123,7 @@ def image(value: Any, depth: int = DEPTH) -> Any:
         return ("float", struct.pack("d", value))
     if isinstance(value, (np.ndarray, np.generic)) and not value.dtype.hasobject:
         return ("array", value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, Draws):  # equal at every round, whatever was drawn before
+    if isinstance(value, Draws):  # two `Draws` of equal origin give equal numbers, whatever was drawn before
         return ("Draws", value.origin)
     if depth == 0 or isinstance(value, type) or callable(value):
         return ("name", getattr(value, "__qualname__", name))
@@ -141,6 +147,6 @@ def image(value: Any, depth: int = DEPTH) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a value as a short line of text."""
+    """Return a value as one line of text, at most 120 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 120 else f"{text[:117]}..."

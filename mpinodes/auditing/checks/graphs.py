@@ -1,4 +1,4 @@
-"""The tests of mixings and of topologies."""
+"""Test mixings and topologies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PURE_MIXING = "outgoing and weights must depend on their arguments alone, and re
 
 
 def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a mixing on all graphs that its weights fit."""
+    """Test a mixing on all graphs for which its weights are defined."""
     for name in OF_MIXINGS:
         graph = registry.find(registry.TOPOLOGIES, name)(agents=5, seed=seed)
         if (mixing.fixed and graph.period != 1) or (mixing.undirected and one_way_edge(graph, ROUNDS)):
@@ -35,9 +35,15 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
-    """Mix for all agents, and find a call that changes its arguments or returns something unfit.
+    """Run a mixing for all agents, and yield faults: a call that changes its arguments, or returns an invalid value.
 
-    A second instance mixes with the agents in reverse order; both must send and make the same.
+    A second instance runs with the agents in reverse order. Both instances must send the same scalars and return the
+    same weights.
+
+    Args:
+        mixing: the class.
+        graph: the graph.
+        name: of the graph.
     """
     agents, own = range(graph.agents), mixing(graph_facts(graph, ROUNDS))
     reverse = mixed(mixing(graph_facts(graph, ROUNDS)), graph, agents[::-1])
@@ -76,7 +82,7 @@ def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
 
 
 def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a graph with several numbers of agents."""
+    """Test a topology with several numbers of agents."""
     for agents in (1, 2, 3, 4, 6, 8, 9, 16):
         try:
             pair = [topology(agents=agents, seed=seed) for _ in range(2)]
@@ -90,7 +96,7 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
 
 
 def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
-    """Test the edges of a graph against its other methods and an equal second instance."""
+    """Test the edges of a graph against its other methods, and against a second, equal instance `other`."""
     n, title = graph.agents, f"{graph.title}, {graph.agents} agents"
     later = {t: other.edges(t) for t in range(ROUNDS, 0, -1)}
     for t in range(1, ROUNDS + 1):

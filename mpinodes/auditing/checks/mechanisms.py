@@ -1,4 +1,4 @@
-"""The tests of mechanisms and of metrics."""
+"""Test mechanisms and metrics."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mpinodes.runlog.reader import Reader
 from mpinodes.running import job
 
 D, RELEASES, AGENTS, LEAST = 6, 500, 4, 1e-6
-L1, L2 = 1.5, 0.7  # the sensitivities of the queries
+L1, L2 = 1.5, 0.7  # the sensitivities of the test queries
 
 
 def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test noise against the law that its event names, at several scales."""
+    """Test the noise of a mechanism against the distribution that its events state, at several scales."""
     for epsilon, constant in ((1.0, None), (0.1, None), (20.0, 3.0)):
         made, calibrations = mechanism(epsilon, constant), [None, 2.0, 0.0]
         try:
             _released(made, None, np.zeros(D), 1, Draws(seed, Purpose.NOISE))
-        except ValueError:  # it requires a calibration, such as a standard deviation
+        except ValueError:  # the mechanism requires a calibration, such as a standard deviation
             calibrations.remove(None)
         for calibration in calibrations:
             where = f"epsilon {epsilon}, calibration {calibration}"
@@ -36,7 +36,11 @@ def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: 
 
 
 def _released(mechanism: Any, calibration: float | None, value: Any, t: int, draws: Draws) -> tuple[Any, Event]:
-    """Release a value, and return its noise and its event."""
+    """Release a value with a mechanism, and return the noise and the event.
+
+    Raises:
+        ValueError: the mechanism changed its query.
+    """
     query = Query(value, L1, L2, t - 1, RELEASED, calibration)
     out, before = np.full(D, np.nan), image(query)
     event = mechanism.release(query, t, draws, out)
@@ -46,19 +50,26 @@ def _released(mechanism: Any, calibration: float | None, value: Any, t: int, dra
 
 
 class OneRound(Draws):
-    """Draws that have the given key in one round, and another key in all other rounds."""
+    """Draw random numbers with one key in round t, and with another key in all other rounds."""
 
     def __init__(self, seed: int, agent: int, t: int) -> None:
         super().__init__(seed, Purpose.NOISE, agent)
         self._t, self._others = t, Draws(seed + 1, Purpose.NOISE, agent)
 
     def at(self, t: int) -> np.random.Generator:
-        """Return the generator of a round."""
+        """Return the generator of round t."""
         return super().at(t) if t == self._t else self._others.at(t)
 
 
 def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
-    """Test that noise depends on nothing but its key, its round and the sensitivities, then test its law."""
+    """Test that noise depends only on its key, its round and the sensitivities. Then test its distribution.
+
+    Args:
+        mechanism: the mechanism.
+        calibration: of the queries, as in `Query`.
+        seed: of the values and the noise.
+        where: the settings of the mechanism, for the report.
+    """
     rng = np.random.default_rng(seed)
     values, noises, events = rng.normal(size=(RELEASES, D)), [], []
     for t, value in enumerate(values, 1):
@@ -90,7 +101,14 @@ def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -
 
 
 def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
-    """Test the numbers of events, and noise against the law that the events name."""
+    """Test the numbers in events, and test the noise against the distribution that the events state.
+
+    Args:
+        values: (releases, d) before noise.
+        noises: (releases, d).
+        events: of the releases.
+        where: the settings of the mechanism, for the report.
+    """
     event, scales = events[0], np.array([e.scale for e in events])
     sensitivities = (L2, L2) if event.kind in RADIAL else (L1, L2)
     if (event.l1, event.l2) != sensitivities or [int(e.uses) for e in events] != list(range(RELEASES)):
@@ -118,7 +136,11 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
 
 
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a metric in two runs with it and one without it: the two agree, and the metric changes nothing else."""
+    """Compare two runs with a metric and one run without it.
+
+    The metric must have the same values in the first two runs, and all other results must be the same in all three
+    runs.
+    """
     metrics = [] if metric.name in {other.name for other in BUILT_IN} else [path]
     for name, asked in of_metrics(seed):
         records = []

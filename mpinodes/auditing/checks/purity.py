@@ -1,4 +1,4 @@
-"""Tests of purity: run each agent alone, in files imported anew, and call its methods again on equal arguments."""
+"""Test purity: run each agent alone, with the user's files imported again, and repeat calls on equal arguments."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ PUBLIC = "scalars are sent without noise, so a mixing must not use the algorithm
 
 
 class Noting:
-    """An algorithm that records copies of its methods' arguments and images of their results.
+    """Wrap an algorithm, and record copies of its methods' arguments and images of its methods' results.
+
+    An image (`failures.image`) is a value that compares equal if and only if all bits are equal.
 
     Attributes:
-        call: of the current round: `here`, `state`, `message`, `said`, `decision`, `inbox`, `loss` and `following`.
+        call: the record of the current round: `here`, `state`, `message`, `said` (the image of `message`), `decision`,
+            `inbox`, `loss` and `following` (the image of the next state).
     """
 
     def __init__(self, algorithm: Any) -> None:
@@ -39,7 +42,7 @@ class Noting:
         return getattr(self._algorithm, name)
 
     def message(self, s: Any, here: Any) -> Any:
-        """Return the algorithm's message, and start the record of a round."""
+        """Return the algorithm's message, and start the record of a new round."""
         state = copy.deepcopy(s)
         message = self._algorithm.message(s, here)
         self.call = SimpleNamespace(here=here, state=state, message=message, said=image(message), decision=None)
@@ -52,7 +55,7 @@ class Noting:
         return decision
 
     def update(self, s: Any, here: Any, inbox: Any, loss: Any) -> Any:
-        """Return the algorithm's next state, and record the call."""
+        """Return the algorithm's next state, and record the arguments and the result."""
         self.call.inbox, self.call.loss = copy.deepcopy(inbox), copy.deepcopy(loss)
         following = self._algorithm.update(s, here, inbox, loss)
         self.call.following = image(following)
@@ -60,13 +63,13 @@ class Noting:
 
 
 def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss] | None = None) -> Iterator[Any]:
-    """Run an agent on what was sent, and yield the record of the calls of each round (`Noting.call`).
+    """Run one agent on recorded frames, and yield the record of its method calls in each round (`Noting.call`).
 
     Args:
         setup: of the agent.
-        frames: (rounds, n, words) what was sent.
+        frames: (rounds, n, words) the frames that all agents sent.
         agent: the number of the agent.
-        losses: its losses by round; None for its own.
+        losses: maps a round to the loss that the agent gets; None for the agent's losses in `setup`.
     """
     noting: Any = Noting(setup.algorithm)
     setup = replace(setup, algorithm=noting, losses=(lambda _: losses) if losses else setup.losses)
@@ -80,10 +83,10 @@ def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss]
 
 
 def purity(run: Transcript, seed: int) -> Iterator[Fault]:
-    """Find agents and mixings that send something else alone than among others, and calls that are not pure.
+    """Yield faults: agents or mixings that send different messages when they run alone, and calls that are not pure.
 
-    Each agent runs on what the run sent, from files imported anew, so that no other agent can leave anything in memory.
-    The calls of all agents are then repeated in random order.
+    Each agent runs on what the run sent, with the user's files imported again, so that no other agent can leave
+    anything in memory. The calls of all agents are then repeated in random order.
     """
     _, slips = compare(run, [Replayed(run.fresh(), agent) for agent in run.agents])
     for slip in slips:
@@ -101,7 +104,13 @@ def purity(run: Transcript, seed: int) -> Iterator[Fault]:
 
 
 def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
-    """Repeat a recorded call on copies; find another result than before, and an argument that the call changes."""
+    """Repeat a recorded call on copies of its arguments. Yield a fault if the result differs or an argument changes.
+
+    Args:
+        setup: of the agent.
+        call: the record of a round (`Noting.call`).
+        where: the agent and round, for the report.
+    """
     calls: dict[str, tuple[tuple[Any, ...], Any]] = {
         "message": ((call.state, call.here), call.said),
         "decision": ((call.state,), call.decision),

@@ -1,4 +1,4 @@
-"""The tests of constraint sets and of step schedules."""
+"""Test constraint sets and step schedules."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mpinodes.config.public_constants import shared_blocks
 from mpinodes.core import Set, Vector
 
 SIZES = ((12, 4, 1.0), (3, 3, 5.0), (40, 5, 0.3))  # coordinates, agents and radius
-POINTS, FAR, NEAR = 60, 1e7, 1e-9
-ROUNDS = (*range(1, 201), *(10**k for k in range(3, 7)))
-MODULUS = 0.5
+POINTS, FAR, NEAR = 60, 1e7, 1e-9  # number of points; norm of a far point; relative rounding error
+ROUNDS = (*range(1, 201), *(10**k for k in range(3, 7)))  # rounds at which a schedule is tested
+MODULUS = 0.5  # the constant of the losses that is given to schedules that need one
 
 
 def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
@@ -35,7 +35,7 @@ def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> 
 
 
 def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
-    """Test that `project` is pure and projects onto a convex set."""
+    """Test that `project` is pure and projects onto a convex set. `where` names the sizes, for the report."""
     before, own = image(feasible), points.copy()
     inside = [feasible.project(x) for x in own]
     if any(np.shape(p) != x.shape or not np.isfinite(p).all() for p, x in zip(inside, own, strict=True)):
@@ -58,7 +58,7 @@ def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
 
 
 def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
-    """Test the statements of a set against its projection."""
+    """Test the statements of a set against its projection. `where` names the sizes, for the report."""
     d, inside = points.shape[1], [feasible.project(x) for x in points]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
     if feasible.bounded != np.isfinite(feasible.reach(d)):
@@ -91,7 +91,7 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
 
 
 def _holds(cones: Any, v: Vector, slack: Any) -> bool:
-    """Return whether a point satisfies all constraints."""
+    """Return whether the point v satisfies all constraints, up to `slack`."""
     for cone in cones:
         rest = cone.bounds - cone.rows @ v
         if (rest[0] - np.linalg.norm(rest[1:]) if cone.second_order else rest.min(initial=0.0)) < -slack:
@@ -100,7 +100,7 @@ def _holds(cones: Any, v: Vector, slack: Any) -> bool:
 
 
 def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test that steps are positive, finite, and a pure function of the round."""
+    """Test that the steps of a schedule are positive, finite, and a pure function of the round."""
     given = {part.from_losses: MODULUS} if part.from_losses else {}
     settings = registry.fill(registry.SCHEDULES, part, given)
     schedule, equal = part(**settings), part(**settings)

@@ -1,4 +1,4 @@
-"""Tests of the statements in messages, by replays of every agent on data that move messages as far as possible."""
+"""Test the statements in messages, by replays of every agent on data that move messages as far as possible."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from mpinodes.core.experiment import log_spaced
 from mpinodes.core.messages import HEADER, RELEASED_KIND
 from mpinodes.losses.linear import Around
 
-FOLLOWED = 7  # changed rounds whose later messages are all compared
-BRIEF, FEW = 60, 3  # runs above so many rounds try so few data sets in the other changed rounds
+FOLLOWED = 7  # for about this number of changed rounds, all later messages are compared
+BRIEF, FEW = 60, 3  # in runs of more than BRIEF rounds, the remaining changed rounds try only FEW data sets each
 RELATIVE = 1e-7  # relative rounding error of a bound over many rounds
 
 
 def statements(run: Transcript, seed: int, report: Report) -> None:
-    """Test the statements of every agent, on adjacent data that change each round in turn."""
+    """Test the statements of every agent, on adjacent data that change one round, for every round in turn."""
     setup, total = run.setup, len(run.frames)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
-    end = min(total, 3) if setup.algorithm.whole_data else total  # losses are the same in every round
+    end = min(total, 3) if setup.algorithm.whole_data else total  # with `whole_data` all rounds have the same loss
     for agent in run.agents:
         rng, replayed = np.random.default_rng([seed, agent]), Replayed(run, agent)
         report.take("", gradients_outside(run, agent), where=run.label)
@@ -46,7 +46,7 @@ def statements(run: Transcript, seed: int, report: Report) -> None:
 
 @dataclass(slots=True)
 class Asked(Around):
-    """A loss that records each point at which a gradient is requested."""
+    """Wrap a loss, and record each point at which a gradient is requested."""
 
     points: list[Vector]
 
@@ -56,13 +56,13 @@ class Asked(Around):
         return self.loss.grad(x, block)
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the samples' gradient of the wrapped loss, and record the point."""
+        """Return the gradient of the wrapped loss without its regularizer, and record the point."""
         self.points.append(x.copy())
         return self.loss.data_grad(x, block)
 
 
 def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
-    """Find gradients at points outside the set, for an algorithm that states `gradients_in_set`."""
+    """Yield a fault if the algorithm states `gradients_in_set` and takes a gradient at a point outside the set."""
     setup, points, project = run.fresh().setup, list[Vector](), run.setup.feasible.project
     own = setup.losses(agent)
     stated = vars(type(setup.algorithm)).get("gradients_in_set", False)
@@ -76,10 +76,16 @@ def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
 
 
 def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
-    """Test `carried_on` by replay: with other messages received, and with a changed sample but the same messages."""
+    """Test `Algorithm.carried_on` by two replays: with changed received messages, and with a changed sample.
+
+    Args:
+        run: the run.
+        agent: the agent that is replayed.
+        rng: draws the changes.
+    """
     setup, moved = run.setup, run.frames.copy()
     if not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
-        return  # the accountant does not use it here
+        return  # the accountant does not call `carried_on` for such a run
     moved[..., HEADER : HEADER + setup.dimension] += rng.normal(size=(*moved.shape[:2], setup.dimension))
     losses = setup.losses(agent)
     other = changed(losses, setup.stream.samples(agent), [*usual(setup, losses, agent, 1, rng)][3])
@@ -104,7 +110,16 @@ def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
 
 
 def misstated(run: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault]:
-    """Replay one adjacent data set; find a statement that depends on data, or that allows less change than there is."""
+    """Replay one adjacent data set, and yield a fault if a statement is false.
+
+    A statement is false if it depends on data, or if its bound is below the change of the message.
+
+    Args:
+        run: the run.
+        replayed: the replay of the agent.
+        change: the adjacent data set.
+        last: the last round that is compared.
+    """
     where, comparison = f"{run.label}: message() of agent {replayed.agent}", compared(run, replayed, change, last)
     replaced = f"with a sample of round {change.round} replaced"
     if comparison.differing:
