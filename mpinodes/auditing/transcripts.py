@@ -132,7 +132,7 @@ class Replayed:
         self._end = HEADER + self._vectors * recorded.setup.dimension
         self.kind, self.scale = recorded.events.kind[:, agent], recorded.events.scale[:, agent]
         self._states: list[State] = []
-        self._arrivals: list[Arrivals] = []  # of each round: the same on adjacent data
+        self._arrivals: list[Arrivals] = []  # what the agent receives in each round, whatever its data are
         self.messages: list[Message] = []
         state = self._step.start()
         for _ in range(len(self._frames)):
