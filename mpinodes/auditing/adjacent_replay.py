@@ -97,7 +97,13 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
 
 
 def replays(recorded: Transcript, seed: int, rounds: int = 12) -> list[Finding]:
-    """Replay every agent of a run on adjacent data. The arguments are those of `replay`."""
+    """Run every agent of a run again on adjacent data, and return the worst result for each agent.
+
+    Args:
+        recorded: the transcript of the run.
+        seed: of the adjacent data.
+        rounds: the number of changed rounds for which all later messages are compared.
+    """
     return [replay(recorded, agent, rounds, seed) for agent in recorded.agents]
 
 

@@ -95,9 +95,9 @@ def adjacent(
 
 
 def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
-    """Return variants of a change whose new row has extreme numbers.
+    """Return variants of a change of data whose new sample has extreme numbers.
 
-    They are as large or as small as doubles and the domain of the samples allow, or exactly 0.
+    The numbers are as large or as small as doubles and the domain of the samples allow, or exactly 0.
     """
     bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(len(change.feature)))
     alike = np.where(np.arange(len(change.feature)) % 2, -1.0, 1.0)

@@ -46,7 +46,7 @@ class Canary(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Hold a probe, its first run, and the summary of this run."""
+    """Hold a probe (a small experiment on which the audit plays a game), its first run, and the summary of this run."""
 
     probe: Probe
     run: Recorded
@@ -64,7 +64,7 @@ class Ready(NamedTuple):
 
 
 def prepare(probe: Probe, directory: Path) -> Ready:
-    """Run a probe in one process.
+    """Run a probe (a small experiment on which the audit plays a game) in one process.
 
     Args:
         probe: the probe.
@@ -80,11 +80,11 @@ def prepare(probe: Probe, directory: Path) -> Ready:
 def canary(ready: Ready, seed: int) -> Canary:
     """Return the adjacent data set that moves messages most, on average over some pilot runs.
 
-    If the adversary sees only some links, return the data set that the adversary's statistic tells apart best. The data
-    of the viewers themselves are never changed, unless all agents use the same data.
+    If the adversary is one or several agents (the viewers), return the data set that the adversary's statistic tells
+    apart best. The data of the viewers themselves are never changed, unless all agents use the same data.
 
     Args:
-        ready: the probe after its first run.
+        ready: the experiment of the game, after its first run.
         seed: of the audit.
     """
     rng = np.random.default_rng([seed, 2])
@@ -113,7 +113,7 @@ def canary(ready: Ready, seed: int) -> Canary:
     frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """Return the mean of a canary's statistic on the run's data, in standard deviations."""
+        """Return the mean divided by the standard deviation of a candidate's statistic, on the data of the run."""
         assert target.sight
         values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -123,15 +123,15 @@ def canary(ready: Ready, seed: int) -> Canary:
 
 
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
-    """Return the viewers' statistic for each canary.
+    """Return the statistic by which the adversary decides, for each candidate of an adjacent data set.
 
-    The statistics are the most powerful tests if there is such a test for every canary; otherwise all are learnt from
-    runs.
+    The statistics are the most powerful tests if there is such a test for every candidate. Otherwise all are learnt
+    from simulated runs.
 
     Args:
-        setup: of the probe.
-        targets: the canaries.
-        seeds: of the runs from which the statistics are learnt.
+        setup: of the experiment.
+        targets: the candidates.
+        seeds: of the simulated runs.
     """
 
     def of(world: Losses) -> Callable[[int], Transcript]:

@@ -176,16 +176,16 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
     def recipe(
         label: str, rounds: int, data: str, kind: str, step: float, epsilon: float, *more: Tree
     ) -> tuple[str, Tree]:
-        """Return the label and an experiment without graph.
+        """Return a label and an experiment without a graph.
 
         Args:
             label: the label.
             rounds: number of rounds.
-            data: a key of `files`.
-            kind: of the step schedule.
-            step: the initial (or constant) step.
+            data: the name of a data file, a key of `files`.
+            kind: the kind of step schedule.
+            step: the first step of the schedule.
             epsilon: ε of the mechanism.
-            more: further keys, which override the keys above.
+            more: further settings, which override the settings above.
         """
         steps = {"step": {"kind": kind, "value" if kind == "constant" else "initial": step}}
         own = {"rounds": rounds, "data": {"file": files[data]}, "privacy": {"epsilon": epsilon}}
@@ -263,7 +263,7 @@ def solved(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
 
 
 def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
-    """Return the experiment of a probe that fits the kind of an algorithm, and write its data files.
+    """Return the small experiment on which the audit plays its games for an algorithm, and write its data files.
 
     Args:
         algorithm: the class.
@@ -296,7 +296,7 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 
 
 def _agents(algorithm: Any, joint: int) -> int:
-    """Return the number of agents of a probe, which is also the number of coordinates.
+    """Return the number of agents (and of coordinates) of an experiment for the audit's games.
 
     `joint` is the number for an algorithm whose agents share one loss.
     """
@@ -370,7 +370,7 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
 def probes(
     section: Tree, seed: int, folder: Path, adjacency: str = "one-sample", feedback: Tree | None = None
 ) -> list[Probe]:
-    """Return the probes of the algorithm that an `algorithm` section names.
+    """Return the probes (small experiments for the audit's games) of the algorithm that an `algorithm` section names.
 
     Args:
         section: the section `algorithm` of the run. Its keys whose values are words also apply to the probes.
@@ -404,7 +404,7 @@ def probes(
 
 
 def of_view(whole: Experiment) -> Probe:
-    """Return the run itself as a probe, in one process, for an adversary who consists of agents of the run.
+    """Return the run itself as the experiment of a game, against an adversary who consists of agents of the run.
 
     `whole` is the experiment; its `audit.viewers` are these agents.
     """

@@ -111,7 +111,7 @@ class Accountant:
         self._read = 0  # the last horizon of `ledgers`
 
     def ledgers(self, horizon: int) -> list[Ledger]:
-        """Return the ledger of every agent, with the costs of rounds 1 to `horizon`.
+        """Return the ledger (the privacy costs by group of samples) of every agent, for rounds 1 to `horizon`.
 
         Agents with equal events and equal samples share one ledger.
         """
@@ -124,7 +124,10 @@ class Accountant:
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:
-        """Return the ledger of every agent; agents with equal events and equal samples share one ledger."""
+        """Return the ledger of every agent, before any round is read.
+
+        Agents with equal events and samples share one ledger.
+        """
         groups = [self._groups(i) for i in range(self.history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))
         for _, events in self.history.blocks():
@@ -143,7 +146,10 @@ class Accountant:
 
     @property
     def uses_ceiling(self) -> bool:
-        """Return whether any agent's ledger charges hidden changes at their upper bounds (`Ledger.uses_ceiling`)."""
+        """Return whether any agent is charged bounds that hold for every sample, instead of a bound for each sample.
+
+        The bounds are on the effect of older changes through the agent's hidden state (`Ledger.uses_ceiling`).
+        """
         return any(ledger.uses_ceiling for ledger in self._ledgers)
 
     def losses(
@@ -189,10 +195,10 @@ def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
 
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
-    """Return the loss of all messages of several agents together, for the worst group.
+    """Return the loss of all messages of several agents together, for the group of samples with the largest loss.
 
     Args:
-        ledgers: the distinct ledgers of the agents.
+        ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.
         counts: the number of agents that share each ledger.
         horizon: the last round that counts.
         delta: δ of the proven ε.
@@ -209,7 +215,10 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     is_gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
-        """Return the sum of the agents' Rényi curves, (m, orders); a ledger without a group adds 0."""
+        """Return the sum of the agents' Rényi curves for each group of samples, (m, orders).
+
+        An agent without a group adds 0.
+        """
         curves = np.zeros((len(group), len(ORDERS)))
         for ledger, count, (own, _) in zip(ledgers, counts, read, strict=True):
             here = group < len(own)
@@ -228,7 +237,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
 def price_curves(
     pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], is_gaussian: bool, delta: float
 ) -> PrivacyLoss:
-    """Return the loss of the group with the largest loss, from the costs of all groups.
+    """Return the loss of the group of samples with the largest loss, from the costs of all groups.
 
     Args:
         pure: (groups,) pure ε.

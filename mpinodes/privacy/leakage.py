@@ -34,15 +34,16 @@ LARGEST_HISTORY = 20_000_000  # largest number of inputs that `Signed` stores: r
 
 
 class Lanes:
-    """Compute the recursion of `Norms` for many changes of several agents at once.
+    """Bound how far many changes of data, of several agents, move the agents' messages, in one computation.
 
-    A lane is the change of one group (or one cluster of groups) of one agent.
+    Each change is called a lane: the change of one group of samples (or of several groups with equal effect) of one
+    agent. The bounds are those of `Norms`.
 
     Args:
-        events: (rounds, agents), with hidden parts. No message may be unknown.
+        events: (rounds, agents) of an algorithm with hidden parts of its state. The leakage of every message is known.
 
     Attributes:
-        reads: (rounds, agents, vectors, parts) the bounds c.
+        reads: (rounds, agents, vectors, parts) how far a vector moves if a hidden part moves by 1 (c in the module).
     """
 
     def __init__(self, events: Events) -> None:
@@ -61,13 +62,16 @@ class Lanes:
     def follow(
         self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
     ) -> tuple[Vector, Vector]:
-        """Return how far each message moves, (vectors, rounds, lanes), and h after the last round, (parts, lanes).
+        """Return how far each message moves, (vectors, rounds, lanes), and how far the hidden parts move at the end.
+
+        A lane is one change of data. The second array is (parts, lanes).
 
         Args:
             rounds: the rounds to compute.
             agent: (lanes,) the agent of each lane.
-            h: (parts, lanes) the change of the hidden parts before the first round.
-            message: (uses,) the message of each use, as an index into `rounds`.
+            h: (parts, lanes) how far the hidden parts move before the first round.
+            message: (uses,) the messages that are the first to carry a loss of changed samples, as indices into
+                `rounds`.
             lane: (uses,) the lane whose samples the message first carries.
             before: (rounds, lanes) whether any earlier message carried samples of the lane.
         """
@@ -81,9 +85,10 @@ class Lanes:
             offset = np.where(before, self._offset[rounds][:, agent], 0.0)
 
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
-            """Return h of every round without the uses of that round, (rounds, parts, lanes), and the last h.
+            """Run the recursion for h, the change of the hidden parts, from round to round.
 
-            `times` multiplies weights and sizes, elementwise.
+            Return h of every round before the new samples of that round are added, (rounds, parts, lanes), and the last
+            h. `times` multiplies weights and sizes, elementwise.
             """
             now, older = h, np.empty_like(b)
             for t in range(len(older)):
@@ -121,13 +126,13 @@ class Norms:
         self._used = np.zeros(groups, bool)  # whether any message before the next one carried the group
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far the vectors of message t (from 0) move for a change of each group: (vectors, groups).
+        """Return how far a change of each group of samples moves the vectors of message t (from 0): (vectors, groups).
 
         Call this for all messages, in order.
 
         Args:
             t: the message.
-            used: the groups that the message first carries; a group may occur several times.
+            used: the groups whose samples the message is the first to carry; a group may occur several times.
         """
         agent = np.zeros(len(self._used), np.int64)
         moved = np.zeros((1, self._l2.shape[1], len(agent)))
@@ -144,10 +149,11 @@ class Norms:
 
 
 class Signed:
-    """Bound what `Norms` bounds, for an agent with exact linear dynamics. It stores the response to every input.
+    """Bound what `Norms` bounds, more tightly, for an agent whose state has exact linear dynamics.
 
-    After a use in a message without hidden parts, not even the direction of the change is known. Such a change is
-    bounded by norms.
+    The response to the change of the gradient in every earlier round is stored. If a message without hidden parts
+    carries changed samples, not even the direction of the change of the state is known; such a change is bounded by
+    norms.
 
     Args:
         events: (rounds,) of the agent.
@@ -164,7 +170,10 @@ class Signed:
         self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of changes whose direction is unknown
 
     def older(self, t: int) -> Vector:
-        """Return how far changes of earlier rounds move the vectors of message t (from 0): (vectors, groups)."""
+        """Return how far changed samples of earlier rounds move the vectors of message t: (vectors, groups).
+
+        Messages are counted from 0.
+        """
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
             return moved + np.inf
@@ -184,16 +193,16 @@ class Signed:
         )
 
     def add(self, t: int, used: Indices) -> None:
-        """Add the inputs of message t, which is the first to carry samples of the groups `used`."""
+        """Record that message t is the first to carry samples of the groups `used`; later messages depend on them."""
         if self._hidden[t]:
             np.add.at(self._inputs[t], used, self._s[t])
         elif len(used):
             self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far the vectors of message t (from 0) move for a change of each group: (vectors, groups).
+        """Return how far a change of each group of samples moves the vectors of message t (from 0): (vectors, groups).
 
-        Call this for all messages, in order. `used` are the groups that the message first carries.
+        Call this for all messages, in order. `used` are the groups whose samples the message is the first to carry.
         """
         moved = self.older(t)
         for vector in range(len(moved)):
@@ -204,7 +213,7 @@ class Signed:
 
 
 def response(events: Events, groups: int) -> Norms | Signed:
-    """Return `Signed` bounds if they are better than `Norms` for an agent's (rounds,) events, else `Norms` bounds."""
+    """Return the tighter of the two bounds, `Signed` or `Norms`, for the (rounds,) events of one agent."""
     return (Signed if is_signed(events) else Norms)(events, groups)
 
 
@@ -236,8 +245,9 @@ def _product(weights: Vector, inputs: Vector) -> Vector:
 def ceilings(events: Events, most_used: Indices) -> Vector:
     """Return bounds on how far older changes of any sample can move the vectors of each message: (rounds, vectors).
 
-    For exact dynamics with signs, the input of every earlier round is taken at its upper bound. The input of the round
-    itself is bounded by `largest`, because only the hidden point can cause it.
+    Older changes reach the message through the hidden state alone. For exact dynamics with signs, the change of the
+    gradient in every earlier round is taken at its upper bound. In the round of the message, the change of the gradient
+    is bounded by `largest`, because only the hidden point can cause it.
 
     Args:
         events: (rounds,) of one agent.
@@ -258,14 +268,17 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 
 
 class Ceilings:
-    """Compute `ceilings` from bounds on norms, for events that are read block by block."""
+    """Compute `ceilings`, the bounds for any sample, from bounds on norms, for events that are read block by block."""
 
     def __init__(self) -> None:
         self._lost = False  # whether any earlier message was unknown
         self._h: list[float] = []  # upper bounds on h after the last message
 
     def take(self, events: Events, most_used: Indices) -> Vector:
-        """Return the ceilings of the next block of messages: (rounds, vectors). Arguments as in `ceilings`."""
+        """Return how far older changes of any sample can move the messages of the next block: (rounds, vectors).
+
+        The arguments are those of `ceilings`.
+        """
         most = np.zeros((len(events), events.vectors))
         most[events.is_unknown] = np.inf
         if not events.hidden or not len(events):

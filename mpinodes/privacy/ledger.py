@@ -36,7 +36,7 @@ PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the
 
 
 class Uses(NamedTuple):
-    """Pairs (message, group), ascending by message.
+    """Hold pairs (message, group of samples), ascending by message. Each pair is called a use.
 
     Message t (counted from 0) is the first message to carry a loss of samples of the group.
     """
@@ -46,7 +46,7 @@ class Uses(NamedTuple):
 
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
-        """Return the uses of all messages of one agent.
+        """Return which groups of samples each message of one agent is the first to carry.
 
         Args:
             events: (rounds,) of the agent.
@@ -58,17 +58,23 @@ class Uses(NamedTuple):
         return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Return which groups the messages `first` to `last` - 1 first carry; message `first` gets the number 0."""
+        """Return which groups of samples the messages `first` to `last` - 1 carry first.
+
+        The returned message numbers are counted from `first`.
+        """
         here = slice(*np.searchsorted(self.message, (first, last)))
         return Uses(self.message[here] - first, self.group[here])
 
     def released(self, vectors: int) -> Uses:
-        """Return pairs (release, group): every message is replaced by its releases, as many as `vectors`."""
+        """Return the pairs (release, group of samples).
+
+        Every message is replaced by its releases, which are its vectors; `vectors` is their number.
+        """
         release = self.message[:, None] * vectors + np.arange(vectors)
         return Uses(release.ravel(), np.repeat(self.group, vectors))
 
     def distinct(self) -> tuple[Uses, Indices]:
-        """Return the distinct pairs, ascending by message, and the number of times that each pair occurs: (pairs,)."""
+        """Return the distinct pairs (message, group), and (pairs,) the number of times that each pair occurs."""
         pair, times = np.unique(self.message << 32 | self.group, return_counts=True)
         return Uses(pair >> 32, pair & (1 << 32) - 1), times
 
@@ -79,9 +85,10 @@ class Uses(NamedTuple):
 
 
 class Unlisted:
-    """Compute the uses of one agent block by block, for callers that do not need the uses of all messages at once.
+    """Find which groups of samples each message of one agent carries first, block by block.
 
-    `between(first, last)` returns what `Uses.between` returns; the last result is cached.
+    Callers that do not need all messages at once save memory. `between(first, last)` returns what `Uses.between`
+    returns; the last result is cached.
 
     Args:
         events: (rounds,) of the agent.
@@ -155,17 +162,17 @@ class Costs:
 
 @dataclass(slots=True)
 class Facts:
-    """Facts about all events of one agent. They decide which ledger the agent gets.
+    """Collect facts about all events of one agent. They decide how the privacy costs of the agent are computed.
 
     Attributes:
         unknown_from: the first message, from 0, whose leakage is unknown; inf if there is none.
         kinds: the noise distributions of all messages that may depend on data.
-        is_saturated: whether an older change, of any size, moves each message by the same bound or not at all.
-        moves: whether any hidden gradient may change because older changes move its point or its offset is positive.
+        is_saturated: whether an older change of data, of any size, moves each message by the same bound or not at all.
+        moves: whether an older change of data may change any gradient that is taken at a point which was not released.
         is_finite: whether all numbers of the recursion in `leakage` are finite.
-        is_exact: whether the leakage of all messages with hidden parts is exact.
+        is_exact: whether the leakage of all messages that depend on hidden state is exact.
         has_signs: whether the leakage has a negative weight.
-        groups: the number of groups.
+        groups: the number of groups of samples.
     """
 
     unknown_from: float = inf
@@ -183,7 +190,7 @@ class Facts:
         Args:
             first: the index of the first message of the block, from 0.
             events: (rounds,) of the block.
-            uses: the uses of the block.
+            uses: which groups of samples each message of the block carries first.
         """
         self.groups = max(self.groups, uses.groups)
         unknown = events.is_unknown
@@ -207,7 +214,7 @@ class Facts:
 
     @property
     def is_signed(self) -> bool:
-        """Return whether signs of the leakage are used. They are used only if all leakage is exact."""
+        """Return whether the signs of the leakage's weights are used, which requires that all leakage is exact."""
         return self.is_exact and self.has_signs
 
     def is_all(self, kind: Kind) -> bool:
@@ -216,18 +223,19 @@ class Facts:
 
 
 class Ledger(ABC):
-    """Hold the costs of one agent's events for every group of samples, after any horizon (number of rounds).
+    """Hold the privacy costs of one agent's messages for every group of samples, after any number of rounds.
 
-    A horizon below the last one is allowed, but the ledger then starts again at round 1.
+    The number of rounds is called the horizon. A horizon below the last one is allowed, but the ledger then starts
+    again at round 1.
 
     Args:
         events: (rounds,) of the agent.
-        uses: the groups that each message first carries.
+        uses: the groups of samples that each message carries first.
         facts: the facts of all events.
 
     Attributes:
-        uses_ceiling: whether hidden changes are charged at the upper bound for any sample (`leakage.ceilings`), instead
-            of at the bound for each group.
+        uses_ceiling: whether the effect of an older change through hidden state is charged at the upper bound for any
+            sample (`leakage.ceilings`), instead of at the bound for each group.
     """
 
     uses_ceiling = False
@@ -242,31 +250,38 @@ class Ledger(ABC):
 
     @abstractmethod
     def follow(self, horizon: int) -> None:
-        """Add the costs of all rounds up to `horizon`."""
+        """Add the privacy costs of all rounds up to `horizon` to the ledger."""
 
     @abstractmethod
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """Return pure ε and ρ of every group after `horizon` rounds: (groups,) each."""
+        """Return pure ε and ρ of zCDP of every group of samples after `horizon` rounds: (groups,) each."""
 
     @abstractmethod
     def rdp(self, group: Indices) -> Vector:
-        """Return the Rényi divergences of groups at the horizon of the last call of `at`: (m,) -> (m, orders)."""
+        """Return the Rényi divergences of groups of samples: (m,) -> (m, orders).
+
+        They are costs up to the horizon of the last call of `at`.
+        """
 
     @abstractmethod
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases and their L2 changes that, composed, cost no less than any group at the last horizon."""
+        """Return indices of releases, and L2 changes of these releases, for a numerical composition.
+
+        The composition costs no less than the releases of any group of samples up to the last horizon.
+        """
 
 
 class Saturated(Ledger):
-    """The ledger that charges every hidden change at its upper bound (`leakage.ceilings`).
+    """A ledger that charges the effect of older changes at the upper bound for any sample (`leakage.ceilings`).
 
-    This is the bound itself if `Facts.is_saturated`. For any other agent the costs are upper bounds, perhaps loose.
+    The cost is tight if `Facts.is_saturated` holds. For any other agent it is an upper bound, perhaps a loose one.
 
-    A group that a message carries k times moves the message k times as far, which is charged as one change: with
-    Gaussian noise, k² ρ. The cost of a group is the sum of the costs of its uses, plus the costs of all hidden changes
-    since its first use. The latter is a difference of two cumulative sums over all rounds. Arrays of costs have the
-    columns pure ε, ρ and, unless there are too many groups, the Rényi curve. Infinite costs of hidden changes are not
-    added to the sums. They are counted instead, in three columns: pure ε, ρ and curve.
+    A group of samples that a message carries k times moves the message k times as far, which is charged as one change:
+    with Gaussian noise, k² ρ. The cost of a group is the sum of two parts: the costs of messages that carry the group
+    first, and the costs of older changes in all messages since the group was first used. The second part is a
+    difference of two cumulative sums over all rounds. Arrays of costs have the columns pure ε, ρ and, unless there are
+    too many groups, the Rényi curve. Infinite costs of older changes are not added to the sums. They are counted
+    instead, in three columns: pure ε, ρ and curve.
     """
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
@@ -284,7 +299,10 @@ class Saturated(Ledger):
         self._lost, self._begun_lost = np.zeros(RHO + 2, np.int32), np.zeros((groups, RHO + 2), np.int32)
 
     def follow(self, horizon: int) -> None:
-        """Add the costs of all rounds up to `horizon`; start again at round 1 if later rounds were added before."""
+        """Add the privacy costs of all rounds up to `horizon`.
+
+        If later rounds were added before, start again at round 1.
+        """
         if horizon < self._done:
             self._begin()
         while self._done < horizon:
@@ -296,7 +314,11 @@ class Saturated(Ledger):
                 self._done = first + end
 
     def _take(self, events: Events, uses: Uses) -> None:
-        """Add the next rounds: costs of uses to their groups, and costs of hidden changes to the cumulative sums."""
+        """Add the costs of a block of rounds.
+
+        Costs of messages that carry samples first are added to the groups of these samples. Costs of older changes are
+        added to the cumulative sums.
+        """
         (message, group), times = uses.distinct()
         costs = Costs(events)
         if self.facts.is_signed:
@@ -337,7 +359,7 @@ class Saturated(Ledger):
 
     @cached_property
     def _signed(self) -> Vector:
-        """Return `leakage.ceilings` of all rounds: (rounds, vectors)."""
+        """Return `leakage.ceilings`, the bounds on the effect of older changes, for all rounds: (rounds, vectors)."""
         rounds = len(self._events)
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
@@ -350,12 +372,12 @@ class Saturated(Ledger):
         return np.concatenate(columns, axis=1).reshape(*delta.shape, -1)
 
     def _read(self, group: Indices, columns: slice, lost: slice) -> Vector:
-        """Return the costs of groups so far: (m,) -> (m, columns).
+        """Return the costs of groups of samples so far: (m,) -> (m, columns).
 
         Args:
             group: (m,) the groups.
-            columns: the columns of the costs.
-            lost: the columns that count infinite costs (pure ε, ρ, curve) which belong to `columns`.
+            columns: the columns of the costs that are returned.
+            lost: the columns of `_lost` that count the infinite costs in these columns.
         """
         is_begun = (self._first[group] < self._done)[:, None]
         since = is_begun * (self._sum[columns] - self._begun[group, columns])
@@ -363,26 +385,27 @@ class Saturated(Ledger):
         return np.asarray(np.where(unbounded, np.inf, self._own[group, columns] + since))
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """Return pure ε and ρ of every group after `horizon` rounds: (groups,) each."""
+        """Return pure ε and ρ of zCDP of every group of samples after `horizon` rounds: (groups,) each."""
         self.follow(horizon)
         pure, rho = self._read(np.arange(self.facts.groups), slice(0, RHO + 1), slice(0, RHO + 1)).T
         return pure, rho
 
     def rdp(self, group: Indices) -> Vector:
-        """Return the Rényi divergences of groups: (m,) -> (m, orders).
+        """Return the Rényi divergences of groups of samples: (m,) -> (m, orders).
 
-        If no curves are kept, return ρ times the order.
+        If no Rényi curves are kept, ρ of zCDP times the order is returned.
         """
         if self._has_curves:
             return self._read(group, slice(RHO + 1, None), slice(RHO + 1, RHO + 2))
         return np.asarray(self._read(group, slice(RHO, RHO + 1), slice(RHO, RHO + 1)) * ORDERS)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases and their L2 changes that, composed, cost no less than any group at the last horizon.
+        """Return indices of releases, and L2 changes of these releases, for a numerical composition.
 
-        For each kind of noise and each k, one release stands for the largest k-th most expensive use of any group. All
-        hidden changes after the earliest use follow. A release that carries a group again enters with its direct and
-        hidden change together, and once more with the hidden change.
+        The composition costs no less than the releases of any group of samples up to the last horizon. For each kind of
+        noise and each k, it has one release: the largest, over groups, of the group's k-th most expensive use (a
+        message that carries samples of the group first). All effects of older changes after the earliest use follow. A
+        release that carries a group again enters with both changes together, and once more with the older change.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
@@ -409,5 +432,8 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return, for every message, the largest number of times that it carries one group, at least 1: (messages,)."""
+    """Return, for every message, how often it carries the group of samples that it carries most often: (messages,).
+
+    The number is at least 1.
+    """
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

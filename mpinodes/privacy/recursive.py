@@ -52,15 +52,16 @@ FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because 
 
 
 class Clusters:
-    """Bound the hidden changes of all groups of several agents by norms, and merge groups with equal hidden changes.
+    """Compute the costs of all groups of samples of several agents, and merge groups with equal effect on later messages.
 
-    The cost of a group is `_own` of the group plus `_cost` of its cluster. When clusters are merged, or a group leaves
-    its cluster, the difference of their costs is added to `_own`.
+    The merged groups form a cluster. Its effect on later messages is bounded by norms. The cost of a group is `_own` of the
+    group plus `_cost` of its cluster. When clusters are merged, or a group leaves its cluster, the difference of their
+    costs is added to `_own`.
 
     Args:
         agents: number n of agents.
-        groups: number of groups of each agent.
-        parts: number of hidden parts.
+        groups: number of groups of samples of each agent.
+        parts: number of hidden parts of an agent's state.
         shifts: the table of Rényi curves; None if no curves are computed.
     """
 
@@ -80,11 +81,11 @@ class Clusters:
         self._is_raised = np.zeros(0, bool)  # whether a merge within LOOSE has raised the change
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
-        """Add the costs of the next rounds to all groups.
+        """Add the costs of the next rounds to all groups of samples.
 
         Args:
-            events: (rounds, agents).
-            uses: for each agent, the uses in these rounds.
+            events: (rounds, agents) of these rounds.
+            uses: for each agent, which groups each message of these rounds carries first.
         """
         prices, lanes = Prices(events, self._shifts), Lanes(events)
         agent = np.repeat(np.arange(len(uses)), [len(used.message) for used in uses])
@@ -105,15 +106,18 @@ class Clusters:
             self._merge()
 
     def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
-        """Move the groups that a block of rounds uses into new clusters, and return the uses of the block by cluster.
+        """Move the groups of samples that a block of rounds uses out of their clusters, into new clusters.
 
         Groups that come from one cluster and are used in the same messages share a new cluster.
 
         Args:
-            message: (uses,) the message of each use, from 0 in the block, ascending.
+            message: (uses,) the message that is the first to carry samples of a group, from 0 in the block, ascending.
             agent: (uses,) the agent that sends the message.
-            group: (uses,) the group that the message first carries.
+            group: (uses,) the group.
             rounds: number of rounds of the block.
+
+        Returns:
+            The messages of the block with the new clusters of their groups.
         """
         groups = self._cluster_of.shape[1]
         own, label = self._own.reshape(-1, self._own.shape[-1]), self._cluster_of.ravel()
@@ -151,7 +155,7 @@ class Clusters:
         )
 
     def _merge(self) -> None:
-        """Merge clusters of one agent whose hidden changes are nearly equal into the oldest of these clusters."""
+        """Merge clusters of one agent that move later messages nearly equally, into the oldest of these clusters."""
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
         np.maximum(self._change, floor[self._agent], out=self._change, where=self._change > 0)
@@ -199,7 +203,10 @@ class Clusters:
                 return
 
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
-        """Return the costs of groups of one agent, in some columns: (m,) -> (m, columns)."""
+        """Return the costs of groups of samples of one agent: (m,) -> (m, columns).
+
+        `columns` selects the columns pure ε, ρ and Rényi curve (or counts of shifts).
+        """
         total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
         begun = label >= 0
         total[begun] += self._cost[np.searchsorted(self.labels, label[begun]), columns]
@@ -207,9 +214,14 @@ class Clusters:
 
 
 class Exact:
-    """Compute the costs of all groups of one agent whose dynamics are exact and have signs. No groups are merged.
+    """Compute the costs of all groups of samples of one agent whose state has exact linear dynamics with signs.
 
-    Time and memory grow with the square of the rounds.
+    No groups are merged. Time and memory grow with the square of the rounds.
+
+    Args:
+        events: (rounds,) of the agent.
+        groups: number of groups.
+        shifts: the table of Rényi curves; None if no curves are computed.
     """
 
     def __init__(self, events: Events, groups: int, shifts: Shifts | None) -> None:
@@ -218,11 +230,11 @@ class Exact:
         self._costs = np.zeros((groups, columns(shifts)))
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
-        """Add the costs of the next rounds to all groups.
+        """Add the costs of the next rounds to all groups of samples.
 
         Args:
             events: (rounds, 1) of the one agent.
-            uses: a list with the uses of the agent in these rounds.
+            uses: a list with one element: which groups each message of these rounds carries first.
         """
         groups = len(self._before)
         for first in range(0, len(events), BLOCK):
@@ -237,12 +249,15 @@ class Exact:
             self._before, self._done = used.begun(len(block))[-1], self._done + len(block)
 
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
-        """Return the costs of groups, in some columns: (m,) -> (m, columns). `agent` is ignored."""
+        """Return the costs of groups of samples: (m,) -> (m, columns). `agent` is ignored.
+
+        `columns` selects the columns pure ε, ρ and Rényi curve.
+        """
         return self._costs[group, columns]
 
 
 class Agent(NamedTuple):
-    """Hold the (rounds,) events of one agent, its uses, and the facts of all its events."""
+    """Hold the (rounds,) events of one agent, the samples that its messages carry first, and facts about the events."""
 
     events: Events
     uses: Uses | Unlisted
@@ -250,12 +265,12 @@ class Agent(NamedTuple):
 
 
 class Followed:
-    """Compute the recursion of several agents together, block by block of rounds.
+    """Compute the privacy costs of several agents together, block by block of rounds.
 
     Args:
         agents: the agents.
         counts: a table that counts shifts by size, which replaces the Rényi curves. If None, Rényi curves are computed
-            unless all noise is Gaussian or an agent has more than `MOST_KEPT` groups.
+            unless all noise is Gaussian or an agent has more than `MOST_KEPT` groups of samples.
     """
 
     def __init__(self, agents: Sequence[Agent], counts: Counts | None = None) -> None:
@@ -279,7 +294,10 @@ class Followed:
             self._groups = Clusters(len(self.agents), groups, events.hidden, shifts)
 
     def follow(self, horizon: int) -> None:
-        """Add the costs of all rounds up to `horizon`; start again at round 1 if later rounds were added before."""
+        """Add the privacy costs of all rounds up to `horizon`.
+
+        If later rounds were added before, start again at round 1.
+        """
         if horizon < self._done:
             self._begin()
         while self._done < horizon:
@@ -290,16 +308,19 @@ class Followed:
             self._done = last
 
     def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
-        """Return the costs of groups of one agent after `horizon` rounds, in some columns: (m,) -> (m, columns)."""
+        """Return the costs of groups of samples of one agent after `horizon` rounds: (m,) -> (m, columns).
+
+        `columns` selects the columns pure ε, ρ and Rényi curve (or counts of shifts).
+        """
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)
 
 
 class Recursive(Ledger):
-    """The ledger of an agent that bounds the hidden changes of every group by the recursion of `leakage`.
+    """A ledger that bounds, for every group of samples, the effect of an older change by the recursion of `leakage`.
 
     Args:
-        followed: several agents whose recursions run together, among them the agent of this ledger.
+        followed: computes the costs of several agents together, among them the agent of this ledger.
         place: the index of this agent in `followed.agents`.
     """
 
@@ -308,11 +329,11 @@ class Recursive(Ledger):
         self._followed, self._place, self._horizon = followed, place, -1
 
     def follow(self, horizon: int) -> None:
-        """Add the costs of all rounds up to `horizon`, for all agents of `followed`."""
+        """Add the privacy costs of all rounds up to `horizon`, for all agents that are computed together."""
         self._followed.follow(horizon)
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """Return pure ε and ρ of every group after `horizon` rounds: (groups,) each.
+        """Return pure ε and ρ of zCDP of every group of samples after `horizon` rounds: (groups,) each.
 
         If any noise is Gaussian, the pure ε of every group that moves a release is inf.
         """
@@ -321,19 +342,21 @@ class Recursive(Ledger):
         return (np.where(pure > 0, inf, 0.0) if Kind.GAUSSIAN in self.facts.kinds else pure), rho
 
     def rdp(self, group: Indices) -> Vector:
-        """Return the Rényi divergences of groups: (m,) -> (m, orders).
+        """Return the Rényi divergences of groups of samples: (m,) -> (m, orders).
 
-        If no curves are kept, return ρ times the order.
+        They are costs up to the horizon of the last call of `at`. If no Rényi curves are kept, ρ of zCDP times the
+        order is returned.
         """
         costs = self._followed.costs(self._horizon, self._place, group)
         return costs[:, 2:] if costs.shape[1] > 2 else costs[:, [RHO]] * ORDERS
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases and their L2 changes that, composed, cost no less than any group at the last horizon.
+        """Return indices of releases, and L2 changes of these releases, for a numerical composition.
 
-        For Laplace noise, the shifts of each group are counted by size. For every size, the result has as many shifts
-        of at least that size as the group that has most of them. A shift includes the rounding of its release, and the
-        rounding is added once more by the caller. For all other noise, the result is `Saturated.envelope`.
+        The composition costs no less than the releases of any group of samples up to the last horizon. For Laplace
+        noise, the shifts (L1 change / noise scale) of each group are counted by size. For every size, the result has as
+        many shifts of at least that size as the group that has most of them. A shift includes the rounding of its
+        release, and the caller adds the rounding once more. For all other noise, the result is `Saturated.envelope`.
         """
         if not self.facts.is_all(Kind.LAPLACE):
             ceiling = Saturated(self._events, self._uses, self.facts)
@@ -350,11 +373,14 @@ class Recursive(Ledger):
 
 
 def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
-    """Return a ledger for each agent, given its (rounds,) events and its uses.
+    """Return a ledger (the privacy costs by group of samples) for each agent.
 
-    An agent gets a `Recursive` ledger if the bound on the move of its messages depends on the size of older changes,
-    and all its messages have known, finite costs. The recursions of agents with the same kinds of noise run together.
-    Every other agent gets a `Saturated` ledger.
+    An agent gets a `Recursive` ledger if the effect of an older change of data on its messages depends on the size of
+    the change, and all its messages have known, finite costs. Agents with the same kinds of noise are computed
+    together. Every other agent gets a `Saturated` ledger.
+
+    Args:
+        of: for each agent, its (rounds,) events, and which groups of samples each message carries first.
     """
     agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
@@ -376,5 +402,8 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
 
 
 def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
-    """Return the ledger of one agent, from its (rounds,) events and its uses."""
+    """Return the ledger (the privacy costs by group of samples) of one agent.
+
+    The arguments are those of `open_ledgers`.
+    """
     return open_ledgers([(events, uses)])[0]

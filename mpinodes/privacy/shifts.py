@@ -47,11 +47,11 @@ class Shifts:
         self._table = self.cost_of_rho()[None]  # (rows, columns) of costs
 
     def cost_of_rho(self) -> Vector:
-        """Return the cost of a release with ρ = 1 whose shift is in no cell: (columns,)."""
+        """Return the cost, in every column, of a release with ρ = 1 that is charged by its ρ: (columns,)."""
         return ORDERS
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return the costs of shifts at the upper ends of cells: (m,) -> (m, columns).
+        """Return the Rényi curves of shifts at the upper ends of cells (intervals of shifts): (m,) -> (m, columns).
 
         Args:
             cell: (m,) indices of cells.
@@ -65,13 +65,16 @@ class Shifts:
         return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
-        """Return the smallest shift that is put in a cell: (agents,) smallest shifts of a use -> (agents,)."""
+        """Return the smallest shift that is charged by its Rényi curve; a smaller shift is charged by its ρ: (agents,).
+
+        `use` (agents,) is the smallest shift of a release that is the first to carry a sample.
+        """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """Return the index of a ratio in the table, and add a missing ratio; it is rounded up slightly.
+        """Return the index, in the table of curves, of a ratio ρ / shift². A ratio that is not in the table is added.
 
-        `least` is ρ divided by the square of the shift.
+        `least` is the ratio. It is rounded up slightly, so that nearly equal ratios share an index.
         """
         up = float(np.int64(((int(np.float64(least).view(np.int64)) >> 42) + 1) << 42).view(np.float64))
         if up not in self._ratios:
@@ -80,13 +83,14 @@ class Shifts:
         return self._ratios.index(up)
 
     def sums(self, shift: Vector, rho: Vector, ratio: Indices, least: Vector) -> Vector:
-        """Return the cost of all releases together, for each cluster: (clusters, columns).
+        """Return, for each cluster of samples, the summed cost of all releases: (clusters, columns).
 
         Args:
-            shift: (releases, clusters) the shifts.
-            rho: (releases, clusters) ρ of zCDP.
+            shift: (releases, clusters) the shift (L1 change / noise scale) of the release if samples of the cluster
+                change.
+            rho: (releases, clusters) ρ of zCDP of the same change.
             ratio: (clusters,) indices that `ratio` returned.
-            least: (clusters,) a release with a larger shift is put in a cell; any other release is charged by its ρ.
+            least: (clusters,) a release with a larger shift is charged by its Rényi curve, any other release by its ρ.
         """
         from scipy import sparse
 
@@ -112,30 +116,30 @@ class Shifts:
 
 
 class Counts(Shifts):
-    """Count shifts by size, in cells that are 1.5 to 3 % wide.
+    """Count shifts (L1 change / noise scale) by size, in intervals that are 1.5 to 3 % wide.
 
-    Shifts below the lowest cell are counted in the lowest cell.
+    Shifts below the lowest interval are counted in the lowest interval.
     """
 
     BITS = 47
 
     def cost_of_rho(self) -> Vector:
-        """Return zeros, because every shift is in a cell."""
+        """Return zeros: every shift is counted, so no release is charged by its ρ."""
         return np.zeros(len(self.sizes))
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return a 1 in the column of each cell: (m,) -> (m, cells). `ratio` is ignored."""
+        """Return a 1 in the column of each cell (interval of shifts): (m,) -> (m, cells). `ratio` is ignored."""
         return np.eye(len(self.sizes))[cell]
 
     def least(self, use: Vector) -> Vector:
-        """Return zeros, because every shift is in a cell."""
+        """Return zeros: every shift above 0 is counted."""
         return np.zeros(len(use))
 
 
 class Used(NamedTuple):
-    """Hold the uses of a block of rounds, by cluster.
+    """Hold which messages of a block of rounds are the first to carry a loss, for each cluster of samples.
 
-    A use is a message that is the first to carry a loss of a cluster.
+    A pair (message, cluster) is called a use.
 
     Attributes:
         message: (uses,) the message, counted from 0 in the block.
@@ -148,18 +152,18 @@ class Used(NamedTuple):
     before: NDArray[np.bool_]
 
     def begun(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether this message or any earlier message carried samples of the cluster: (rounds, clusters)."""
+        """Return whether this or any earlier message carried samples of the cluster: (rounds, clusters)."""
         carries = np.zeros((rounds, len(self.before)), bool)
         carries[self.message, self.cluster] = True
         return np.logical_or.accumulate(carries) | self.before
 
     def begun_before(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any earlier message carried samples of the cluster: (rounds, clusters)."""
+        """Return whether any message before this message carried samples of the cluster: (rounds, clusters)."""
         return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
 
 
 def columns(shifts: Shifts | None) -> int:
-    """Return the number of columns of an array of costs: pure ε, ρ, and the columns of `shifts`."""
+    """Return the number of columns of an array of costs: pure ε, ρ of zCDP, and the columns of `shifts`."""
     return 2 + (len(shifts.cost_of_rho()) if shifts else 0)
 
 
@@ -192,14 +196,15 @@ class Prices:
             self._ratio = np.array([shifts.ratio(most) for most in squares.max(axis=(0, 2)).tolist()])
 
     def costs(self, rounds: slice, agent: Indices, moved: Vector, used: Used, least: Vector) -> Vector:
-        """Return the cost of a block of rounds for each cluster: (clusters, columns).
+        """Return the cost of a block of rounds for each cluster of samples: (clusters, columns).
 
         Args:
             rounds: the rounds of the block.
-            agent: (clusters,) the agent of each cluster.
-            moved: (vectors, rounds, clusters) how far each release moves, in L2.
-            used: the uses in these rounds. A cluster pays for the rounding of releases from its first use on.
-            least: (agents,) the smallest pure ε of a use.
+            agent: (clusters,) the agent that uses the cluster.
+            moved: (vectors, rounds, clusters) how far each release moves in L2 if samples of the cluster change.
+            used: which messages first carry samples of which cluster. From then on, the cost includes the rounding of
+                releases.
+            least: (agents,) the smallest pure ε of a release that is the first to carry a sample.
         """
         shifts = self._shifts
         total = np.zeros((len(agent), columns(shifts)))

@@ -74,7 +74,9 @@ MOST = 10**9  # if agents^4 times rounds is above this number (some seconds), th
 
 
 def relayed_from(setup: Setup, events: Events) -> int | None:
-    """Return L, the last round with new releases; None if the messages are not known to be linear in the noise.
+    """Return L, the last round in which any agent sends something new; after it, agents relay (send means of messages).
+
+    None is returned if the messages are not known to be linear in the noise.
 
     Args:
         setup: of the run.
@@ -117,7 +119,9 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
 @dataclass(frozen=True)
 class Relayed:
-    """Hold the rounds of a run in which all agents relay, and what these rounds reveal. T is the last round.
+    """Hold the rounds of a run in which all agents relay (send means of received messages), and what they reveal.
+
+    T is the last round.
 
     Attributes:
         start: L, the last round with new releases.
@@ -134,7 +138,10 @@ class Relayed:
 
     @classmethod
     def of(cls, setup: Setup, events: Events) -> Relayed | None:
-        """Return the relaying rounds of a run, from its (rounds, agents) events; None as in `relayed_from`."""
+        """Return the rounds of a run in which all agents relay, from the run's (rounds, agents) events.
+
+        None is returned if the messages are not known to be linear in the noise.
+        """
         start = relayed_from(setup, events)
         if start is None:
             return None
@@ -185,14 +192,18 @@ class Relayed:
         return leverage
 
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
-        """Return the messages of round L + t that the viewers receive: one row of the identity matrix for each."""
+        """Return one row of the identity matrix for each message of round L + t that the viewers receive.
+
+        The viewers are colluding nodes.
+        """
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
     def seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
-        """Return the row space of A: a reduced basis over the prime field, and a `Space` in doubles.
+        """Return the row space of A, the matrix that maps the releases of round L to all messages that viewers receive.
 
-        The loop goes from the last round to round L. The rows seen from round t on are the messages received in round
-        t, and the rows seen from round t + 1 on, times W(t).
+        The viewers are colluding nodes. The space is returned twice: as a reduced basis over the prime field, and as a
+        `Space` in doubles. The loop goes from the last round to round L. The rows seen from round t on are the messages
+        received in round t, and the rows seen from round t + 1 on, times W(t).
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
@@ -363,20 +374,20 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 
 @dataclass(frozen=True)
 class Views:
-    """Hold bounds on what every node can learn of every agent, in a run whose last rounds relay.
+    """Hold bounds on what every node can learn of every agent, in a run whose last rounds relay messages.
 
-    `epsilons` gives their ε.
+    Each bound is the μ of Gaussian DP; `epsilons` computes ε from μ.
 
     Attributes:
         start: L, the last round with new releases.
-        leverage: (viewer, agent) the leverage ℓ.
+        leverage: (viewer, agent) the share, in [0, 1], of μ² of the agent's release of round L that the viewer sees.
         before: (agent,) μ of all messages before round L, on all links.
         release: (agent,) μ of the release of round L alone.
         relayed: (viewer, agent) μ of the messages from round L on, given all earlier messages on every link.
         mu: (viewer, agent) μ of the whole view; inf if unproven; nan on the diagonal.
         links: (agent,) μ of all messages on all links.
-        distance: (viewer, agent) the number of hops from viewer to agent, over all edges of rounds L, L + 1, ...; −1 if
-            there is no path; nan on the diagonal.
+        distance: (viewer, agent) the number of hops from the agent to the viewer, over all edges of rounds L, L + 1,
+            ...; −1 if there is no path; nan on the diagonal.
     """
 
     start: int
@@ -426,9 +437,9 @@ def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views
 
 
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of every agent toward viewers who share all they know: (n,); nan for the viewers.
+    """Return μ of Gaussian DP of every agent toward viewers (colluding nodes) who share all they know: (n,).
 
-    None: the messages are not known to be linear in the noise.
+    μ is nan for the viewers. None is returned if the messages are not known to be linear in the noise.
 
     Args:
         setup: of the run.
@@ -449,7 +460,10 @@ Costs = Sequence[tuple[Vector, Vector]]
 def _toward(
     setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int], costs: Costs, leverage: Vector
 ) -> Vector:
-    """Return μ of every agent toward viewers: (n,), the smaller of the two bounds of this module."""
+    """Return μ of Gaussian DP of every agent toward viewers (colluding nodes): (n,).
+
+    It is the smaller of the two bounds of this module.
+    """
     mu, whole = _mu(costs, leverage), carried_on(setup, events, relayed, viewers)
     return mu if whole is None else np.minimum(mu, whole)
 
@@ -466,11 +480,11 @@ def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
 
 
 def _mu(costs: Costs, leverage: Vector) -> Vector:
-    """Return μ of every agent, for its worst group: (n,).
+    """Return μ of Gaussian DP of every agent, for the group of samples with the largest μ: (n,).
 
     Args:
         costs: for each agent, what `_cost` returns.
-        leverage: (n,) the share of ρ of the last release that the viewers see.
+        leverage: (n,) the share of ρ of the agent's last release that the viewers see.
     """
     mu = leverage.copy()  # nan where the leverage is nan
     for agent, ((before, last), share) in enumerate(zip(costs, leverage.tolist(), strict=True)):

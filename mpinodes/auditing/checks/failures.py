@@ -32,7 +32,7 @@ class Fault(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Return one line of text."""
+        """Return the fault as one line of text."""
         return f"{self.name}: {self.where}; {self.right}"
 
 

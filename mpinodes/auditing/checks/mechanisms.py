@@ -62,11 +62,11 @@ class OneRound(Draws):
 
 
 def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
-    """Test that noise depends only on its key, its round and the sensitivities. Then test its distribution.
+    """Yield faults: noise that depends on more than key, round and sensitivities, or has the wrong distribution.
 
     Args:
         mechanism: the mechanism.
-        calibration: of the queries, as in `Query`.
+        calibration: the calibration of the test queries, as in `Query`.
         seed: of the values and the noise.
         where: the settings of the mechanism, for the report.
     """
