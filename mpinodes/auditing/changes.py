@@ -114,7 +114,7 @@ def usual(
 ) -> Iterator[Change]:
     """Yield changes of a random sample of the round: a flipped label, and features at the edge of their domain.
 
-    Arguments as in `adjacent`.
+    The arguments are those of `adjacent`.
     """
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))

@@ -214,7 +214,7 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 
 
 def guess(ready: Ready) -> tuple[int, int, int]:
-    """Play the first game: guess the sign of every sample's target from the message that first carries the sample.
+    """Play the game on one run: guess the sign of every sample's target from the message that first carries the sample.
 
     Each guess uses all earlier messages too.
 

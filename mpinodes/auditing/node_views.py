@@ -48,10 +48,11 @@ class Sight:
 
 
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
-    """Return whether the viewers have the message of a round and sender: (rounds, agents).
+    """Return whether the viewers, the agents that the adversary consists of, have a message: (rounds, sending agents).
 
-    The viewers' messages count. Messages that are lost or arrive after the last round count too, because they were sent
-    to the viewers. If a run stops early, missing messages are read as 0, because the viewers see when the run stops.
+    The viewers have the messages that they send. Messages that are lost or arrive after the last round count too,
+    because they were sent to the viewers. If a run stops early, missing messages are read as 0, because the viewers see
+    when the run stops.
     """
     viewers, graph = list(setup.experiment.audit.viewers), setup.reached
     mask = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
@@ -142,7 +143,7 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
 
 
 def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
-    """Return the proven ε at δ of the agent `victim` toward the run's viewers.
+    """Return the proven ε at δ of the agent `victim` toward the viewers, the agents that the adversary consists of.
 
     None is returned if the only proven bound is that for an adversary who sees all links.
     """

@@ -323,7 +323,7 @@ def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
 def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
     """Return the smallest relative shortfall of a noise scale that the scale test detects with probability `wanted`.
 
-    1 is returned if the test detects no shortfall with this probability. Arguments as in `power`.
+    1 is returned if the test detects no shortfall with this probability. The other arguments are those of `power`.
     """
     return 1 - float(brentq(lambda factor: power(factor, draws, linear, alpha) - wanted, 1e-100, 1.0))
 
@@ -331,6 +331,7 @@ def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
 def draws_needed(off: float, linear: bool, alpha: float, wanted: float) -> int:
     """Return the number of draws that the scale test needs.
 
-    It then detects a relative shortfall `off` of the noise scale with probability `wanted`. Arguments as in `power`.
+    With these draws it detects a relative shortfall `off` of the noise scale with probability `wanted`. The other
+    arguments are those of `power`.
     """
     return ceil(brentq(lambda draws: power(1 - off, draws, linear, alpha) - wanted, 1, 1e12, xtol=0.5))

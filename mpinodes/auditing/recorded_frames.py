@@ -73,9 +73,10 @@ def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
 
 
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the expected header of every frame.
+    """Yield the header that every frame should have.
 
-    If the algorithm may end early, the header has a bit for each of the last rounds: whether any agent still moved.
+    If the algorithm may end early, the header has a bit for each of the last rounds: whether any agent still moved,
+    that is, had not settled.
     """
     below = 0.0 if run.setup.endless else run.setup.algorithm.settled_below
     hops = max(1, diameter(run.setup.topology)) if below else 0
@@ -95,7 +96,7 @@ def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 
 
 def _payloads(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the expected releases and the expected scalars of the mixing.
+    """Yield the releases and the scalars of the mixing that every frame should have.
 
     Releases with noise are included only if the noise can be drawn again. The mixing is run for all agents together,
     without any data.

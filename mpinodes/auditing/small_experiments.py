@@ -128,7 +128,7 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
 
 
 def graphs(algorithm: Any) -> Iterator[Tree]:
-    """Yield sections with the topologies of `GRAPHS` in turn, without end.
+    """Yield the sections `topology` for the graphs of `GRAPHS` in turn, without end.
 
     If a topology does not fit an experiment, `others` gives alternatives.
     """
@@ -147,7 +147,7 @@ def others(tree: Tree) -> Iterator[Tree]:
 def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield labels and experiments for algorithms that take gradient steps on a stream of samples.
 
-    Arguments: `experiments`.
+    The arguments are those of `experiments`.
     """
     rng = np.random.default_rng([seed, 7])
     n = algorithm.only_agents or AGENTS
@@ -216,7 +216,10 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
 
 
 def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments for algorithms that use all samples in every round. Arguments: `experiments`."""
+    """Yield labels and experiments for algorithms that use all samples in every round.
+
+    The arguments are those of `experiments`.
+    """
     rng = np.random.default_rng([seed, 8])
     rows = 4 * (algorithm.only_agents or AGENTS) + 4
     points = write(folder, "points", rng.choice([-1.0, 1.0], (rows, 1)), np.zeros(rows))
@@ -242,7 +245,10 @@ def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, T
 
 
 def solved(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments for algorithms that solve local minimizations. Arguments: `experiments`."""
+    """Yield labels and experiments for algorithms that solve local minimizations.
+
+    The arguments are those of `experiments`.
+    """
     rng = np.random.default_rng([seed, 9])
     single = write(folder, "one", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
     many = write(folder, "many", rng.uniform(-1, 1, (20, 3)), rng.choice([-1.0, 1.0], 20))

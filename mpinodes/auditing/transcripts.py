@@ -239,10 +239,10 @@ class Replayed:
         return (*payloads, message.uses, leaks)
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
-        """Return the difference of the two log densities of the release of round t, times the noise scale.
+        """Return the difference of the log densities of the release of round t on the two data sets, times the noise scale.
 
         The number is returned twice, in place of the L1 and L2 change. If there is no noise, the L1 and L2 norm of the
-        difference of the two centers are returned instead.
+        difference of the two centers are returned instead (a center is the point whose proximal step is released).
 
         Args:
             t: the round.

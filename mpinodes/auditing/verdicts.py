@@ -192,10 +192,10 @@ def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: flo
 
 
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: float, seed: int) -> list[Verdict]:
-    """Return a row with the result of a probe's game, and a second row if the replay of the probe fails.
+    """Return a row with the result of one game, and a second row if a replay of the game's run refutes a proven value.
 
     Args:
-        ready: the probe after its first run.
+        ready: the experiment of the game, after its first run.
         target: the adjacent data set; None for the game on one run.
         ratios: (k, 2) the log-likelihood ratios of `games.pairs`; None for the game on one run.
         alpha: the probability that a lower bound is wrong.

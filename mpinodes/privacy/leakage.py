@@ -85,10 +85,10 @@ class Lanes:
             offset = np.where(before, self._offset[rounds][:, agent], 0.0)
 
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
-            """Run the recursion for h, the change of the hidden parts, from round to round.
+            """Compute how far changed data move the hidden parts of the agents' states, h, from round to round.
 
-            Return h of every round before the new samples of that round are added, (rounds, parts, lanes), and the last
-            h. `times` multiplies weights and sizes, elementwise.
+            Return h of every round, before the samples that this round uses first are added: (rounds, parts, lanes).
+            Also return h after the last round: (parts, lanes). `times` multiplies weights and sizes, elementwise.
             """
             now, older = h, np.empty_like(b)
             for t in range(len(older)):

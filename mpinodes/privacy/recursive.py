@@ -52,11 +52,11 @@ FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because 
 
 
 class Clusters:
-    """Compute the costs of all groups of samples of several agents, and merge groups with equal effect on later messages.
+    """Compute the costs of all groups of samples of several agents, and merge groups that have equal effects.
 
-    The merged groups form a cluster. Its effect on later messages is bounded by norms. The cost of a group is `_own` of the
-    group plus `_cost` of its cluster. When clusters are merged, or a group leaves its cluster, the difference of their
-    costs is added to `_own`.
+    Groups whose change moves all later messages of an agent equally are merged into a cluster. The effect of a cluster
+    is bounded by norms. The cost of a group is `_own` of the group plus `_cost` of its cluster. When clusters are
+    merged, or a group leaves its cluster, the difference of their costs is added to `_own`.
 
     Args:
         agents: number n of agents.
