@@ -46,7 +46,7 @@ class Finding(NamedTuple):
 
 
 def claimed(events: Events, carried: Vector) -> Vector:
-    """Return the accountant's bound on the L2 change of each message: (rounds, vectors). It is the ledger's recursion.
+    """Return the accountant's bound on the L2 change of each message between adjacent data sets: (rounds, vectors).
 
     Args:
         events: (rounds,) of one agent.

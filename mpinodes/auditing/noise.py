@@ -80,12 +80,12 @@ class NoiseDraws:
 
     @property
     def number(self) -> int:
-        """Return the number of draws, each a single number."""
+        """Return the number of draws; the noise of one coordinate is one draw."""
         return int(np.isfinite(self.sizes).sum())
 
     @property
     def ratio(self) -> float:
-        """Return the noise's measured scale divided by its stated scale."""
+        """Return the scale of the noise as estimated from all draws, divided by the scale that the events state."""
         ratio = float(np.nansum(self.totals) / self.freedom[np.isfinite(self.totals)].sum())
         return ratio if self.linear else float(np.sqrt(ratio))
 
@@ -167,10 +167,10 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
 
 
 def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, kind: Vector) -> NoiseDraws:
-    """Transform extracted noise to signs and sizes.
+    """Transform extracted noise to fair signs and to sizes that are exponential with mean 1.
 
     Args:
-        noise: (R, T, n, k, d) the extracted noise.
+        noise: (R, T, n, k, d) the extracted noise of R runs, T rounds, n agents and k vectors of d coordinates.
         rounding: (R, T, n, k, d) bounds on the rounding error of the noise.
         value: (1 or R, T, n, k, d) the values before noise.
         scale: (R, T, n, k) the noise scale that the event states.
@@ -209,7 +209,7 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
 
 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
-    """Yield labels with the sums of two arrays: over all draws, and for each index along each axis of `AXES`."""
+    """Yield a label and the sums of two arrays of draws: over all draws, then for each round, each agent, and so on."""
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
         if first.shape[axis] > 1:

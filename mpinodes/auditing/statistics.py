@@ -91,16 +91,14 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
 
 
 def guessed(right: int, guesses: int, alpha: float) -> float:
-    """Return the lower bound on pure ε that guesses of independent fair secrets show.
-
-    Only guesses that were made count.
+    """Return a lower bound on pure ε from the numbers of right guesses and of all guesses of independent fair secrets.
 
     Under pure ε-DP each guess is right with probability at most e^ε/(1 + e^ε), whatever the earlier guesses were
     (Steinke, Nasr, Jagielski 2023).
 
     Args:
         right: the number of right guesses.
-        guesses: the number of guesses.
+        guesses: the number of guesses; secrets that were not guessed do not count.
         alpha: the probability of a wrong bound.
     """
     low = least_share(right, guesses, alpha) if guesses else 0.0

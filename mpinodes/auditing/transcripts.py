@@ -160,7 +160,7 @@ class Replayed:
         return out, events
 
     def wanted(self, t: int) -> Message:
-        """Return the message that the algorithm makes in round t, even if the privacy budget forbids to send it."""
+        """Return the message that the algorithm would send in round t if the privacy budget allowed every message."""
         state = self._states[t - 1]
         return self._setup.algorithm.message(state.algorithm, state.here)
 
@@ -203,7 +203,7 @@ class Replayed:
     def moved(self, change: Change, last: int) -> tuple[Vector, list[tuple[int, Any, Any]]]:
         """Measure how far the agent's messages on adjacent data are from its messages on the recorded data.
 
-        Messages are compared from the changed round to round `last`.
+        Messages are compared from the changed round to round `last`; r is their number.
 
         Returns:
             The changes, (r, vectors, 2): for each message and vector, the L1 and the L2 norm. And a list of facts that
@@ -239,7 +239,7 @@ class Replayed:
         return (*payloads, message.uses, leaks)
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
-        """Return the difference of the log densities of the release of round t on the two data sets, times the noise scale.
+        """Return the difference of the release's log densities on the two data sets in round t, times the noise scale.
 
         The number is returned twice, in place of the L1 and L2 change. If there is no noise, the L1 and L2 norm of the
         difference of the two centers are returned instead (a center is the point whose proximal step is released).

@@ -141,7 +141,9 @@ def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
 
 
 def of_run(run: Transcript, seed: int) -> list[Verdict]:
-    """Test a run and return the rows: messages follow from the recorded releases, frames, replay and noise.
+    """Test a run, and return a row for each test.
+
+    The tests are: messages follow from the recorded releases; frames; replay; noise.
 
     Args:
         run: the run.

@@ -228,7 +228,10 @@ def has_signs(events: Events) -> bool:
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
-    """Return Σ_q w_q h_q, summed in the order of q: (m,), (m, groups) -> (groups,). 0 times inf counts as 0."""
+    """Return Σ_q w_q h_q for weights w (m,) and sizes h (m, groups), summed in the order of q: (groups,).
+
+    0 times inf counts as 0.
+    """
     total: Vector = np.zeros(parts.shape[1])
     for weight, part in zip(weights, parts, strict=True):
         if weight:
@@ -237,7 +240,7 @@ def _combined(weights: Vector, parts: Vector) -> Vector:
 
 
 def _product(weights: Vector, inputs: Vector) -> Vector:
-    """Return Σ_s w_s u_s: (t,), (t, groups) -> (groups,). 0 times inf counts as 0."""
+    """Return Σ_s w_s u_s for weights w (t,) and sizes u (t, groups): (groups,). 0 times inf counts as 0."""
     some = np.flatnonzero(weights)
     return np.asarray(weights[some] @ inputs[some])
 

@@ -316,8 +316,8 @@ class Saturated(Ledger):
     def _take(self, events: Events, uses: Uses) -> None:
         """Add the costs of a block of rounds.
 
-        Costs of messages that carry samples first are added to the groups of these samples. Costs of older changes are
-        added to the cumulative sums.
+        If a message is the first to carry samples, its cost is added to the group of these samples. The costs of the
+        effects of older changes are added to the cumulative sums over rounds.
         """
         (message, group), times = uses.distinct()
         costs = Costs(events)

@@ -155,7 +155,10 @@ class Clusters:
         )
 
     def _merge(self) -> None:
-        """Merge clusters of one agent that move later messages nearly equally, into the oldest of these clusters."""
+        """Merge clusters (sets of groups of samples) of one agent that move later messages nearly equally.
+
+        The oldest of these clusters takes the groups of all of them.
+        """
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
         np.maximum(self._change, floor[self._agent], out=self._change, where=self._change > 0)

@@ -104,7 +104,11 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
         slack: absolute rounding error of the number.
     """
     if not measured <= bound * (1 + SLACK) + slack:
-        yield Fault(f"{name} too small", f"{measured:.6g} measured at {where}; {bound:.6g} is stated", "an upper bound")
+        yield Fault(
+            f"{name} too small",
+            f"{measured:.6g} measured at {where}; {bound:.6g} is stated",
+            "the stated number must be an upper bound",
+        )
 
 
 def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
@@ -125,28 +129,44 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         g = free.grad(x)
         where = f"x = {shown(x.tolist())}"
         if image((features, targets)) != before or not np.array_equal(x, original):
-            yield Fault("a loss that changes what it is given", where, "value and grad change no argument")
+            yield Fault("a loss that changes its arguments", where, "value and grad must not change their arguments")
             return
         if not np.array_equal(g, free.grad(x)) or np.shares_memory(g, x):
-            yield Fault("two values for equal inputs", f"grad at {where}", "a new vector, equal at every call")
+            yield Fault(
+                "two values for equal inputs", f"grad at {where}", "grad must return a new vector, equal at every call"
+            )
             return
         step = 1e-6
         numeric = np.array([(free.value(x + e) - free.value(x - e)) / (2 * step) for e in step * np.eye(len(x))])
         near = [(free.grad(x + step * e), free.grad(x - step * e)) for e in np.eye(len(x))]
         smooth = all(np.allclose(a, b, atol=1e-3) for a, b in near)
         if smooth and not np.allclose(g, numeric, rtol=1e-4, atol=1e-4):
-            yield Fault("grad is not that of value", f"{shown(g.tolist())} at {where}", f"{shown(numeric.tolist())}")
+            yield Fault(
+                "grad is not the gradient of value", f"{shown(g.tolist())} at {where}", f"{shown(numeric.tolist())}"
+            )
         if not np.allclose(free.data_grad(x) + regularizer * x, g):
-            yield Fault("data_grad and grad do not fit", where, "grad is data_grad + regularizer * x")
+            yield Fault("data_grad and grad contradict each other", where, "grad must be data_grad + regularizer * x")
         if not np.allclose(free.grad(x, slice(1, 3)), g[1:3]):
-            yield Fault("a block of the gradient is none of it", where, "unclipped, grad(x, block) is grad(x)[block]")
+            yield Fault(
+                "the gradient of a block is not the block of the gradient",
+                where,
+                "without a clip, grad(x, block) must be grad(x)[block]",
+            )
         values = loss.values(features, targets[None], x[None, None])[0, 0]
         if not np.isclose(float((values / divisor).sum()) + 0.5 * regularizer * float(x @ x), free.value(x)):
-            yield Fault("values and value do not fit", where, "value is the sum of values over divisor, regularized")
+            yield Fault(
+                "values and value contradict each other",
+                where,
+                "value must be the sum of values / divisor, plus the regularizer",
+            )
         clip = float(rng.choice([0.1, 0.5]))
         summed = sum(clipped_grad(loss(features[[j]], targets[[j]], clip), x) for j in range(k))
         if not np.allclose(clipped_grad(loss(features, targets, clip), x), summed):
-            yield Fault("clipping that is not sample by sample", where, "the sum of every sample's clipped gradient")
+            yield Fault(
+                "a clip that is not applied sample by sample",
+                where,
+                "data_grad must be the sum of every sample's clipped gradient",
+            )
 
 
 def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
@@ -158,7 +178,9 @@ def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         solved = free.prox(v, step, np.zeros(len(v)), tolerance)
         residual = float(np.linalg.norm(free.grad(solved.x) + (solved.x - v) / step))
         if not residual <= 100 * tolerance:
-            yield Fault("prox is no minimizer", f"step {step}: gradient norm {residual:.3g} there", f"{tolerance:g}")
+            yield Fault(
+                "prox does not return a minimizer", f"step {step}: gradient norm {residual:.3g} there", f"{tolerance:g}"
+            )
 
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
@@ -196,10 +218,10 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
             features, numbers = dense(loss.features), [int(number) for number in samples(t)]
             if image(loss) != backwards[t]:
                 where += ": the loss differs if rounds are requested backwards, or from another instance"
-                yield Fault("no random access", where, "of(agent)(t) is a pure function of seed, agent and t")
+                yield Fault("no random access", where, "of(agent)(t) must be a pure function of seed, agent and t")
                 return
             if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
-                yield Fault("samples() does not fit the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
+                yield Fault("samples() contradicts the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
                 return
             if stream.makes_all_losses and (
                 len(numbers) != size or image(stream.make_loss(loss.features, loss.targets)) != image(loss)
@@ -209,13 +231,25 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
                 return
             for number, row in zip(numbers, _rows(loss), strict=True):
                 if rows.setdefault(number, row) != row:
-                    yield Fault("one number for two samples", f"{where}: sample {number}", "a sample keeps its row")
+                    yield Fault(
+                        "one number for two samples",
+                        f"{where}: sample {number}",
+                        "a number must always stand for the same features and target",
+                    )
                     return
             if features.shape[1] != stream.dimension or not np.isfinite(features).all():
-                yield Fault("features that do not fit", f"{where}: {features.shape}", f"finite, d = {stream.dimension}")
+                yield Fault(
+                    "features of the wrong shape, or not finite",
+                    f"{where}: {features.shape}",
+                    f"finite, d = {stream.dimension}",
+                )
                 return
             if not np.isfinite(loss.targets).all() or (stream.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
-                yield Fault("targets that do not fit", f"{where}: {shown(loss.targets)}", "finite; labels are -1 or +1")
+                yield Fault(
+                    "targets that are not finite, or no labels",
+                    f"{where}: {shown(loss.targets)}",
+                    "targets must be finite, and labels -1 or +1",
+                )
                 return
             norm = float(np.linalg.norm(features, axis=1).max(initial=0))
             yield from _over("feature_bound", float(np.abs(features).max(initial=0)), stream.feature_bound, where)
@@ -225,7 +259,7 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
             seen, together = [losses(t) for t in range(first, last + 1)], merged(first, last)
             if b"".join(row for loss in seen for row in _rows(loss)) != b"".join(_rows(together)):
                 where = f"agent {i}, rounds {first} to {last}"
-                yield Fault("merged() does not fit of()", where, "the samples of of(agent)(t)")
+                yield Fault("merged() does not fit of()", where, "merged() must have the samples of of(agent)(t)")
                 break
 
 
@@ -238,10 +272,10 @@ def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
     same = [row for row in both if mine[row] == its[row]]
     if stream.drawn_from_seed is False and len(same) < len(both):
         where = f"row {min(both - set(same))}: another sample with another seed"
-        yield Fault("drawn_from_seed = False", where, "state it of equal samples only")
+        yield Fault("drawn_from_seed = False", where, "state False only if the samples do not change with the seed")
     if stream.drawn_from_seed is True and both and len(same) == len(both):
         where = f"{len(both)} rows are the same with another seed"
-        yield Fault("drawn_from_seed = True", where, "state it of others only")
+        yield Fault("drawn_from_seed = True", where, "state True only if the samples change with the seed")
 
 
 def _by_row(stream: Stream) -> dict[int, bytes]:

@@ -111,7 +111,7 @@ def over_mpi(run: Transcript, folder: Path, report: Report) -> Iterator[Fault]:
     differ = np.argwhere((frames != shorter.frames).any(axis=2) & ~np.isnan(frames).all(axis=2))
     for t, i in differ[:1].tolist():
         where = f"{run.label}: agent {i}, round {t + 1}: its frame under mpirun differs from that in one process"
-        yield Fault("lockstep differs from MPI", where, KEPT)
+        yield Fault("a simulation differs from the run over MPI", where, KEPT)
 
 
 if __name__ == "__main__":

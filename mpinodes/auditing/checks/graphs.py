@@ -92,7 +92,9 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
             continue
         report.take("rounds of graphs", edges_of(*pair), ROUNDS)
     if not report.tested.get("rounds of graphs"):
-        report.take("", [Fault("no number of agents fits it", topology.__name__, "agents=2 to 16 were tried")])
+        report.take(
+            "", [Fault("no number of agents fits the topology", topology.__name__, "agents=2 to 16 were tried")]
+        )
 
 
 def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
@@ -109,18 +111,24 @@ def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
             )
             return
         if any(j == i or not (0 <= j < n and 0 <= i < n) for j, i in edges):
-            yield Fault("an edge that cannot be", f"{where}: {sorted(edges)[:5]}", "edges join two agents")
+            yield Fault(
+                "an edge that cannot be", f"{where}: {sorted(edges)[:5]}", "an edge must join two different agents"
+            )
             return
         sends = [[(j, i) in edges for i in range(n)] for j in range(n)]
         if not np.array_equal(graph.sends(t), sends):
-            yield Fault("sends() is not edges()", where, "sends(t)[j, i] says whether (j, i) is an edge")
+            yield Fault("sends() contradicts edges()", where, "sends(t)[j, i] must say whether (j, i) is an edge")
             return
         for i in range(n):
             here = graph.neighborhood(t, i)
             inn, out = tuple(sorted(j for j, k in edges if k == i)), tuple(sorted(k for j, k in edges if j == i))
             if (here.t, here.agent, here.in_neighbors, here.out_neighbors) != (t, i, inn, out):
-                yield Fault("neighborhood() is not edges()", f"{where}: agent {i}: {here}", f"in {inn}, out {out}")
+                yield Fault("neighborhood() contradicts edges()", f"{where}: agent {i}: {here}", f"in {inn}, out {out}")
                 return
         if graph.period is not None and t > graph.period and edges != graph.edges(t - graph.period):
-            yield Fault("a period that is none", f"{where}: period {graph.period}", "the graph repeats after a period")
+            yield Fault(
+                "a graph without its stated period",
+                f"{where}: period {graph.period}",
+                "the graph must repeat after period rounds",
+            )
             return

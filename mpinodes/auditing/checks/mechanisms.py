@@ -62,7 +62,7 @@ class OneRound(Draws):
 
 
 def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
-    """Yield faults: noise that depends on more than key, round and sensitivities, or has the wrong distribution.
+    """Test that noise depends on nothing but its key, its round and the sensitivities, and test its distribution.
 
     Args:
         mechanism: the mechanism.
@@ -112,15 +112,25 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
     event, scales = events[0], np.array([e.scale for e in events])
     sensitivities = (L2, L2) if event.kind in RADIAL else (L1, L2)
     if (event.l1, event.l2) != sensitivities or [int(e.uses) for e in events] != list(range(RELEASES)):
-        yield Fault("an event that is not its query's", f"{where}: {event}", "Event.of(query, kind, scale)")
+        yield Fault(
+            "an event that contradicts its query", f"{where}: {event}", "make the event by Event.of(query, kind, scale)"
+        )
     if event.draws != 1 or min(event.rounding_l1, event.rounding_l2) < 0 or not 0 <= event.tv_distance <= 1:
-        yield Fault("numbers of an event that cannot be", f"{where}: {event}", "draws = 1, roundings >= 0, a distance")
+        yield Fault(
+            "numbers of an event that cannot be",
+            f"{where}: {event}",
+            "draws must be 1, roundings >= 0, tv_distance in [0, 1]",
+        )
     if not np.isfinite(scales).all() or (scales < 0).any():
-        yield Fault("a scale that is none", f"{where}: {scales[:3]}", "finite and at least 0")
+        yield Fault("an invalid scale", f"{where}: {scales[:3]}", "a scale must be finite and at least 0")
         return
     if event.kind == Kind.CLEAN or not scales.any():
         if np.abs(noises).max() > 1e-9:
-            yield Fault("noise where none is stated", f"{where}: up to {np.abs(noises).max():.3g}", "the event says so")
+            yield Fault(
+                "noise where none is stated",
+                f"{where}: up to {np.abs(noises).max():.3g}",
+                "the event must state the noise",
+            )
         return
     rounding = EPSILON * (np.abs(values) + np.abs(values + noises)) + event.rounding_l1 / D
     kinds = np.array([float(e.kind) for e in events])
@@ -128,7 +138,7 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
     drawn = standardized(*one_run)
     if failed := drawn.fails(LEAST):
         yield Fault(
-            "noise of another law than its event names",
+            "noise with another distribution than its event states",
             f"{where}: {Kind(int(event.kind)).name}, {drawn.ratio:.3g} times the scale {scales[0]:.4g}; "
             f"p = {min(check.p for check in failed):.1g} ({', '.join(check.name for check in failed)})",
             "kind and scale of the event must be those of the noise, and every number must be drawn anew",
@@ -154,9 +164,11 @@ def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report
         for key, values in first.items():
             if key in second and not np.array_equal(values, second[key], equal_nan=True):
                 where = f"{name}: {key} differs between two runs"
-                report.take("", [Fault("two values for equal inputs", where, "no own randomness")])
+                report.take("", [Fault("two values for equal inputs", where, "a metric must not draw random numbers")])
             if key in without and not np.array_equal(values, without[key], equal_nan=True):
                 where = f"{name}: {key} differs with it"
-                report.take("", [Fault("a metric that changes the run", where, "change no argument")])
+                report.take(
+                    "", [Fault("a metric that changes the run", where, "a metric must not change its arguments")]
+                )
         if metric.name in first and not np.isfinite(first[metric.name]).all():
-            report.take("", [Fault("a metric that is not finite", f"{name}: {metric.name}", "finite numbers")])
+            report.take("", [Fault("a metric that is not finite", f"{name}: {metric.name}", "a metric must be finite")])

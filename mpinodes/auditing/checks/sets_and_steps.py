@@ -39,22 +39,24 @@ def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
     before, own = image(feasible), points.copy()
     inside = [feasible.project(x) for x in own]
     if any(np.shape(p) != x.shape or not np.isfinite(p).all() for p, x in zip(inside, own, strict=True)):
-        yield Fault("a projection that is no point", where, "project() returns d finite coordinates")
+        yield Fault("a projection that is no point", where, "project() must return d finite coordinates")
         return
     again = [feasible.project(x.copy()) for x in points]
     if not np.array_equal(own, points) or not np.array_equal(inside, again) or image(feasible) != before:
-        yield Fault("a projection that is not pure", where, "project() depends on x alone, and changes nothing")
+        yield Fault("a projection that is not pure", where, "project() must depend on x alone, and change nothing")
     for x, p, y, q in zip(points, inside, points[::-1], inside[::-1], strict=True):
         slack = NEAR * (1 + np.linalg.norm(x) + np.linalg.norm(y))
         middle = (p + q) / 2
         if np.linalg.norm(feasible.project(p) - p) > slack:
-            yield Fault("a projection that moves its own result", where, "a point of the set stays where it is")
+            yield Fault("a projection that moves its own result", where, "project() must not move a point of the set")
         if np.linalg.norm(feasible.project(middle) - middle) > slack:
-            yield Fault("a set that is not convex", where, "a point between two points of the set stays where it is")
+            yield Fault(
+                "a set that is not convex", where, "project() must not move the middle of two points of the set"
+            )
         if np.linalg.norm(p - q) > np.linalg.norm(x - y) + slack:
-            yield Fault("a projection that expands", where, "two projections are no further apart than the points")
+            yield Fault("a projection that expands", where, "two projections must not be further apart than the points")
         if ((np.array(inside) - p) @ (x - p)).max() > slack * (1 + np.linalg.norm(x - p)):
-            yield Fault("a projection that is not exact", where, "project() returns the nearest point of the set")
+            yield Fault("a projection that is not exact", where, "project() must return the nearest point of the set")
 
 
 def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
@@ -62,32 +64,46 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
     d, inside = points.shape[1], [feasible.project(x) for x in points]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
     if feasible.bounded != np.isfinite(feasible.reach(d)):
-        yield Fault("a bound that is none", f"{where}: bounded, reach", "reach() is finite if, and only if, bounded")
+        yield Fault(
+            "a bound that is none",
+            f"{where}: bounded, reach",
+            "reach() must be finite if, and only if, bounded is True",
+        )
     cones = feasible.cones(coordinates) if feasible.has_cones else None
     for x, p in zip(points, inside, strict=True):
         slack = NEAR * (1 + np.linalg.norm(x))
         if any(np.linalg.norm(p[part]) > feasible.reach(len(p[part])) + slack for part in parts):
-            yield Fault("a reach that is too small", where, "no point of the set has a larger norm")
+            yield Fault("a reach that is too small", where, "reach() must bound the norm of all points of the set")
         if any(x @ q > feasible.support(x) + slack for q in inside):
-            yield Fault("a support that is too small", where, "support(g) is at least <g, v> for all v of the set")
+            yield Fault("a support that is too small", where, "support(g) must be at least <g, v> for all v of the set")
         far = FAR * x / np.linalg.norm(x)
         support = feasible.support(x)
         if feasible.bounded and x @ feasible.project(far) < support - 1e-3 * abs(support) - slack:
-            yield Fault("a support that is too large", where, "support(g) is <g, v> of some v of the set")
+            yield Fault("a support that is too large", where, "support(g) must be <g, v> for some v of the set")
         for block in feasible.blocks if feasible.by_blocks else ():
             alone = feasible.project(np.where((coordinates >= block.start) & (coordinates < block.stop), x, 0.0))
             if np.linalg.norm(alone[block] - p[block]) > slack:
-                yield Fault("blocks that depend on each other", where, "by_blocks: a block's projection is its own")
+                yield Fault(
+                    "blocks that depend on each other",
+                    where,
+                    "by_blocks = True: a block's projection must not depend on other blocks",
+                )
         thinned = np.where(coordinates % 2, p, 0.0)
         if feasible.solid and np.linalg.norm(feasible.project(thinned) - thinned) > slack:
-            yield Fault("a set that is not solid", where, "solid: a point with coordinates set to 0 stays in the set")
+            yield Fault(
+                "a set that is not solid", where, "solid = True: setting coordinates to 0 must not leave the set"
+            )
         for margin in {0.5 * feasible.inradius} if 0 < feasible.inradius < np.inf else ():
             beside = feasible.within(margin).project(x) + margin * x / np.linalg.norm(x)
             if np.linalg.norm(feasible.project(beside) - beside) > slack:
-                yield Fault("a margin that is too small", where, "within(m) keeps a distance of m to the set's border")
+                yield Fault(
+                    "a margin that is too small", where, "within(m) must keep a distance of m to the set's border"
+                )
         is_outside = np.linalg.norm(x - p) > 1e-3 * feasible.radius
         if cones is not None and (not _holds(cones, p, 1e3 * slack) or (is_outside and _holds(cones, x, 0.0))):
-            yield Fault("constraints of another set", where, "cones() holds for the points of the set, and no others")
+            yield Fault(
+                "constraints of another set", where, "cones() must hold for all points of the set, and for no others"
+            )
 
 
 def _holds(cones: Any, v: Vector, slack: Any) -> bool:
