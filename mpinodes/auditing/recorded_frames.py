@@ -53,7 +53,7 @@ class Slip(NamedTuple):
 
 
 def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
-    """Compare all frames of a run with computed frames.
+    """Compare all frames of a run, bit by bit, with frames that are computed from public facts and releases.
 
     Args:
         run: the run.

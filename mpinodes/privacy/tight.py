@@ -20,10 +20,12 @@ BUCKETS = 128  # largest number of distinct shifts that are composed
 
 
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> float:
-    """Return the ε at δ of all releases in the envelopes of the ledgers; inf if the noise cannot be composed.
+    """Return the ε at δ of releases that cost no less than the releases of any group of samples (`Ledger.envelope`).
+
+    inf is returned if the noise cannot be composed.
 
     Args:
-        ledgers: the distinct ledgers of the agents.
+        ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.
         counts: the number of agents that share each ledger.
         delta: δ.
 

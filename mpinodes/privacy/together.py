@@ -59,9 +59,9 @@ class Cost(NamedTuple):
         )
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
-        """Return this cost with all Rényi curves computed.
+        """Return this cost with its Rényi curves computed and stored.
 
-        If there are more samples than `room`, all curves are inf.
+        If there are more samples than `room`, the curves are replaced by inf, and pure ε and ρ remain.
         """
         m, rho = len(self.samples), self.rho
         if self.is_gaussian:
@@ -141,7 +141,10 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
     uses = np.concatenate([events.uses for _, events in history.blocks()])[:horizon]
 
     def curves(ledger: Ledger, group: Indices, at: Indices) -> Vector:
-        """Return the Rényi divergences of samples, by indices `at`; `group` is the group of every sample."""
+        """Return the Rényi divergences of the samples with the indices `at`: (k,) -> (k, orders).
+
+        `group` is the group of every sample in the ledger.
+        """
         some, where = np.unique(group[at], return_inverse=True)
         return np.asarray(ledger.rdp(some)[where])
 

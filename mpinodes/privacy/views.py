@@ -151,7 +151,7 @@ class Relayed:
 
     @cached_property
     def is_fixed(self) -> bool:
-        """Return whether graph and weights are the same in all these rounds."""
+        """Return whether graph and mixing weights are the same in all rounds from L on."""
         return bool((self.weights == self.weights[:1]).all() and (self.heard == self.heard[:1]).all())
 
     @property
@@ -171,12 +171,12 @@ class Relayed:
         return np.array(exact, np.int64)[where].reshape(self.weights.shape)
 
     def leverages(self, viewers: Sequence[int]) -> Vector:
-        """Return upper bounds on the leverage ℓ of every agent toward viewers who share all they know: (n,).
+        """Return upper bounds on the leverage ℓ of every agent toward viewers (nodes that collude): (n,); nan for the viewers.
 
-        The leverage of a viewer is nan. The rank of B is computed over a prime field, without rounding. This rank is
-        never above the true rank, and below the true rank with a probability of less than 1e-6. The row space is
-        computed in doubles, with a bound on the rounding error over all rounds. If the error is above `BLUR`, ℓ is 1
-        for every agent whose release a received message depends on.
+        The leverage is the share of μ² of an agent's release that the viewers see. The rank of B is computed over a prime
+        field, without rounding. This rank is never above the true rank, and below the true rank with a probability of less than
+        1e-6. The row space is computed in doubles, with a bound on the rounding error over all rounds. If the error is above
+        `BLUR`, ℓ is 1 for every agent whose release reaches the viewers in any mix.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
@@ -242,7 +242,10 @@ class Space:
 
     @cached_property
     def error(self) -> float:
-        """Return a bound on the spectral norm of X; inf if it is above `BLUR`, so that the space counts as unknown."""
+        """Return a bound on the spectral norm of X, the rounding error of the basis.
+
+        The bound is inf if it is above `BLUR`, so that the space counts as unknown.
+        """
         size = _largest(self.errors)
         return size if size <= BLUR else inf
 
@@ -323,16 +326,16 @@ def _product(left: Indices, right: Indices) -> Indices:
 
 
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of every agent toward viewers, for all messages since round 1: (n,), by the second bound of this module.
+    """Return μ of Gaussian DP of every agent toward viewers (colluding nodes), for all messages since round 1: (n,).
 
-    None: the messages are not known to be linear in the noise, there are too many releases, or rounding hides the
-    result.
+    This is the second bound of the module. None is returned if the messages are not known to be linear in the noise,
+    there are too many releases, or rounding hides the result.
 
     Args:
         setup: of the run.
         events: (L, agents) of rounds 1 to L.
         relayed: the rounds from L on.
-        viewers: the nodes that share all they know.
+        viewers: the nodes that collude.
     """
     start, n = relayed.start, len(relayed.scale)
     factors = [setup.algorithm.carried_on(t) for t in range(2, start + 1)]
@@ -410,12 +413,14 @@ def epsilons(mu: Vector, delta: float) -> Vector:
 
 
 def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views | None:
-    """Return the views of all nodes; None if the messages are not known to be linear, or if there are too many nodes.
+    """Return bounds on what every node can learn of every agent.
+
+    None is returned if the messages are not known to be linear in the noise, or if there are too many nodes.
 
     Args:
         setup: of the run.
         events: (rounds, agents) of the whole run.
-        relayed: the relaying rounds, if the caller has computed them.
+        relayed: the rounds in which all agents relay, if the caller has computed them.
     """
     from scipy.sparse.csgraph import shortest_path
 
@@ -469,9 +474,10 @@ def _toward(
 
 
 def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
-    """Return ρ of an agent's messages before round L and ρ of its message of round L, by group: (groups,) each.
+    """Return ρ of zCDP of one agent, for each of its groups of samples, as two arrays (groups,).
 
-    `events` are (L, agents).
+    The first is ρ of the messages before round L, the last round of `events`; the second is ρ of the message of round
+    L.
     """
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))

@@ -27,9 +27,9 @@ APART = 3  # number of runs, in addition to the longest run, that are repeated i
 
 
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Run an algorithm on all experiments that fit it.
+    """Run an algorithm on all experiments that fit it, and report faults.
 
-    Test its purity and its statements, and repeat some runs elsewhere.
+    Its purity and its statements are tested in each run. Some runs are repeated in another process and over MPI.
 
     Args:
         algorithm: the class.

@@ -199,7 +199,7 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
-    """Test the losses, samples and bounds of a stream.
+    """Yield faults in the losses, the sample numbers and the bounds that a stream gives.
 
     Args:
         setup: with the stream.

@@ -18,7 +18,7 @@ DEPTH = 40  # largest depth of nested objects that `image` looks into
 
 
 class Fault(NamedTuple):
-    """Hold one failed test.
+    """Hold one failed test of a part (an algorithm, a loss, a stream, ...).
 
     Attributes:
         name: the fault in words.
@@ -37,7 +37,7 @@ class Fault(NamedTuple):
 
 
 class Report:
-    """Collect the outcome of a check: all faults, and the number of tests.
+    """Collect the outcome of the check of one part (an algorithm, a loss, a stream, ...).
 
     Attributes:
         part: kind and name of the part.
