@@ -271,7 +271,7 @@ def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test for sizes that occur twice anywhere, and for vectors whose sizes all occur again, in any order.
+    """Test for noise sizes that occur twice anywhere, and for vectors whose sizes all occur again, in any order.
 
     Two independent sizes are closer than s with probability below s. So the probability of k disjoint close pairs among
     N sizes is at most λ^k/k!, λ = s N²/2. The counted pairs are neighbors in sorted order.

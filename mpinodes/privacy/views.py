@@ -108,9 +108,8 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 def weights(setup: Setup, first: int, last: int) -> Vector:
     """Return the mixing weights of rounds first .. last − 1: (rounds, n, n).
 
-    Agent i gives the weight [t, i, j] to agent j.
-
-    The weights are computed again from the graph and the scalars of the mixing, which are public.
+    [t, i, j] is the weight that agent i gives to the message of agent j. The weights are computed again from the graph
+    and the scalars of the mixing, which are public.
     """
     n, count = setup.topology.agents, max(0, last - first)
     rounds = islice(mixed(setup.mixing, setup.reached, range(n), first), count)
@@ -171,12 +170,12 @@ class Relayed:
         return np.array(exact, np.int64)[where].reshape(self.weights.shape)
 
     def leverages(self, viewers: Sequence[int]) -> Vector:
-        """Return upper bounds on the leverage ℓ of every agent toward viewers (nodes that collude): (n,); nan for the viewers.
+        """Return upper bounds on the leverage ℓ of every agent toward viewers (colluding nodes): (n,); nan for viewers.
 
-        The leverage is the share of μ² of an agent's release that the viewers see. The rank of B is computed over a prime
-        field, without rounding. This rank is never above the true rank, and below the true rank with a probability of less than
-        1e-6. The row space is computed in doubles, with a bound on the rounding error over all rounds. If the error is above
-        `BLUR`, ℓ is 1 for every agent whose release reaches the viewers in any mix.
+        The leverage is the share of μ² of an agent's release that the viewers see. The rank of B is computed over a
+        prime field, without rounding. This rank is never above the true rank, and below the true rank with a
+        probability of less than 1e-6. The row space is computed in doubles, with a bound on the rounding error over all
+        rounds. If the error is above `BLUR`, ℓ is 1 for every agent whose release reaches the viewers in any mix.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
