@@ -1,8 +1,8 @@
-"""Keep a privacy budget: by enough noise, or by stopping the releases before the budget is overspent.
+"""Keep a run within its privacy budget: choose enough noise, or the rounds in which agents stop releasing their data.
 
-Neither way needs data. The cost of a release follows from public constants, so a run whose losses are 0 everywhere
-makes the same events as the real run. A nominal epsilon is a value of `privacy.epsilon`; it scales the noise, and is
-not what the run loses.
+Neither way uses the data. The privacy loss of a release follows from public constants, so a run whose losses are 0
+everywhere has the same events (`core.events`) as the real run. A nominal epsilon is a value of `privacy.epsilon`, which
+scales the noise. The proven epsilon of the run is another number, which must not exceed the budget.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ RANGE = 1e-12, 1e12  # the range of nominal epsilons that is searched
 
 
 class Nothing(Loss):
-    """The loss that is 0 everywhere."""
+    """Define the loss that is 0 everywhere."""
 
     def value(self, x: Vector) -> float:
         """Return 0 at every point x (d,)."""
         return 0.0
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the zero vector of the block."""
+        """Return a zero vector with as many coordinates as `block` has."""
         return np.zeros_like(x[block])
 
     data_grad = grad
@@ -49,17 +49,15 @@ class Nothing(Loss):
 
 
 def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
-    """Return the experiment with the choice that keeps its budget.
-
-    The choice is the nominal epsilon, `privacy.epsilon`, or the round in which each agent stops releasing.
+    """Return the experiment with `privacy.epsilon` or `privacy.budget.stops` set so that the run keeps its budget.
 
     Args:
         setup: the set-up of the experiment.
-        near: a nominal epsilon at which the search starts, such as that of another seed; 0 if none is known. The result
-            does not depend on it.
+        near: a nominal epsilon at which the search starts, such as the result for another seed; 0 if no value is known.
+            The result does not depend on this argument.
 
     Raises:
-        BadInput: no noise keeps the budget, or nothing is proven of the run.
+        BadInput: the run exceeds the budget with any noise, or no epsilon is proven for the run.
     """
     experiment = setup.experiment
     budget = experiment.privacy.budget
@@ -76,7 +74,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
         nominal = min(_nominal_epsilon(part, budget, near) for part in published)
         return replace(experiment, privacy=replace(experiment.privacy, epsilon=nominal))
     by_run = np.array([_stops(part, budget) for part in published])
-    if len(budget.stops) == by_run.shape[1]:  # the stops of a run that keeps the budget together with other runs
+    if len(budget.stops) == by_run.shape[1]:  # stops that were computed before, for this run together with other runs
         by_run = np.concatenate([by_run, [budget.stops]])
     first = np.where(by_run == 0, experiment.rounds, by_run).min(axis=0)
     stopping = replace(budget, stops=tuple(np.where(first == experiment.rounds, 0, first).tolist()))
@@ -84,11 +82,11 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 
 
 def dry_events(run: Setup, nominal: float | None = None) -> Events:
-    """Return the events of all releases (rounds, agents) of a run, computed without data: all losses are 0 everywhere.
+    """Return the events of all releases (rounds, agents) of a run, computed without data from losses that are 0.
 
     Args:
         run: the set-up of the run.
-        nominal: the nominal epsilon; None means that of the experiment.
+        nominal: the nominal epsilon; None means `privacy.epsilon` of the experiment.
     """
     e, nothing = run.experiment, Nothing()
     privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if nominal is None else nominal)
@@ -97,13 +95,17 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
 
 
 def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> float:
-    """Return the largest nominal epsilon at which the runs, published together, lose no more than the budget.
+    """Return the largest nominal epsilon with which the runs, published together, keep the budget.
 
-    Less noise never loses less. So every nominal epsilon below one that keeps the budget keeps it too, and is not
-    tried.
+    The privacy loss never decreases as the nominal epsilon increases, so the search is by bisection on a log scale.
+
+    Args:
+        runs: the set-ups of the runs.
+        budget: the budget of all runs together.
+        near: a nominal epsilon at which the search starts; 0 if no value is known.
 
     Raises:
-        BadInput: the nominal epsilon does not change the noise, or no value keeps the budget.
+        BadInput: the nominal epsilon does not change the noise, or the runs exceed the budget with any noise.
     """
     experiment, rounds = runs[0].experiment, runs[0].experiment.rounds
     events_of, keeps, exceeds = [_events_by_epsilon(run) for run in runs], 0.0, np.inf
@@ -116,7 +118,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
         if keeps < nominal < exceeds:
             if lost(nominal) <= budget.epsilon:
                 keeps = nominal
-            else:  # also if nothing is proven, because there is too little noise
+            else:  # also if the loss is nan: no epsilon is proven with so little noise
                 exceeds = nominal
         return nominal > keeps
 
@@ -147,16 +149,17 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
 
 
 def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
-    """Return a function from a nominal epsilon to the events of a run, exact except for lattice noise.
+    """Return a function that computes the events of a run from a nominal epsilon, quickly.
 
-    The spacing of lattice noise changes in steps with epsilon; the function interpolates between them.
+    The events are exact, except with `noise.backend` = lattice: the spacing of the lattice is a step function of the
+    nominal epsilon, which the returned function interpolates.
 
     Raises:
         BadInput: the nominal epsilon does not change the noise.
     """
     at_one, at_two = dry_events(run, 1.0), dry_events(run, 2.0)
     if not (at_one.scale != at_two.scale).any():
-        if not _lost([run], [at_one], run.experiment.rounds).any():  # one round, whose message depends on no data
+        if not _lost([run], [at_one], run.experiment.rounds).any():  # no message depends on data: a run of one round
             return lambda nominal: at_one
         fixed = run.algorithm.scale_key or "a setting of the algorithm"
         raise BadInput(
@@ -182,16 +185,16 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
 
 
 def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
-    """Return, for each agent, the last round up to which its releases keep the budget; 0 if they keep it to the end.
+    """Return, for each agent, the last round up to which its releases are within the budget; 0 if all rounds are.
 
-    If several runs are published together, all agents stop in the same round, because a sample may belong to different
-    agents in different runs.
+    If several runs are published together, the round is the same for all agents, because a sample may belong to
+    different agents in different runs.
     """
     rounds, agents, made = runs[0].experiment.rounds, runs[0].topology.agents, [dry_events(run) for run in runs]
 
     @cache
     def over(horizon: int) -> NDArray[np.bool_]:
-        return ~(_lost(runs, made, horizon) <= budget.epsilon)  # also over if nothing is proven, where the loss is nan
+        return ~(_lost(runs, made, horizon) <= budget.epsilon)  # also true if the loss is nan: no epsilon is proven
 
     # The search starts at round 1, because the first message depends on no data.
     low, high = np.ones(agents, int), np.full(agents, rounds + 1)
@@ -203,17 +206,18 @@ def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
 
 
 def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector:
-    """Return what each agent's releases lose up to a round, in all runs together (agents,).
+    """Return, for each agent, the proven epsilon of its releases of rounds 1 to `horizon` in all runs, (agents,).
 
-    If agents share the samples, or several runs are published together, every entry is the loss of the network.
+    The epsilon is for the delta of the budget. If agents share the samples, or if there are several runs, every entry
+    is the epsilon of the whole network. An entry is nan if no epsilon is proven.
 
     Args:
-        runs: the set-ups of the runs.
+        runs: the set-ups of the runs, which are published together.
         made: the events of each run.
-        horizon: the round.
+        horizon: the last round that counts.
 
     Raises:
-        BadInput: nothing is proven of all runs together.
+        BadInput: no epsilon is proven for several runs together.
     """
     e, agents = runs[0].experiment, runs[0].topology.agents
     delta, shared = e.privacy.budget_delta, e.data["partition"] == "shared"
@@ -236,7 +240,7 @@ def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector
 
 
 def events(setup: Setup) -> Events:
-    """Return the events of all releases of a run (rounds, agents)."""
+    """Run all agents in this process, and return the events of all releases, (rounds, agents)."""
     layout = setup.layout
     blocks = [layout.open(rows.transpose(1, 0, 2))[1].copy().data for rows in simulate(setup)]
     return Events(np.concatenate(blocks), layout.dimension)

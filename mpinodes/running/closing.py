@@ -1,4 +1,4 @@
-"""Finish a run: evaluate and account for its rounds, then write record.h5, summary.json and the report."""
+"""Finish a run after its last round: evaluate it, account for privacy, write record.h5, summary.json and the report."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def finish(
     is_partial: bool = False,
     tell: Callable[[str, int, int], None] = lambda part, done, of: None,
 ) -> Summary:
-    """Evaluate and account for the rounds of a run, write record, summary and report, and return the summary.
+    """Evaluate a run, account for privacy, write record, summary and report, and return the summary.
 
     Args:
         setup: the set-up of the run.
-        directory: the run directory, whose log holds the rounds.
-        evaluator: an evaluator that has taken all rounds.
-        accounting: the accounting of the run, not closed yet.
-        watch: the stopwatch that measures the parts of the run.
+        directory: the run directory, whose log contains the rounds.
+        evaluator: the evaluator of the run, which has received all rounds.
+        accounting: the privacy accounting of the run; this function calls its `close`.
+        watch: the stopwatch that measures how long each phase of the run takes.
         shares: other runs that used the same noise on other data.
-        seconds: the seconds that the rounds took.
+        seconds: how many seconds the rounds took.
         is_partial: whether the run ended before its last round.
-        tell: is called to report progress: with the name of a part, the steps done, and the number of all steps.
+        tell: called to report progress, with the name of a phase, the number of steps done, and the number of steps.
     """
     evaluator.close(partial(tell, "comparators"))
     watch.lap("comparator")
@@ -89,7 +89,7 @@ def finish(
 
 
 def messages(setup: Setup, rounds: int) -> int:
-    """Return the number of messages that all agents send in `rounds` rounds: one on every edge in each round."""
+    """Return the number of messages that all agents send in rounds 1 to `rounds`: one on every edge in each round."""
     graph, period = setup.topology, setup.topology.period or rounds
     edges = [int(graph.sends(t).sum()) for t in range(1, min(period, rounds) + 1)]
     whole, rest = divmod(rounds, period)
@@ -97,10 +97,10 @@ def messages(setup: Setup, rounds: int) -> int:
 
 
 def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> Summary:
-    """Merge the summaries of all repeats into one: each field by its own rule, with the spread of the means.
+    """Merge the summaries of all repeats into one summary, with the spread of each mean over the repeats.
 
     Args:
-        metrics: the metrics of the experiment.
+        metrics: the metrics of the experiment, which define how their values are merged (`Metric.repeats`).
         summaries: the summaries of the repeats.
     """
     whole, spread = merged(summaries, evaluator.rules(metrics))
@@ -112,16 +112,16 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
 
 
 def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
-    """Write summary.json, then draw the report if the experiment asks for it; return the summary as written.
+    """Write summary.json, then draw the report if `report` is true; return the summary as written.
 
     If experiment.toml was deleted during the run, it is written again. If the report cannot be drawn, a warning is
-    printed, and the run still succeeds.
+    printed, and the run counts as successful.
 
     Args:
         setup: the set-up of the run, or of its first repeat.
         directory: the run directory, with the complete record.
         summary: the summary of the run.
-        watch: the stopwatch that measured the parts of the run.
+        watch: the stopwatch that measured how long each phase of the run took.
     """
     if not (directory / "experiment.toml").exists():
         write_text(directory / "experiment.toml", headed(setup))

@@ -1,4 +1,4 @@
-"""Estimate, before the first round, how much disk, memory and time a run will take."""
+"""Estimate, before the first round, how much disk space, memory and time a run will need."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from mpinodes.rounds.plan import longest_chunk
 from mpinodes.runlog.directories import RUNS
 
 # Measured constants.
-PRICED = 3000  # bytes of the ledger per agent and round, for rounds that are accounted for at once
+PRICED = 3000  # bytes of memory of privacy accounting, per agent and per round of a block
 STARTED = 0.3  # CPU seconds for the start of a rank; under mpirun the ranks start in parallel
-ACCOUNTED = 1e-5  # seconds of accounting per agent and round, after the last round
-CLOSED = 1.0  # seconds for everything else after the last round
-BYTES_AT_ONCE = 4_000_000  # of the logger beside its rows, about
+ACCOUNTED = 1e-5  # seconds of privacy accounting after the last round, per agent and round
+CLOSED = 1.0  # seconds of all other work after the last round
+BYTES_AT_ONCE = 4_000_000  # the approximate memory in bytes that the logger needs in addition to its rows
 
 
 def record_bytes(setup: Setup) -> int:
-    """Return the size in bytes of rounds.log, all repeats together, without its checksums."""
+    """Return the size in bytes of the file rounds.log, summed over all repeats, without checksums."""
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     metrics = sum(n if "agent" in metric.dims else 1 for metric in setup.metrics if metric.dims[0] == "round")
     numbers = 1 + metrics + n * (layout.message_end - layout.dimension)
@@ -31,10 +31,10 @@ def record_bytes(setup: Setup) -> int:
 
 
 def logger_bytes(setup: Setup) -> tuple[int, int]:
-    """Return the logger's memory in bytes, during the rounds and at the end, without Python and the data.
+    """Return the memory of the logger in bytes during the rounds, and after them, without Python and the data set.
 
-    At the end the comparator holds all samples in memory, except for quadratic losses that are drawn again in every
-    round.
+    After the rounds, all samples are in memory to compute the best fixed decision, except for quadratic losses that are
+    drawn again in every round.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * longest_chunk(setup) + BYTES_AT_ONCE
@@ -45,10 +45,10 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
 
 
 def require_room(setup: Setup) -> None:
-    """Refuse a run, before its first round, whose log and record.h5 do not both fit on the disk.
+    """Check, before the first round, that the log and record.h5 of a run fit on the disk.
 
     Raises:
-        BadInput: they do not fit, or the output directory is invalid.
+        BadInput: the two files do not fit, or the output directory is invalid.
     """
     output = setup.experiment.output
     place = Path(output.dir if output else RUNS)
@@ -67,9 +67,9 @@ def require_room(setup: Setup) -> None:
 
 
 def as_comments(setup: Setup) -> str:
-    """Return the estimate as TOML comments, to print below an experiment.
+    """Return the estimate of disk space, memory and time as TOML comments, to print below an experiment.
 
-    The seconds are those of cores as fast as the ones on which the constants were measured.
+    The times are for cores as fast as the cores on which the constants of this module were measured.
     """
     e, n = setup.experiment, setup.topology.agents
     during, end = logger_bytes(setup)

@@ -1,23 +1,23 @@
 """Run an experiment from the words of its command to its summary, under mpirun or srun, or in one process.
 
 Under MPI, ranks 0 to n - 1 are the agents, and the last rank is the logger. Without MPI, one process is the logger, and
-`lockstep` computes the rounds of all agents. In both cases a `Job` sets up once, runs and finishes. The ranks exchange
-these messages:
+`lockstep` computes the rounds of all agents in the same process. In both cases each process has one `Job`. The ranks
+exchange these messages:
 
     logger                                                    agents
     read words, make the run directory, build the `Setup`
       --------- experiment, directory ---------------------> build the same `Setup`, read their samples
       <-------- error message, process and host -------------
-      --------- those of all ranks ------------------------> end, if there is an error
+      --------- error messages, processes of all ranks ----> end if there is an error
     for each repeat:
       <-------- ready ---------------------------------------
-      --------- the round to go on from -------------------> `run_agent`: rounds; their rows go to the logger
+      --------- the round from which to continue ----------> `run_agent`: compute rounds, send rows to the logger
       log, metrics; then regret, accounting, summary, page
       --------- the end ----------------------------------->
       <-------- ready ---------------------------------------
 
-A rank that waits for a message observes the deadline (see `waiting`). A rank that others wait for sends them signs of
-life while it works. An exception in any rank ends the whole job (see `Job.guarded`).
+A rank that waits for a message observes the deadline (see `waiting`). While a rank computes for long, it tells the
+ranks that wait for it that it is alive. An exception in any rank ends the whole job (see `Job.guarded`).
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ if TYPE_CHECKING:
     from mpinodes.core.parts import Setup
     from mpinodes.summary.summary import Summary
 
-FAILED_FILE = "failed.txt"  # the file in the directory of a failed run that holds the error message
-FAILED_LINE = "failed: "  # begins a line of log.txt with: job, failed rank, ranks it waited for, seconds, round
-REPORTING = 20.0  # seconds that the error report and MPI_Abort may take, because file system or launcher may hang
+FAILED_FILE = "failed.txt"  # the file in the directory of a failed run that contains the error message
+FAILED_LINE = "failed: "  # starts a line of log.txt with: job, failed rank, ranks that it waited for, seconds, round
+REPORTING = 20.0  # a time limit in seconds for the error report and MPI_Abort, because file system or launcher may hang
 SETTLING = 0.5  # seconds in which all ranks that fail for the same reason write their lines to log.txt
 
 Result = tuple[Path, "Summary"]
@@ -68,7 +68,7 @@ def run(asked: Tree, signals: Signals | None = None) -> Result:
 
     Args:
         asked: the keys and values that the user sets, as nested dictionaries.
-        signals: the signals that stop the run; None if no signal does.
+        signals: the signals that stop the run; None: no signal stops the run.
 
     Raises:
         BadInput: the experiment is invalid.
@@ -80,23 +80,34 @@ def run(asked: Tree, signals: Signals | None = None) -> Result:
 
 
 def run_set_up(make_setup: Callable[[], Setup], signals: Signals | None = None) -> Result:
-    """Make a `Setup` by a function and run it, like `run`; return the run directory and the summary."""
+    """Run the `Setup` that a function returns, in this process; return the run directory and the summary.
+
+    Args:
+        make_setup: makes the set-up of the run.
+        signals: the signals that stop the run; None: no signal stops the run.
+
+    Raises:
+        BadInput: the experiment is invalid.
+        Stopped: a signal stopped the run.
+    """
     with Job(signals=signals or Signals(())) as job:
         return job.alone(lambda: job.begin(make_setup))
 
 
 class Job(ExitStack):
-    """The part of a run that this process does: an agent's, the logger's, or, without MPI, everything.
+    """Do the part of a run that belongs to this process: an agent, the logger, or, without MPI, the whole run.
 
-    The job of the logger holds the lock of the run directory until the job is closed.
+    The process of the logger locks the run directory until the job is closed.
 
     Args:
         world: the communicator of all ranks; None without MPI.
-        limit: the seconds that ranks wait for each other until they know the experiment's deadline; None: the default.
-        signals: the signals that stop the run; None: the usual ones of a command.
+        limit: the time limit in seconds of each wait for other ranks, until the ranks know `deadline.seconds`; None:
+            the default limit.
+        signals: the signals that stop the run; None: the signals that stop a command.
 
     Attributes:
-        times: for the last repeat, the seconds that each rank worked, and the seconds that it waited; None without MPI.
+        times: for the last repeat, two lists over ranks: the seconds for which each rank computed, and the seconds for
+            which it waited. None without MPI.
     """
 
     def __init__(self, world: MPI.Comm | None = None, limit: float | None = None, signals: Signals | None = None):
@@ -106,19 +117,19 @@ class Job(ExitStack):
         self._setup: Setup  # the set-up of the run, or of its first repeat
         self._directory = Path()  # the run directory, as soon as it exists
         self._done = 0  # the number of complete repeats
-        self._is_new = True  # whether no repeat has ended, and the run was not reopened: its directory may be removed
+        self._is_new = True  # whether the run is not resumed and has no complete repeat: its directory may be removed
         self._checkpoints = list[Kept]()  # the logger's checkpoints of a resumed run, the latest first
-        self._begin, self._saved = 0, list[Kept]()  # where a resumed repeat begins: round; agents' states in lockstep
+        self._begin, self._saved = 0, list[Kept]()  # of a resumed repeat: the last complete round; agents' checkpoints
         self.times: list[list[float]] | None = None
         if world:
             from mpinodes.rounds.waiting import Waits
 
             self._waits, self._rank, self._logger = Waits(world, limit), world.rank, world.size - 1
             self._is_logger = self._rank == self._logger
-            self._peers = range(self._logger) if self._is_logger else [self._logger]  # the ranks that it talks to
+            self._peers = range(self._logger) if self._is_logger else [self._logger]  # the ranks that get our messages
             self._places, self._hosts = ["unknown"] * world.size, [""] * world.size  # process and host of each rank
             self._folder = ""  # the directory of the data cache that the ranks share; its name identifies the job
-            self._at_work = ExitStack()  # sends the signs of life of the logger, except in the rounds
+            self._at_work = ExitStack()  # outside the rounds, tells the agents that the logger is alive
 
     def _role(self, rank: int) -> str:
         return "the logger" if rank == self._logger else f"agent {rank}"
@@ -126,11 +137,11 @@ class Job(ExitStack):
     # Errors.
 
     def guarded(self, work: Callable[[], int]) -> int:
-        """Call `work` and return its exit code; an error of `work` ends all ranks.
+        """Call `work` and return its exit code; if `work` raises an exception, end all ranks.
 
-        The rank writes the error and its traceback to log.txt. If several ranks fail at once, one of them prints the
-        line. A signal that was handled, or a closed pipe, prints nothing. Without MPI there are no other
-        ranks to end, and the error is only printed.
+        The failed rank writes the exception and its traceback to log.txt, and one of the failed ranks prints the error
+        message. Nothing is printed if the exception comes from a signal that was handled, or if the reader of the
+        output has closed the pipe. Without MPI the error message is only printed.
         """
         try:
             return work()
@@ -151,7 +162,7 @@ class Job(ExitStack):
             return code
 
     def _report(self, error: BaseException, text: str) -> None:
-        """Write an error to the log and print it. If several ranks fail, one of them prints."""
+        """Write an exception to log.txt, and print its message. If several ranks fail, only one of them prints."""
         has_log, is_overdue = self._directory != Path(), isinstance(error, Overdue)
         failures = [[self._folder, self._rank, *(error.args if is_overdue else ([], 0.0, 0))]]
         details = f"{FAILED_LINE}{json.dumps(failures[0])}\n{'' if is_overdue else traceback.format_exc()}"
@@ -162,13 +173,13 @@ class Job(ExitStack):
                 lines = Path(f"{self._directory}/log.txt").read_text("utf-8", "replace").splitlines()
                 rows = [json.loads(line.removeprefix(FAILED_LINE)) for line in lines if line.startswith(FAILED_LINE)]
                 failures = [row for row in rows if row[0] == self._folder] or failures
-            # The output of another host may be lost: a rank on the host of rank 0 speaks, if one has failed.
+            # The output of another host may be lost, so a failed rank on the host of rank 0 prints, if there is one.
             failures.sort(key=lambda failure: self._hosts[failure[1]] != self._hosts[0])
             if failures[0][1] != self._rank:
                 time.sleep(1 + SETTLING)
                 return
         message = f"{self._role(self._rank)} (rank {self._rank}): {text}"
-        if is_overdue:  # name the ranks that did not answer: others waited for them, and they did not fail
+        if is_overdue:  # name the ranks that did not answer: failed ranks waited for them, and they did not fail
             late = {rank: ranks for _, rank, ranks, *_ in failures}
             missing = sorted({rank for ranks in late.values() for rank in ranks} - late.keys())
             names = [f"{self._role(rank)} (process {self._places[rank]})" for rank in missing]
@@ -186,22 +197,26 @@ class Job(ExitStack):
         """Append a text about an error to log.txt.
 
         Returns:
-            A hint at log.txt, to be printed. If log.txt cannot be written, the reason, followed by the text itself; the
-            text is left out if the error is of the same kind.
+            A text to print: the path of log.txt. If log.txt cannot be written: the reason, and `text` too, unless
+            `error` probably has the same cause.
         """
         log = f"{self._directory}/log.txt"
         try:
             with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
         except OSError as other:
-            is_enough = isinstance(error, (OSError, Overdue))  # the causes are often the same: a full disk
+            is_enough = isinstance(error, (OSError, Overdue))  # the cause is often the same, for example a full disk
             return f"({log}: {other.strerror})" + ("" if is_enough else f"\n{text}")
         return f"(more in {log})"
 
     # Set-up.
 
     def begin(self, make_setup: Callable[[], Setup]) -> None:
-        """Set up a new run, make its directory, and lock the directory."""
+        """Set up a new run, create its directory, and lock the directory.
+
+        Args:
+            make_setup: makes the set-up of the run.
+        """
         from mpinodes.running.setup import rehearse
 
         self._setup = make_setup()
@@ -214,7 +229,7 @@ class Job(ExitStack):
 
         Args:
             run: the run directory.
-            words: the words of the command, which may change some keys.
+            words: key=value pairs of the command, which override keys of the experiment.
         """
         from mpinodes.running.resuming import reopen
 
@@ -224,11 +239,11 @@ class Job(ExitStack):
         self._directory, self._is_new = run, False
 
     def run(self, words: list[str], resumed: Path | None = None) -> int:
-        """Set up, run and finish; return the exit code.
+        """Set up the run, do the part of this process, and return the exit code.
 
         Args:
             words: the words of the command, without its options.
-            resumed: the directory of the run to resume; None to begin a new run.
+            resumed: the directory of the run to resume; None: start a new run.
         """
 
         def prepare() -> None:
@@ -264,10 +279,14 @@ class Job(ExitStack):
         return code
 
     def _set_up(self, prepare: Callable[[], None]) -> tuple[Step | None, str]:
-        """Set up all ranks; only the logger reads the words and makes the run directory.
+        """Set up all ranks.
+
+        The logger calls `prepare`, which reads the words of the command and creates the run directory. The agents
+        receive the experiment from the logger.
 
         Returns:
-            On an agent without error its step, else None; and the error message of the first rank that failed, or "".
+            The `Step` of the agent on an agent's rank without error, else None; and the error message of the first rank
+            that failed, or "" if no rank failed.
         """
         from tempfile import mkdtemp
 
@@ -309,34 +328,34 @@ class Job(ExitStack):
     # Rounds.
 
     def _act(self, step: Step) -> int:
-        """Run all repeats of an agent, and return the exit code.
+        """Run all repeats on the rank of an agent, and return the exit code.
 
         Args:
-            step: the agent's step in the first repeat.
+            step: computes the rounds of the agent in the first repeat.
         """
         from mpinodes.rounds.agent import run_agent
         from mpinodes.rounds.network import Channel
 
         assert self._world
         comm, rank, e, code = self._world, self._rank, self._setup.experiment, 0
-        with self._signals:  # an agent does not act on the first signal; the logger does
+        with self._signals:  # only the logger acts on the first signal
             for r in range(self._done, e.repeats):
                 with self._waits.at_work(self._peers):
                     setup = self._setup if r == 0 else build(single_run(e, r))
                     step = step if r == 0 else Step(setup, rank)
                     setup.stream.forget()
                     keeper = Keeper(places(self._directory, e.repeats)[r], name_of(rank), noise_name(setup))
-                t = self._waits.share()[-1]  # the round after which this repeat goes on
+                t = self._waits.share()[-1]  # the round after which this repeat continues; 0 at the start
                 channel = Channel(comm, setup.layout.width, longest_chunk(setup), self._waits, t)
                 if run_agent(step, setup, comm, channel, self._waits, keeper, keeper.load(t) if t else None):
                     code = launching.STOPPED
                     break
-            self._waits.hear(self._logger)  # wait, sleeping, until the report is written: MPI_Finalize would spin
+            self._waits.hear(self._logger)  # wait, with sleep, until the report is written
             self._waits.share()
         return code
 
     def alone(self, prepare: Callable[[], None]) -> Result:
-        """Do a whole run in this process; return the run directory and the summary.
+        """Do a whole run in this process without MPI; return the run directory and the summary.
 
         Args:
             prepare: calls `begin` or `reopen`.
@@ -348,14 +367,14 @@ class Job(ExitStack):
             try:
                 return self._follow("none (lockstep)")
             except Exception as error:
-                if isinstance(error, BadInput) and self._is_new:  # an invalid row of a data file may be read only now
+                if isinstance(error, BadInput) and self._is_new:  # some rows of a data file are read only in the rounds
                     unmake_directory(self._directory)
                 elif not isinstance(error, Stopped):
                     error.add_note(self._logged(traceback.format_exc(), error))
                 raise
 
     def _follow(self, mpi: str) -> Result:
-        """Log the rounds of all agents and finish; return the run directory and the summary.
+        """Log the rounds of all agents and finish the run; return the run directory and the summary.
 
         Args:
             mpi: the name of the MPI library, for the record.
@@ -367,10 +386,12 @@ class Job(ExitStack):
             return self._directory, repeats.log(self._setup, self._directory, mpi, self, self._began)
 
     def _outcome(self, work: Callable[[], Result]) -> int:
-        """Print the results of a run, or that it was stopped, and write the same to the log; return the exit code.
+        """Call `work`, print the results of the run, or that a signal stopped the run, and return the exit code.
+
+        The printed text is also written to log.txt.
 
         Args:
-            work: does the run, and returns its directory and summary.
+            work: does the run, and returns the run directory and the summary.
         """
         from mpinodes.presentation import terminal
 
@@ -390,7 +411,8 @@ class Job(ExitStack):
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
         """Return the number of complete repeats, and the checkpoint from which the logger continues the next repeat.
 
-        The agents' checkpoints of the same round are found, too. If there is no common checkpoint, the repeat begins.
+        The checkpoint is None if there is no round for which the logger and all agents have a checkpoint. The next
+        repeat then starts at round 1. This method also stores the agents' checkpoints of the same round.
 
         Args:
             places: the directories of all repeats.
@@ -407,7 +429,7 @@ class Job(ExitStack):
         return self._done, checkpoint
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """Yield the chunks of rounds of the next repeat, from the agents' channels or from lockstep.
+        """Yield the rows of all rounds of the next repeat, in chunks. Their source is the agents' ranks, or lockstep.
 
         Args:
             run: the set-up of the repeat.
@@ -438,7 +460,7 @@ class Job(ExitStack):
 
 
 def _exit_of(error: BaseException) -> tuple[int, str]:
-    """Return the exit code and the message of an error that ends a job; "" means that nothing is to be printed."""
+    """Return the exit code and the message of an exception that ends a job. For the message "", print nothing."""
     if isinstance(error, Ended):
         return int(error.args[0]), ""
     if isinstance(error, BrokenPipeError):  # the reader of the results has closed the pipe

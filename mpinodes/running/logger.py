@@ -1,4 +1,4 @@
-"""Log a run: write the agents' rows to the log as they arrive, evaluate them, save checkpoints, and finish the run."""
+"""Log a run: write the rows of the agents to the log, evaluate the decisions, save checkpoints, and finish the run."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ DRAWN_ROUNDS = 8  # the number of rounds whose graphs are recorded for drawing
 
 
 class Logger:
-    """The logger of one run: call `follow` with the chunks of rows, then `finish`.
+    """Log one run. The caller calls `follow` with all rows of the agents, then `finish`.
 
     Args:
         setup: the set-up of the run.
         directory: the run directory.
         mpi: the name of the MPI library, for the record.
         watch: the stopwatch of the command.
-        checkpoint: the logger's checkpoint that the run goes on from; None if the run begins.
+        checkpoint: the logger's checkpoint from which the run continues; None if the run starts at round 1.
 
     Attributes:
-        accounting: the privacy accounting of the run; it is filled by `finish`.
+        accounting: the privacy accounting of the run; `finish` computes its results.
     """
 
     def __init__(
@@ -70,18 +70,18 @@ class Logger:
             self._done, self._fitness, self._seconds = checkpoint["round"], checkpoint["fitness"], checkpoint["seconds"]
             self._evaluator.restore(checkpoint["evaluator"])
             self._log = Log(directory / NAME, facts, checkpoint["log"], self._done)
-            self._keeper.save(self._done, {**checkpoint, "stops": False})  # from now on, later rounds may be sent
+            self._keeper.save(self._done, {**checkpoint, "stops": False})  # the agents may now send later rounds
             if asked_for.read_text("utf-8") != (text := headed(setup)):
                 began = asked_for.stat().st_mtime
                 write_text(asked_for, text)
-                os.utime(asked_for, (began, began))  # the time of this file tells when the run began
-            (directory / "summary.json").unlink(missing_ok=True)  # exists if the user prolongs a finished run
-        (directory / RECORD).unlink(missing_ok=True)  # otherwise readers would read only the old rounds in it
+                os.utime(asked_for, (began, began))  # the time of this file is the time at which the run began
+            (directory / "summary.json").unlink(missing_ok=True)  # exists if the user adds rounds to a finished run
+        (directory / RECORD).unlink(missing_ok=True)  # readers would find only the old rounds in this file
         self._keeper.forget_after(self._done)
         self._progress = Progress(directory, e.name, e.rounds, self._done)
 
     def follow(self, chunks: Iterable[Chunk]) -> int | None:
-        """Take all chunks, and save checkpoints where their orders ask for them.
+        """Log and evaluate all chunks of rows, and save a checkpoint after each chunk whose order asks for one.
 
         Returns:
             The round after which the run was stopped; None if it was not stopped.
@@ -101,7 +101,7 @@ class Logger:
         return self._done if order and order.stops else None
 
     def _keep(self, order: Order) -> None:
-        """Save a checkpoint of the logger after the newest round. The log holds all rounds already."""
+        """Save a checkpoint of the logger after the newest logged round."""
         if order.stops:
             self._log.sync()
         self._keeper.forget_before(order.forget)
@@ -111,7 +111,7 @@ class Logger:
 
     @cached_property
     def _files(self) -> list[sources.Stamp]:
-        """Return the stamps by which a resumed run checks that the files of data and graph have not changed."""
+        """Return a stamp of each data and graph file, from which a resumed run knows whether the file has changed."""
         return sources.stamps(self._setup)
 
     def take(self, rows: Vector) -> None:
@@ -121,7 +121,7 @@ class Logger:
             rows: (agents, rounds, row width) the rows that the agents sent.
 
         Raises:
-            Diverged: a decision is not finite; the error names agent and round.
+            Diverged: a decision is not finite; the error names the agent and the round.
         """
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
         bad = ~np.isfinite(estimates).all(axis=2)
@@ -154,7 +154,7 @@ class Logger:
         self._progress.show(self._done, self._fitness / self._done)
 
     def finish(self) -> Summary:
-        """Write record, summary and report of the finished run; return the summary."""
+        """Evaluate the finished run, write record, summary and report, and return the summary."""
         return closing.finish(
             self._setup,
             self._directory,

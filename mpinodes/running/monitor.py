@@ -1,4 +1,4 @@
-"""Watch runs that are under way. All facts come from their directories: progress.jsonl and the summary."""
+"""Watch runs while they compute. All information comes from files in the run directories, such as progress.jsonl."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from mpinodes.runlog.directories import is_held
 from mpinodes.runlog.progress import in_minutes, progress_of
 from mpinodes.summary.summary import Summary
 
-SECONDS = 0.5  # between two looks at a directory
-SECONDS_BETWEEN_LINES = 5.0  # if the output is not a terminal
-UNBEGUN = 60.0  # seconds within which a run must begin in a directory that has none yet
-LEFT = 2.0  # seconds without a new round after which a run that no process works on counts as ended
-SILENCE = 600.0  # seconds without a new round after which any run counts as ended
+SECONDS = 0.5  # seconds between two readings of a directory
+SECONDS_BETWEEN_LINES = 5.0  # seconds between two printed lines, if the output is not a terminal
+UNBEGUN = 60.0  # seconds within which a run must start in a directory that has no run yet
+LEFT = 2.0  # a run without a process counts as ended after this many seconds without a new round
+SILENCE = 600.0  # a run with a process counts as ended after this many seconds without a new round
 
 
 class WatchedRun:
     """Watch one run directory.
 
     Attributes:
-        ended: whether nothing more will come.
-        failed: whether the run ended early or without a result.
+        ended: whether the run has ended, with or without a result.
+        failed: whether the run ended before its last round or without a result.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -35,7 +35,7 @@ class WatchedRun:
         self.ended = self.failed = False
 
     def look(self) -> str:
-        """Return a line of text on the progress of the run."""
+        """Read the files of the run, set the attributes, and return one line of text on the progress of the run."""
         line = f"{self._directory.resolve().name}: {self._state()}"
         return "".join(sign if sign.isprintable() else "?" for sign in line)
 
@@ -63,7 +63,7 @@ class WatchedRun:
         return progress
 
     def _progress(self) -> str:
-        """Return the number of rounds done, of the latest repeat, with the mean loss and the time left."""
+        """Return a text with the completed rounds of the latest repeat, the mean loss and the remaining time."""
         place = max(self._directory.glob("repeat-*"), default=self._directory)
         if (last := progress_of(place)) != self._last:
             self._last, self._changed = last, time.monotonic()
@@ -80,7 +80,7 @@ class WatchedRun:
 
 
 def result(summary: Summary, directory: Path) -> str:
-    """Return one line of text on a finished run, given its summary."""
+    """Return one line of text with the main results of a finished run."""
     seconds, network = summary.timing.total if summary.timing else nan, summary.privacy.network
     done = f"done, {summary.rounds} rounds in {seconds:.1f} s"
     parts = [f"ended early, after {summary.rounds} rounds" if summary.partial else done]
@@ -95,7 +95,9 @@ def result(summary: Summary, directory: Path) -> str:
 
 
 def watch(directories: Sequence[Path], out: TextIO) -> int:
-    """Print the progress of runs until all have ended: in place on a terminal, elsewhere as a line now and then.
+    """Print one line of progress for each run, again and again, until all runs have ended.
+
+    On a terminal the new lines replace the old lines. On other outputs, changed lines are printed every few seconds.
 
     Returns:
         0, or 1 if a run ended early or without a result.

@@ -1,4 +1,4 @@
-"""Run an experiment again without noise, to show what its noise costs."""
+"""Run an experiment again without noise, to show how much the noise increases regret or decreases accuracy."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from mpinodes.summary.merging import merged
 from mpinodes.summary.summary import NOISE_FREE, NoiseFree, WorthSummary
 
 CURVES = ("network_regret", "accuracy", "accuracy_train", "rmse", "rmse_train")
-# Limits below which the second run takes half a second at most: agents times rounds, and numbers in all their samples.
+# Limits below which the second run takes at most half a second: on agents times rounds, and on features of all samples.
 SHORT, LIGHT = 2000, 1e6
 
 
 def make_if_short(setup: Setup, directory: Path) -> None:
-    """Make the noise-free reference if it takes so little time that nobody has to wait for it.
+    """Run the experiment again without noise (`make`), if the second run takes very little time.
 
     Do nothing if the run is not private, has user-defined parts or metrics, uses all samples in every round, or is too
-    long. A second run that fails is ignored.
+    long. If the second run fails, ignore the error.
 
     Args:
         setup: the set-up of the run, or of the first of its repeats.
@@ -48,12 +48,12 @@ def make_if_short(setup: Setup, directory: Path) -> None:
 
 
 def make(directory: Path) -> None:
-    """Run the experiment of a directory again in lockstep, with the same seeds but without noise.
+    """Run the experiment of a run directory again in one process, with the same seeds but without noise.
 
-    Write the curves and the summary to a file in the directory.
+    The curves and the summary are written to a file in the directory.
 
     Raises:
-        BadInput: there is no such run, the run has no noise, or it cannot be run again here.
+        BadInput: the directory has no run, the run has no noise, or the experiment cannot be run on this host.
     """
     asked = stored(directory / "experiment.toml")
     if not compose(asked, None).experiment.private:
@@ -75,17 +75,17 @@ def make(directory: Path) -> None:
 def _evaluated(
     setup: Setup, place: Path, metrics: tuple[type[Metric], ...]
 ) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
-    """Return the horizons, curves and summary of a run without noise.
+    """Run an experiment without noise, and return its horizons, its curves (`CURVES`) and its summary.
 
     Args:
         setup: the set-up of the run without noise.
-        place: the directory of the run with noise, which has the comparators.
+        place: the directory of the run with noise, whose record contains the best fixed decisions.
         metrics: the metrics of the run.
     """
     evaluator = Evaluator(dataclasses.replace(setup, metrics=metrics))
     for rows in simulate(setup):
         evaluator.take(setup.layout.open(rows.transpose(1, 0, 2))[0])
-    # The best decision in hindsight does not depend on the noise, so the comparators are those of the run with noise.
+    # The best fixed decision in hindsight does not depend on the noise, so it is read from the run with noise.
     comparators: dict[int, Comparator] = {}
     names = ("horizon", "comparator_point", "comparator_value", "comparator_gap")
     with suppress(OSError), Reader(place) as record:  # the report will say that the record cannot be read

@@ -1,8 +1,8 @@
-"""Summarize a run that ended early, from the rounds that its log holds.
+"""Summarize a run that ended before its last round, from the rounds in its log.
 
-If decisions are recorded, everything can be evaluated. Otherwise the log holds only the losses of the network, and the
-events of all messages. The summary then has the network's regret and the privacy loss, but neither accuracy nor the
-regret of single agents.
+If decisions are recorded (`record.decisions`), all quantities are computed. Otherwise the log contains only the losses
+of the network and the events of all messages. The summary then has the network's regret and the privacy loss, but
+neither accuracy nor the regret of single agents.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUNDS_AT_ONCE = 1000
 
 
 def sum_up(setup: Setup, run: Path) -> Summary:
-    """Write summary and report of the recorded rounds of a run; return the summary.
+    """Evaluate the recorded rounds of a run, write its summary and report, and return the summary.
 
     Args:
         setup: the set-up of the run.

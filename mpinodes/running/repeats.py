@@ -1,4 +1,11 @@
-"""Log an experiment with all its repeats. Repeat r is a run with seed + r, in a subdirectory of the run directory."""
+"""Log all repeats of an experiment. Repeat r is a run with the seed seed + r.
+
+If there are several repeats, each repeat has a subdirectory of the run directory:
+
+    <run directory>/
+        experiment.toml, record.h5, summary.json    of all repeats together
+        repeat-<number>/                            the run directory of one repeat
+"""
 
 from __future__ import annotations
 
@@ -30,17 +37,19 @@ from mpinodes.summary.timing import Stopwatch
 
 
 class RoundsSource(Protocol):
-    """A source of the rounds of all repeats: the ranks of a job, or lockstep.
+    """Provide the rows of all repeats: from the MPI ranks of the agents, or computed in this process (lockstep).
 
     Attributes:
-        times: for the last repeat, two lists over ranks, the logger last: the seconds that each rank worked, and the
-            seconds that it waited. None if one process computed all rounds.
+        times: for the last repeat, two lists over ranks, the logger last: the seconds for which each rank computed, and
+            the seconds for which it waited. None if one process computed all rounds.
     """
 
     times: list[list[float]] | None
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
-        """Return the number of complete repeats, and the logger's checkpoint of the next one; None if that begins.
+        """Return the number of complete repeats, and the logger's checkpoint of the next repeat.
+
+        The checkpoint is None if the next repeat starts at round 1.
 
         Args:
             places: the directories of all repeats.
@@ -48,7 +57,7 @@ class RoundsSource(Protocol):
         """
 
     def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
-        """Yield the chunks of rounds of the next repeat.
+        """Yield the rows of all rounds of the next repeat, in chunks of consecutive rounds.
 
         Args:
             run: the set-up of the repeat.
@@ -57,14 +66,14 @@ class RoundsSource(Protocol):
 
 
 def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: float) -> Summary:
-    """Log all repeats of an experiment, and return the summary: of the run, or merged over all repeats.
+    """Log and finish all repeats of an experiment, and return the summary, merged over all repeats.
 
     Args:
         setup: the set-up of the first repeat.
         directory: the run directory.
         mpi: the name of the MPI library, for the record.
-        rounds: the source of the rounds of all repeats.
-        begun: the time at which the command began, by `time.perf_counter`.
+        rounds: provides the rows of all repeats.
+        begun: the time at which the command started, from `time.perf_counter`.
 
     Raises:
         Stopped: a signal stopped the run.
@@ -88,7 +97,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         return summary
 
     def read_again(run: Setup, place: Path) -> Summary:
-        """Return the summary of a repeat that was complete before the run was resumed, and add its privacy loss."""
+        """Return the summary of a repeat that ended before the run was resumed; add its privacy loss to `together`."""
         summary = Summary.read(place)
         if same_data:
             accounting = Accounting(run)
@@ -111,7 +120,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
             summaries.append(read_again(run, place))
         else:
             summaries.append(follow(run, place, watch, checkpoint if r == done else None))
-        if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # a budget for one repeat would choose less noise
+        if e.privacy.budget and e.privacy.budget.kept_by == "noise":  # a rerun of one repeat must not choose less noise
             single = replace(run.experiment, privacy=replace(run.experiment.privacy, budget=None))
             write_text(place / "experiment.toml", headed(dataclasses.replace(run, experiment=single)))
     watch = Stopwatch()
@@ -127,23 +136,24 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 
 
 def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:
-    """Write the record of all repeats: quantities by horizon and metrics by round, with a first dimension `repeat`.
+    """Write one record with the variables of all repeats, which have a first dimension `repeat`.
 
-    All other variables stay in the records of the repeats only.
+    The record contains the variables with a dimension `horizon`, and the metrics with a dimension `round`. All other
+    variables are only in the records of the repeats.
 
     Args:
-        run: the run directory, in which the record is written.
-        places: the directories of the repeats, by seed.
+        run: the run directory, to which the record is written.
+        places: the directory of each repeat, by seed.
         metrics: the names of the metrics.
     """
     with ExitStack() as opened:
         sources = [opened.enter_context(Reader(place)) for place in places.values()]
         first = sources[0]
         texts = {name: text for name, text in first.attrs.items() if isinstance(text, str)}
-        # xarray reads the attribute "coordinates".
+        # xarray reads the attribute "coordinates", which names variables that label a dimension.
         merged = opened.enter_context(new_record(run, {**texts, "coordinates": "seed"}))
-        # Repeats may stop in different rounds. The record holds the rounds and horizons that all repeats have in
-        # common, and the last horizon of each repeat.
+        # Repeats may end in different rounds. The record contains the rounds and horizons that all repeats have, and
+        # the last horizon of each repeat.
         rounds = min(source.rounds for source in sources)
         horizons = [source.read("horizon").values.tolist() for source in sources]
         shared = [h for h in horizons[0][:-1] if all(h in others[:-1] for others in horizons)]

@@ -1,4 +1,4 @@
-"""Resume a run that ended early: decide with which experiment, and after which round, it goes on."""
+"""Resume a run that ended before its last round: decide with which experiment and after which round it continues."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from mpinodes.runlog.reader import is_recorded
 from mpinodes.runlog.snapshot import Damaged
 from mpinodes.running.setup import rehearse, set_up
 
-# Keys on which nothing recorded depends, so that a resumed run may change them.
+# Keys that a resumed run may change, because no recorded number depends on them.
 FREE = ("report", "checkpoint", "deadline", "audit", "output", "name")
 LONGER = ("rounds", "data.epochs")
 MOVABLE = ("data.file", "data.dir", "topology.file", "record.metrics", *SOURCES)
 
 
 class Reopened(NamedTuple):
-    """Hold a run that is about to go on.
+    """Hold a run that can be resumed.
 
     Attributes:
         setup: the set-up of the run.
-        done: how many of its repeats are finished.
+        done: the number of finished repeats.
         checkpoints: the logger's checkpoints of the next repeat, the latest first.
     """
 
@@ -42,15 +42,15 @@ class Reopened(NamedTuple):
 
 
 def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
-    """Check that a run can go on, and return its set-up and checkpoints.
+    """Check that a run can be resumed, and return its set-up and checkpoints.
 
     Args:
         run: the directory of the run.
-        words: key=value pairs that override keys of its experiment.
+        words: key=value pairs that override keys of the run's experiment.
         ranks: the number of MPI processes, as in `set_up`.
 
     Raises:
-        BadInput: the directory has no run, the run is finished, or the pairs ask for another experiment.
+        BadInput: the directory has no run, the run is finished, or the pairs change a key on which its rounds depend.
     """
     for word in words:
         if "=" not in word:
@@ -89,7 +89,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     all_places = places(run, e.repeats)
     done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
     for place in all_places:
-        if is_done(place) and not e.checkpoint.every:  # the run may have been killed before it cleaned up
+        if is_done(place) and not e.checkpoint.every:  # a killed run may not have deleted its checkpoints
             discard(place)
     if is_done(run) and e.rounds == asked["rounds"]:
         more = f" add rounds=N with N > {e.rounds} to go on;" if (all_places[-1] / NAME).exists() else ""
@@ -115,15 +115,20 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
 
 
 def is_done(place: Path) -> bool:
-    """Return whether a run has a summary, and so has come to its end."""
+    """Return whether a run has a summary, which means that it is finished."""
     return summary_of(place) is not None
 
 
 def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
-    """Yield the logger's checkpoints from which the run can go on, the latest first.
+    """Yield the logger's checkpoints from which a run can continue, the latest first.
+
+    Args:
+        place: the directory of the run, or of its next repeat.
+        e: the experiment of this run or repeat.
+        setup: the set-up of the run.
 
     Raises:
-        BadInput: a checkpoint is of another experiment, or of another version of mpinodes.
+        BadInput: a checkpoint belongs to another experiment or another version of mpinodes, or a data file changed.
     """
     keeper = Keeper(place, LOGGER)
     for t in keeper.rounds():
@@ -139,12 +144,17 @@ def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
 
 
 def _require_same(where: Path, before: Tree, now: Experiment) -> None:
-    """Refuse an experiment that would have given other rounds than those that are recorded.
+    """Check that no key changed on which the recorded rounds depend.
 
-    Files may have moved. Their contents are compared elsewhere, because rounds depend on the contents only.
+    Paths of files may change, because rounds depend only on the contents of files, which are compared elsewhere.
+
+    Args:
+        where: the run directory, for the error message.
+        before: the settings with which the recorded rounds were computed.
+        now: the experiment of the resumed run.
 
     Raises:
-        BadInput: the experiments differ; the message names up to three keys.
+        BadInput: such a key changed; the message names up to three keys.
     """
 
     def without_paths(value: object) -> object:
@@ -164,10 +174,15 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
 
 
 def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:
-    """Refuse to go on if a data file or the graph's file has changed since the run began.
+    """Check that no data file and no graph file has changed since the run started.
+
+    Args:
+        where: the run directory, for the error message.
+        before: the stamp of each file when the run started (`own_files.stamps`).
+        setup: the set-up of the resumed run.
 
     Raises:
-        BadInput: a file has changed; the message names it.
+        BadInput: a file has changed; the message names the file.
     """
     files, now = sources.data_files(setup), sources.stamps(setup)
     if len(before) != len(now):
@@ -183,14 +198,14 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
 
 
 def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
-    """Return the checkpoints of the logger and of all agents after the latest round for which all of them are complete.
+    """Return the checkpoints of the latest round for which the logger and all agents have complete checkpoints.
 
     Args:
         keepers: the readers of the agents' checkpoints.
         checkpoints: the logger's checkpoints, the latest first.
 
     Returns:
-        The logger's checkpoint, and one for each agent; None and an empty list if the run must begin again.
+        The logger's checkpoint, and the checkpoint of each agent; None and an empty list if there is no such round.
     """
     for checkpoint in checkpoints:
         try:
@@ -201,9 +216,14 @@ def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Ke
 
 
 def tell(place: Path, last: Kept | None) -> None:
-    """Print where a run goes on, and write it into the run's log."""
+    """Print after which round a run continues, and append the same text to log.txt in the directory `place`.
+
+    Args:
+        place: the directory of the run or repeat.
+        last: the checkpoint from which the run continues; None if the run starts again at round 1.
+    """
     where = f"goes on after round {last['round']}" if last else "begins again, because there is no checkpoint"
     say(f"{place} {where}")
-    place.mkdir(exist_ok=True)  # the repeat may not have begun
+    place.mkdir(exist_ok=True)  # the directory does not exist if the repeat has not started
     with (place / "log.txt").open("a", encoding="utf-8") as log:
         log.write(f"{where}\n")

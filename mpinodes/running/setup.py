@@ -1,4 +1,4 @@
-"""Make the set-up that every command begins with: from the user's choices to a set-up that keeps its privacy budget."""
+"""Make the `Setup` of a run from the settings that the user asked for, with the noise that keeps the privacy budget."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from mpinodes.runlog.snapshot import packed_up
 
 
 def set_up(asked: Tree, ranks: int | None) -> Setup:
-    """Return the set-up of the experiment that the user asked for.
+    """Return the set-up of the experiment that the user asked for, ready to run.
 
     Args:
-        asked: nested dictionaries, as `core.asked.parse` returns them.
-        ranks: the number of MPI processes, including the logger; None in lockstep.
+        asked: the settings as nested dictionaries, as `core.asked.parse` returns them.
+        ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: the experiment is invalid, or no noise keeps the budget.
+        BadInput: the experiment is invalid, or the run exceeds its privacy budget with any noise.
     """
     return kept_in_budget(compose(asked, ranks))
 
 
 def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
-    """Return a composed set-up with the noise or the stops that keep its privacy budget; it is then ready to run.
+    """Return a set-up with the noise, or the last rounds of releases, that keep the run within its privacy budget.
 
     Args:
-        setup: the composed set-up.
-        near: a nominal epsilon near the result, if one is known; see `budget.within_budget`.
+        setup: the set-up, as `compose` returns it. Without a budget, it is returned unchanged.
+        near: a nominal epsilon near the result, or 0; see `budget.within_budget`.
 
     Raises:
-        BadInput: no noise keeps the budget.
+        BadInput: the run exceeds its budget with any noise.
     """
     if setup.experiment.privacy.budget is not None:
         from mpinodes.running.budget import within_budget
@@ -48,23 +48,26 @@ def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
 
 
 def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
-    """Return the set-up of an experiment that was set up before, perhaps by another process.
+    """Return the set-up of an experiment that was already checked, perhaps by another process.
 
     Args:
-        experiment: the experiment with all choices made, including those that keep its budget.
-        connected_over: the value that the first set-up found.
+        experiment: the complete experiment, including the noise or the stops that keep its privacy budget.
+        connected_over: the value of `Setup.connected_over` that the first set-up computed.
 
     Raises:
-        BadInput: a file is gone or has changed.
+        BadInput: a file of the experiment is missing or has changed.
     """
     return replace(build(experiment), connected_over=connected_over, metrics=metrics_of(experiment.record.metrics))
 
 
 def rehearse(setup: Setup) -> None:
-    """Try before the first round everything that could fail after the last round, when all work would be lost.
+    """Try out, before the first round, the steps that could fail later in a run and make its computations useless.
+
+    The steps are: save a checkpoint, write the record to the disk, evaluate the losses of a user's stream, and compute
+    the bounds of theorems.
 
     Raises:
-        BadInput: something fails.
+        BadInput: a step fails.
     """
     from mpinodes.launch.launching import in_words
     from mpinodes.running.estimate import require_room
