@@ -1,1 +1,1 @@
-"""Start processes, handle signals, and stop."""
+"""Parse command lines, start MPI and processes, handle signals, and end processes."""

@@ -1,4 +1,4 @@
-"""Parse the command lines of all commands in the same way."""
+"""Parse the command line of a command of mpinodes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from mpinodes.launch.launching import launcher
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of the words of one command.
+    """Parse the command line of one command.
 
-    The line breaks of the help stay. In arguments of type `Path`, a leading ~ is the home directory. Under mpirun, only
-    rank 0 prints the help. If the words are wrong, the parser raises `BadInput` instead of exiting.
+    The help text is printed with its line breaks; under mpirun, only rank 0 prints it. In arguments of type `Path`, a
+    leading ~ is replaced by the home directory. If the command line is wrong, the parser raises `BadInput` and does not
+    exit.
 
     Args:
         command: the name of the command, as in `mpinodes <command>`.
-        text: the help, in most cases the docstring of the command's module.
+        text: the help text, usually the docstring of the module of the command.
     """
 
     def __init__(self, command: str, text: str | None) -> None:
@@ -29,22 +30,22 @@ class Parser(argparse.ArgumentParser):
         self.register("type", Path, lambda word: Path(os.path.expanduser(word)))
 
     def add_words(self, metavar: str, text: str) -> None:
-        """Add an argument `words`: the file of an experiment, and key=value pairs that override its keys."""
+        """Add the argument `words`: the file of an experiment, and key=value pairs that override keys of the file."""
         self.add_argument("words", nargs="*", metavar=metavar, help=text)
 
     def add_runs(self, metavar: str, text: str) -> None:
-        """Add an argument `runs`: the directories of one or more runs."""
+        """Add the argument `runs`: the directories of one or more runs."""
         self.add_argument("runs", nargs="+", metavar=metavar, type=Path, help=text)
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help on rank 0 only."""
+        """Print the help text if this process is rank 0, or was not started by mpirun."""
         if (started := launcher()) is None or started.rank == 0:
             super().print_help(file)
 
     def error(self, message: str) -> NoReturn:
-        """Refuse the words of the command, with a hint at --help.
+        """Report a wrong command line.
 
         Raises:
-            BadInput: always.
+            BadInput: always; the error tells the user to see --help.
         """
         raise BadInput(f"{message}; see {self.prog} --help")

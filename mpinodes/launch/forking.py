@@ -1,17 +1,18 @@
 """Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than the host has cores.
 
-MPICH's mpirun starts each rank as a process of its own. Forks of one process are faster for two reasons. First, all
-modules are imported once, and code lies at the same addresses in all forks, so the branch predictor of a core serves
-every rank that takes its turn there. Second, forks share a session. Linux divides a core among sessions, and then among
-the processes of each session (sched(7), "the autogroup feature"). mpirun gives each rank a session of its own, so
-`sched_yield` in such a rank yields to no other rank, and the rank spins until its share of the core is used up.
+MPICH's mpirun starts each rank as a separate process. Forks of one process are faster for two reasons. First, all
+modules are imported once, and code has the same addresses in all forks, so that the ranks on a core share the state of
+its branch predictor. Second, forks share a session. Linux divides a core among sessions, and then among the processes
+of each session (sched(7), "the autogroup feature"). mpirun starts a new session for each rank. Therefore `sched_yield`
+in such a rank yields to no other rank, and the rank spins until its share of the core is used up.
 
-Three kinds of processes take part. The *original* is the process that mpirun started as a rank. It connects to the
-*server*, a fork of the first original, and hands over the state that makes it this rank: command-line words,
-environment, directory, cores, standard streams, and the line to mpirun. The server forks once for each original. The
-*fork* does the rank's work as if mpirun had started it. The original passes signals on to its fork, and ends with the
-same exit code or signal. The socket between original and server tells each of them when the other dies; then the fork
-is killed. If anything fails before the fork exists, the original does the work itself.
+There are three kinds of processes. The *original* is the process that mpirun started as a rank. The *server* is a fork
+of the first original on the host. Each original connects to the server and sends the state that defines the rank:
+command-line words, environment, directory, cores, standard streams, and the connection to mpirun. The server then
+creates a *fork* for this original, which does the work of the rank as if mpirun had started the fork. The original
+passes signals on to its fork, and ends with the same exit code or signal as the fork. The socket between original and
+server tells each process when the other process dies; the fork is then killed. If an error occurs before the fork
+exists, the original does the work itself.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ from typing import NamedTuple
 
 from mpinodes.launch import launching
 
-LINE = "PMI_FD"  # the environment variable that holds the file descriptor of the line to mpirun
+LINE = "PMI_FD"  # the environment variable that contains the file descriptor of the connection to mpirun
 PATIENCE = 10.0  # seconds that a server may take from binding its address to accepting connections
 STREAMS = range(3)
-LINE_OF_FORK = 3  # the file descriptor of the line to mpirun in every fork
+LINE_OF_FORK = 3  # the file descriptor of the connection to mpirun in every fork
 COMMON = ("config.building", "data.shelf", "losses.enforced", "rounds.agent", "running.job", "streams.labelled")
 LARGEST = 1 << 20  # the largest size of a message between original and server, in bytes
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 
 
 class _Fork(NamedTuple):
-    """Hold what the server knows about a fork.
+    """Hold the facts that the server knows about a fork.
 
     Attributes:
         process: the process id of the fork.
-        rank: the rank of the fork.
+        rank: the MPI rank of the fork.
         handle: the pidfd of the fork, which becomes readable when the fork ends.
         original: the process id of the original.
-        line: the socket to the original.
+        line: the socket that is connected to the original.
     """
 
     process: int
@@ -60,15 +61,17 @@ class _Fork(NamedTuple):
 
 
 def fork_with_others(words: list[str]) -> list[str]:
-    """Continue this rank in a fork of this host's server; to be called if `launching.has_more_ranks_than_cores`.
+    """Continue the work of this rank in a fork of this host's server. Call it if `has_more_ranks_than_cores`.
 
-    A debugger, a profiler or coverage would observe only the original. If such a tool is active, nothing is forked.
+    A debugger, a profiler or coverage would observe only the original. If such a tool is active, this process does the
+    work itself.
 
     Args:
         words: the command-line words of this process.
 
     Returns:
-        In a fork, the words of its original. In an original, only if there is no fork: `words`.
+        In a fork, the words of its original. In an original, this function returns only if no fork was created; it then
+        returns `words`.
     """
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 on
     if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))):
@@ -91,9 +94,10 @@ def fork_with_others(words: list[str]) -> list[str]:
 
 
 def _address() -> bytes:
-    """Return the address of the server's socket, in the abstract namespace: the same for all ranks of a job on a host.
+    """Return the abstract address of the server's socket. All ranks of a job on a host get the same address.
 
-    Containers that share a network namespace share these addresses, so the address includes their other namespaces.
+    Containers that share a network namespace also share abstract addresses. The address therefore contains the numbers
+    of the mount and process namespaces.
     """
     with socket(AF_UNIX, fileno=os.dup(int(os.environ[LINE]))) as line:
         proxy = _peer(line)  # MPICH's proxy, the process that started all ranks of this host
@@ -105,7 +109,7 @@ def _peer(line: socket) -> int:
     """Return the id of the process at the other end of a socket.
 
     Raises:
-        OSError: the process belongs to another user. Any user may bind or connect to an abstract address.
+        OSError: the process belongs to another user, who may also bind or connect to an abstract address.
     """
     process, user, _group = struct.unpack("3i", line.getsockopt(SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i")))
     if user != os.getuid():
@@ -114,10 +118,14 @@ def _peer(line: socket) -> int:
 
 
 def _hand_over(line: socket, words: list[str]) -> list[str]:
-    """Ask the server for a fork of this rank; pass signals on to the fork, and end with its exit code or signal.
+    """Ask the server for a fork of this rank, pass signals on to the fork, and end with the fork's exit code or signal.
+
+    Args:
+        line: a socket that is connected to the server.
+        words: the command-line words of this process.
 
     Returns:
-        Only if there is no fork: the words.
+        `words`; this function returns only if no fork was created.
     """
     server, limit = _peer(line), launching.deadline_of(words) or launching.START
     line.settimeout(max(limit, PATIENCE))
@@ -134,7 +142,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     fork = int(answer)
 
     def pass_on(number: int, frame: object = None) -> None:
-        with suppress(OSError):  # the fork is gone
+        with suppress(OSError):  # the fork has ended
             os.kill(fork, number)
 
     for number in PASSED_ON:  # the fork inherits ignored signals, so it ignores them when they are passed on
@@ -142,7 +150,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     answer = b""
     with suppress(OSError):
         answer = line.recv(LARGEST)
-    if not answer:  # the server is gone
+    if not answer:  # the server has ended
         pass_on(signal.SIGKILL)
     code, stopped = marshal.loads(answer) if answer else (-signal.SIGKILL, [])
     if code >= 0:
@@ -157,7 +165,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
 
 
 class _Server:
-    """The process of a host that forks the ranks, and that ends when all forks have ended.
+    """Run the server of a host: create the forks of all ranks, and end when all forks have ended.
 
     Args:
         door: the listening socket to which originals connect.
@@ -168,7 +176,10 @@ class _Server:
         self._forks: list[_Fork] = []
 
     def words(self) -> list[str]:
-        """Serve originals until all forks have ended; return only in a fork, with the words of its original."""
+        """Create forks for originals until all forks have ended, then exit.
+
+        This method returns only in a fork: it returns the command-line words of the fork's original.
+        """
         server = os.getpid()
         try:
             os.setpgid(0, 0)
@@ -184,14 +195,14 @@ class _Server:
             gc.freeze()
             self._selector.register(self._door, EVENT_READ)
             while ready := self._selector.select(None if self._forks else PATIENCE):
-                key = ready[0][0]  # handling this event may unregister the sockets of the others
+                key = ready[0][0]  # one event at a time, because it may unregister the sockets of other events
                 fork: _Fork | None = key.data
                 if fork is None:
                     if rank := self._fork(self._door.accept()[0]):
                         return _take(*rank)
                 elif key.fd == fork.handle:
                     self._bury(fork)
-                else:  # the original is gone
+                else:  # the original has ended
                     self._selector.unregister(fork.line)
                     signal.pidfd_send_signal(fork.handle, signal.SIGKILL)
         except BaseException:
@@ -200,13 +211,13 @@ class _Server:
         os._exit(0)
 
     def _fork(self, line: socket) -> tuple[list[str], dict[bytes, bytes], list[int], list[int]] | None:
-        """Fork for the original at the other end of `line`.
+        """Create a fork for the original that is connected to `line`.
 
         Returns:
             In the fork, the words, environment, cores and file descriptors of the original; in the server, None.
         """
         descriptors: list[int] = []
-        with suppress(OSError, EOFError, ValueError, TypeError):  # then the line closes, and the original does the work
+        with suppress(OSError, EOFError, ValueError, TypeError):  # the line then closes; the original does the work
             line.settimeout(PATIENCE)
             original = _peer(line)
             text, descriptors, _, _ = recv_fds(line, LARGEST, len(STREAMS) + 1)
@@ -224,9 +235,9 @@ class _Server:
         return None
 
     def _bury(self, fork: _Fork) -> None:
-        """Tell the original of an ended fork how the fork ended, and which other forks are stopped.
+        """Tell the original of an ended fork how the fork ended, and which other forks a signal has stopped.
 
-        The ended fork may have waited for a stopped one until MPI's timeout.
+        The reason: the ended fork may have waited for a stopped fork until MPI's timeout.
         """
         status, look = os.waitpid(fork.process, 0)[1], os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         self._forks.remove(fork)
@@ -246,13 +257,13 @@ class _Server:
 
 
 def _take(words: list[str], environment: dict[bytes, bytes], cores: list[int], descriptors: list[int]) -> list[str]:
-    """Turn this fork into the rank of its original, and return the words of the rank's command.
+    """Give this fork the state of its original, so that it can do the work of the rank; return `words`.
 
     Args:
         words: the command-line words of the original.
-        environment: its environment variables.
-        cores: the cores that it may use.
-        descriptors: its standard streams and its line to mpirun.
+        environment: the environment variables of the original.
+        cores: the cores that the original may use.
+        descriptors: the standard streams of the original, and its connection to mpirun.
     """
     import numpy as np
 

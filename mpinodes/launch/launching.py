@@ -1,7 +1,8 @@
 """Find out how this process was started, start and end MPI, and print messages.
 
-`launcher` reads the variables of mpirun or srun, `find_world` starts MPI, and `leave` ends it. `command` wraps the
-main function of every command: it prints errors and chooses exit codes. The constants hold all exit codes.
+`launcher` reads the environment variables of mpirun or srun, `find_world` starts MPI, and `leave` ends MPI. `command`
+wraps the main function of every command: it prints errors and chooses exit codes. The first constants below are the
+exit codes.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
-LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # seconds: to end MPI; to start it, by default; to start it, at least
+LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # limits in seconds: to end MPI; to start MPI, by default and at least
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
 NOT_STARTED = f"MPI did not start or end in time, or a file system hangs (see ps: state T, R or D); {LONGER}"
 BEGAN = time.perf_counter()  # the time at which this process began, approximately
-MANY = 100  # ranks of one host from which on MPICH uses libfabric: see `find_world`
-HALF = 240  # characters: of a longer line, so many are printed from each end
-# Environment variables that make libraries fail when they start, or write to other places:
+MANY = 100  # if more ranks than this are on one host, MPICH uses libfabric: see `find_world`
+HALF = 240  # a line of more than twice this length is printed as its first and last `HALF` characters
+# Prefixes of environment variables that make libraries fail at their start, or write to other places:
 MISLEADING = ("MPLBACKEND", "SOURCE_DATE_EPOCH", "PANDAS_", "HDF5_DRIVER", "HDF5_VOL_CONNECTOR")
 SHM = "/dev/shm"  # where MPI's ranks share memory
-# Bytes of shared memory under UCX, as measured: for each of many ranks, and for a single rank.
+# Measured bytes of shared memory that MPICH needs with UCX: for each of many ranks, and for a single rank.
 RANK_TAKES, ONE_TAKES = 6_500_000, 20_000_000
 
 
 class Launcher(NamedTuple):
-    """Hold what the launcher of this process states in environment variables.
+    """Hold the facts that the launcher of this process (mpirun or srun) wrote to environment variables.
 
     Attributes:
         name: the name of the launcher.
-        size: the number of processes that it started.
+        size: the number of processes that the launcher started.
         rank: the rank of this process.
-        here: the number of processes on this host, under MPICH's mpirun; 0 under other launchers.
+        here: under MPICH's mpirun, the number of processes on this host; 0 under other launchers.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Launcher(NamedTuple):
 
 
 def launcher() -> Launcher | None:
-    """Return the launcher of this process; None if the environment names none, as in a process started by hand."""
+    """Return the launcher of this process; None if the process was not started by mpirun or srun."""
     for name, *variables in (
         ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
         ("MPICH's mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
@@ -70,12 +71,12 @@ def launcher() -> Launcher | None:
 
 
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
-    """Wrap the main function of a command, so that all commands treat streams and errors alike.
+    """Wrap the main function of a command, so that all commands handle errors and standard streams in the same way.
 
-    If `main` raises `BadInput`, rank 0 prints a line for each mistake, and the exit code is 2. If the output cannot be
-    written, the exit code is 2, too. If the reader of stdout has closed it, the command ends silently with exit code
-    141. Characters that the output's encoding lacks are escaped. Closed standard streams are opened on /dev/null at
-    once, before a file of the command can receive the number of a stream.
+    If `main` raises `BadInput`, rank 0 prints a line for each mistake, and the exit code is 2. The exit code is also 2
+    if the output cannot be written. If the reader of stdout has closed the pipe, the command ends silently with exit
+    code 141. Characters that the encoding of the output lacks are escaped. Standard streams that are closed are opened
+    on /dev/null when the command is defined, so that no file of the command gets the number of a standard stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # closed, as in a daemon
@@ -87,7 +88,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     def wrapped(argv: list[str]) -> int:
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
-        os.environ["MATPLOTLIBRC"] = os.devnull  # figures are the same whatever the user has set
+        os.environ["MATPLOTLIBRC"] = os.devnull  # figures do not depend on the user's settings
         for name in [name for name in os.environ if name.startswith(MISLEADING)]:
             del os.environ[name]
         try:
@@ -111,10 +112,10 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
 
 
 def show(results: str) -> None:
-    """Print the results of a finished run; if stdout cannot be written, print a warning instead of failing.
+    """Print the results of a finished command. If stdout cannot be written, print a warning to stderr.
 
     Raises:
-        BrokenPipeError: the reader of stdout has closed it.
+        BrokenPipeError: the reader of stdout has closed the pipe.
     """
     try:
         print(results, flush=True)
@@ -126,19 +127,19 @@ def show(results: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Return a text for terminals: control characters are escaped, and the middle of very long lines is left out."""
+    """Return a text for terminals, with control characters escaped and without the middle of very long lines."""
     signs = "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
     return "\n".join(s if len(s) <= 2 * HALF else f"{s[:HALF]} [...] {s[-HALF:]}" for s in signs.split("\n"))
 
 
 def family(text: str) -> str:
-    """Return the MPI family that a library or launcher names in a text: "MPICH", "Open MPI", or "" for others."""
+    """Return the MPI family of the library or launcher that a text names: "MPICH", "Open MPI", or "" if unknown."""
     patterns = {"MPICH": "HYDRA|MPICH|MVAPICH|Intel|pmi2", "Open MPI": "Open MPI|prte|pmix"}
     return next((name for name, pattern in patterns.items() if re.search(pattern, text)), "")
 
 
 def family_of(path: str) -> str:
-    """Return the MPI family of the mpirun at `path`, read from `mpirun --version`; "" if it cannot be run."""
+    """Return the MPI family of the mpirun at `path`, from the output of --version; "" if the family is unknown."""
     import subprocess
 
     try:
@@ -149,10 +150,11 @@ def family_of(path: str) -> str:
 
 
 def mpirun(python: str = sys.executable) -> list[str]:
-    """Return the words that start mpirun: the one beside the Python interpreter, or else the system's.
+    """Return the first words of a command that starts ranks: the path of mpirun, and options that Open MPI needs.
 
-    An mpirun beside the interpreter belongs to the MPI library that mpi4py uses there. Open MPI's mpirun needs options
-    to start more ranks than there are cores, and to start ranks as root.
+    If there is an mpirun in the directory of the Python interpreter, this mpirun is used, because it belongs to the MPI
+    library of mpi4py; else the system's mpirun is used. Open MPI needs options to start more ranks than cores, and to
+    start ranks as root.
     """
     import shutil
 
@@ -164,9 +166,10 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return the type, message and notes of an error, and the last line of a user's file that it went through.
+    """Return one text with the type, the message and the notes of an exception.
 
-    `traceback` guards against a `str()` of the error that fails.
+    If the traceback contains lines of a user's files, the text ends with the file and line number of the last one. The
+    module `traceback` is used because `str(error)` may raise an exception.
     """
     import traceback
 
@@ -177,13 +180,13 @@ def in_words(error: BaseException) -> str:
 
 
 def say(message: str) -> None:
-    """Write one line to stderr in a single write, so that lines of ranks do not mix; ignore a closed stderr."""
+    """Write one line to stderr by a single system call, so that lines of ranks do not mix. Ignore a closed stderr."""
     with suppress(OSError):
         os.write(2, f"mpinodes: {plain(as_typed(message))}\n".encode(errors="backslashreplace"))
 
 
 def refuse(error: object) -> None:
-    """Print one line to stderr for each mistake that an error names; ignore a closed stderr."""
+    """Print an error to stderr, one line for each mistake that its message names. Ignore a closed stderr."""
     lines = [plain(as_typed(f"mpinodes: error: {line}")) for line in str(error).split("\n")]
     with suppress(OSError):
         print("\n".join(lines), file=sys.stderr, flush=True)
@@ -192,7 +195,7 @@ def refuse(error: object) -> None:
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:
     """Return `deadline.seconds` from the words of a command or from its file, at least 0.1; None if it is not set.
 
-    MPI starts before the experiment is read, and its start needs the deadline already.
+    This function reads only this key, because the start of MPI needs the deadline before the experiment is read.
 
     Args:
         words: the words of the command; the first word without "=" is the path of the experiment's file.
@@ -217,7 +220,7 @@ def load_mpi() -> None:
     Raises:
         BadInput: mpi4py finds no MPI library.
     """
-    # mpi4py warns if the launcher belongs to another MPI. `find_world` reports the same, with a remedy.
+    # mpi4py warns if the launcher belongs to another MPI library. `find_world` reports this problem with a remedy.
     warnings.filterwarnings("ignore", message="suspicious MPI execution environment")
     try:
         import mpi4py
@@ -232,11 +235,11 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
     """Start MPI if it has not started, and return the communicator of all ranks.
 
     Args:
-        started: the launcher of this process; None if there is none.
-        limit: the seconds after which a start of MPI ends this process; None means `START`.
+        started: the launcher of this process; None if no launcher started it.
+        limit: the largest number of seconds for the start of MPI, after which this process ends; None means `START`.
 
     Raises:
-        BadInput: there is only one rank, or no MPI library.
+        BadInput: there is only one rank, or there is no MPI library.
     """
     load_mpi()
     from mpi4py import MPI
@@ -266,18 +269,18 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 
 
 def end_in(seconds: float) -> None:
-    """Make SIGALRM end this process after some seconds; 0 cancels this.
+    """Make the signal SIGALRM end this process after `seconds` seconds; 0 cancels an earlier call.
 
-    MPI holds Python's lock while it starts, ends and aborts, so a thread of Python could not end the process.
+    A thread of Python cannot end the process, because MPI holds Python's global lock while MPI starts, ends and aborts.
     """
     signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e6))
 
 
 def shared_memory_lacks() -> str:
-    """Return a warning with a remedy if `SHM` is too small for the ranks of MPICH on this host; otherwise "".
+    """Return a warning with a remedy if /dev/shm is too small for the ranks of MPICH on this host; otherwise "".
 
-    The check uses the size of `SHM`, not the free space. All ranks must get the same answer, but the free space shrinks
-    while ranks start.
+    The check uses the size of /dev/shm, not the free space, because all ranks must get the same result, but the free
+    space decreases while ranks start.
     """
     started = launcher()
     ranks = started.here if started else 1
@@ -298,7 +301,7 @@ def has_more_ranks_than_cores() -> bool:
 
 
 def leave(code: int) -> NoReturn:
-    """End MPI, within `LEAVE_TAKING` seconds even if another rank hangs, and exit with the given code."""
+    """End MPI and exit with `code`. If another rank hangs, SIGALRM ends this process after `LEAVE_TAKING` seconds."""
     if "mpi4py.MPI" in sys.modules:
         from mpi4py import MPI
 
@@ -306,5 +309,5 @@ def leave(code: int) -> NoReturn:
             end_in(LEAVE_TAKING)
             MPI.Finalize()
             end_in(0)
-    gc.freeze()  # otherwise Python would search all objects for garbage when it ends
+    gc.freeze()  # Python ends faster, because it does not search all objects for garbage
     sys.exit(code)

@@ -13,26 +13,29 @@ from typing import Any
 from mpinodes.launch.launching import INTERRUPTED, STOPPED, say
 
 ASKING = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-KEY_PRESS = 0.5  # seconds: SIGINTs that are closer come from one key press, passed on by terminal and launcher
+KEY_PRESS = 0.5  # seconds: two SIGINTs within this time come from one key press, which terminal and launcher pass on
 
 
 class Ended(BaseException):
-    """A signal ended a run after its last round, and a message was printed. The argument is the exit code."""
+    """Report that a signal ended a run after its last round, and that a message was already printed.
+
+    The only argument is the exit code.
+    """
 
 
 class Signals:
-    """A context in which signals ask the run to stop, during its rounds and after them.
+    """Handle, in a `with` statement, the signals that ask a run to stop.
 
-    During the rounds, the first signal only sets `asked`, and the run stops at the end of a chunk. A second SIGINT
-    raises KeyboardInterrupt. After the rounds, SIGTERM and SIGINT end the run. The reason is written to `log.txt`,
-    because Open MPI's mpirun, after it has received a signal, does not print the output of its ranks any more.
+    During the rounds, the first signal only sets `asked`, and the run stops after one of the next rounds. A second
+    SIGINT raises KeyboardInterrupt. After the rounds, SIGTERM and SIGINT end the run. The name of the signal is written
+    to `log.txt`, because Open MPI's mpirun no longer prints the output of its ranks after it received a signal.
 
     Args:
         numbers: the signals to handle.
 
     Attributes:
-        asked: the name of the first signal that came; "" if none came.
-        run: the run directory in the process that acts on signals; None in processes that leave this to the logger.
+        asked: the name of the first signal that this process received; "" if it received no signal.
+        run: the run directory, in the process that acts on signals; None in the other processes.
         are_recorded: whether all rounds of the run are recorded.
     """
 
