@@ -19,14 +19,14 @@ __all__ = ["load", "run_lockstep", "runs", "simulate"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
-    """Return the record of a run directory, read into memory; if the run is still going on, the rounds so far.
+    """Read the record of a run into memory, and return it. If the run is not finished, return the rounds so far.
 
     Args:
         run: the run directory.
 
     Raises:
-        FileNotFoundError: the directory holds no record.
-        mpinodes.core.errors.BadInput: the record is damaged, or has the layout of another version of mpinodes.
+        FileNotFoundError: the directory contains no record.
+        mpinodes.core.errors.BadInput: the record is damaged, or another version of mpinodes wrote it in another format.
     """
     from mpinodes.runlog.reader import load
 
@@ -36,10 +36,10 @@ def load(run: str | Path) -> xarray.Dataset:
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
     """Run all agents of an experiment in this process, and return the run directory.
 
-    The bits equal those of the same experiment under mpirun.
+    The results have the same bits as the results of the same experiment under mpirun.
 
     Args:
-        experiment: the path of a TOML file, or its content as nested dictionaries.
+        experiment: the path of a TOML file, or the settings as nested dictionaries.
 
     Raises:
         mpinodes.core.errors.BadInput: the experiment is invalid.
@@ -51,16 +51,19 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
 
 
 def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
-    """Run an experiment in this process, as in a notebook; the bits equal those of the same experiment under mpirun.
+    """Run all agents of an experiment in this process, for example in a notebook, and return the result.
+
+    The results have the same bits as the results of the same experiment under mpirun.
 
     Args:
-        asked: any number of TOML file paths, words as on the command line ("privacy.epsilon=0.5"), and dictionaries,
-            nested or with dotted keys. Later arguments override earlier ones. `data.file` may be a pandas data frame,
-            which is stored as a .csv file in runs/frames.
+        asked: any number of settings: paths of TOML files, words as on the command line ("privacy.epsilon=0.5"), and
+            dictionaries, nested or with dotted keys. Later arguments override earlier arguments. `data.file` may be a
+            pandas data frame, which is stored as a .csv file in runs/frames.
         keys: sections and keys of the experiment, which override `asked`: rounds=200, privacy={"epsilon": 0.5}.
 
     Returns:
-        The result, in a run directory of its own. Figures and page are drawn on request.
+        The result, which reads from a new run directory. Figures and page are drawn only if `report=True`, or on
+        request.
 
     Raises:
         mpinodes.core.errors.BadInput: the experiment is invalid.
@@ -79,12 +82,12 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
 
 
 def runs(directory: str | Path) -> pandas.DataFrame:
-    """Return the finished runs of a study's directory, or of any directory that holds runs, as a row each.
+    """Return a table with a row for each finished run in the directory of a study, or in another directory of runs.
 
-    The columns are `run`, the run directory; the keys in which the runs differ; the results, by short names such as
-    `accuracy_test`, `regret_per_round` and `epsilon_proven`; and `warnings`, the codes of warnings. `attrs["labels"]`
-    holds the labels of the results, and `attrs["units"]` their units. If each agent has losses of its own, losses and
-    regrets are divided by the number of agents, to be comparable with runs in which all agents share one loss.
+    The columns are: `run`, the run directory; the keys in which the runs differ; the results, by short names such as
+    `accuracy_test`, `regret_per_round` and `epsilon_proven`; and `warnings`, the codes of warnings. The labels of the
+    results are in `attrs["labels"]`, and their units in `attrs["units"]`. If each agent has its own loss, losses and
+    regrets are divided by the number of agents, so that they are comparable with runs in which all agents share a loss.
 
     Raises:
         mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes wrote it.

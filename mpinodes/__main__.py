@@ -1,4 +1,4 @@
-"""Run any command by its name: `mpinodes COMMAND ...` is `python -m mpinodes.COMMAND ...`."""
+"""Run a command by its name: `mpinodes COMMAND ...` does the same as `python -m mpinodes.COMMAND ...`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ HERE = Path(__file__).parent
 
 
 def commands() -> list[str]:
-    """Return the names of all commands; each is a module at the top of the package."""
+    """Return the names of all commands, which are the names of the modules at the top of the package."""
     return sorted(path.stem for path in HERE.glob("[a-z]*.py"))
 
 
 def usage() -> str:
-    """Return the text of `mpinodes --help`: every command, with the first words of its own help."""
+    """Return the text of `mpinodes --help`: all commands, each with the first words of its module's docstring."""
     import ast
 
     lines = ["usage: [mpirun -n N] mpinodes COMMAND ...", ""]
@@ -29,7 +29,11 @@ def usage() -> str:
 
 
 def _without_one(argv: list[str]) -> int:
-    """Answer --help and --version, and reject an unknown command."""
+    """Handle a command line without a known command: answer --help and --version, and reject the rest.
+
+    Raises:
+        BadInput: the command is missing or unknown.
+    """
     from mpinodes.core.errors import BadInput
     from mpinodes.launch.launching import launcher
 
@@ -47,14 +51,14 @@ def _without_one(argv: list[str]) -> int:
 
 
 def main() -> None:
-    """Run the console command, and end this process."""
+    """Run the command that the command line names, and end this process."""
     name, *rest = sys.argv[1:] or [""]
     if name not in commands():
         from mpinodes.launch.launching import command, leave
 
         leave(command(_without_one)(sys.argv[1:]))
     if not sys.flags.safe_path:
-        sys.path[0] = ""  # as with python -m: user-defined files may import their neighbours
+        sys.path[0] = ""  # as with python -m: a user's file may import modules from the working directory
     sys.argv[1:] = rest
     runpy.run_module(f"mpinodes.{name}", run_name="__main__", alter_sys=True)
 

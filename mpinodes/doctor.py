@@ -1,9 +1,9 @@
 """Check this machine for problems that would stop or slow down runs: [mpirun -n 8] mpinodes doctor [DIRECTORY].
 
-Print one screen: shared memory, MPI and its launcher, ranks and cores, BLAS threads, DIRECTORY (where runs will be
-written; default: runs), versions, and the rounds per second on a ring. Each line is `ok`, a `note`, or `mend`. A line
-with `mend` says what to change; the doctor itself changes nothing. Exit code 0: nothing has to be mended; 1: something
-has, or a rank did not answer; any other: MPI failed.
+Print one screen of checks: shared memory, MPI and its launcher, ranks and cores, BLAS threads, DIRECTORY (to which runs
+will be written; default: runs), versions, and the rounds per second on a ring. Each line begins with `ok`, `note` or
+`mend`. A line with `mend` says what you have to change; the doctor changes nothing. Exit code 0: no line has `mend`. 1:
+a line has `mend`, or a rank did not answer. Any other code: MPI failed.
 """
 
 from __future__ import annotations
@@ -34,12 +34,19 @@ if TYPE_CHECKING:
 
 PMI = {"MPICH": "pmi2", "Open MPI": "pmix"}  # the --mpi= of srun
 PACKAGES = ("numpy", "scipy", "mpi4py", "h5py", "networkx", "msgspec")
-LIMIT = 60.0  # seconds that the doctor may take, plus one for each rank
+LIMIT = 60.0  # the doctor may take this many seconds, plus one second for each rank
 HANGS = "a rank or its host hangs, or MPI's traffic does not pass between hosts (firewall, interface)"
 
 
 class Line(NamedTuple):
-    """Hold the result of one check; `advice` says what the user can change."""
+    """Hold the result of one check, as a line to print.
+
+    Attributes:
+        verdict: "ok": no problem. "note": a fact that the user may want to change. "mend": a problem to repair.
+        about: the subject of the check, in one word.
+        text: the result.
+        advice: what the user can change; empty if there is no advice.
+    """
 
     verdict: Literal["ok", "note", "mend"]
     about: str
@@ -59,9 +66,9 @@ class RankFacts(NamedTuple):
         host: the name of the host.
         cores: the cores that this rank may use.
         online: the number of cores of the host.
-        blas: the name, version and architecture of BLAS.
-        threads: the number of threads of BLAS; 0 if unknown.
-        output: the check of the output directory. Only the last rank makes it, because only that rank writes there.
+        blas: the name, the version and the architecture of the BLAS library.
+        threads: the number of threads of BLAS; 0 if the number is unknown.
+        output: the check of the output directory, on the last rank; None on the other ranks, which do not write there.
     """
 
     host: str
@@ -74,15 +81,15 @@ class RankFacts(NamedTuple):
 
 @launching.command
 def main(argv: list[str]) -> int:
-    """Run the command `mpinodes doctor` and return its exit code. Rank 0 prints and fails for all ranks."""
+    """Run the command `mpinodes doctor` and return its exit code. Only rank 0 prints, and only rank 0 returns 1."""
     os.environ.update(ONE_THREAD)  # before numpy is imported
     started = launching.launcher()
     rank, limit = (started.rank, LIMIT + started.size) if started else (0, LIMIT)
     parser = Parser("doctor", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
     options = parser.parse_args(argv)
-    # MPI can hang when it starts and when it ends. mpi4py holds the lock of Python meanwhile, so a thread of Python
-    # could not end the process. This timer can, and it stays active until the process has ended.
+    # MPI can hang when it starts and when it ends. During this time mpi4py holds Python's global lock, so a thread of
+    # Python could not end the process. This timer can end it, and stays active until the process has ended.
     faulthandler.dump_traceback_later(limit + 2 * (rank > 0), exit=True)
     if rank == 0:
         print(f"mpinodes {__version__} on {platform.node()}", flush=True)
@@ -95,14 +102,14 @@ def main(argv: list[str]) -> int:
 
 
 def examine(folder: Path, started: launching.Launcher | None, limit: float) -> Iterator[Line]:
-    """Yield the result of each check, for rank 0 to print; a collective call of all ranks.
+    """Do all checks and yield their results. All ranks must call this function; rank 0 prints the results.
 
-    The checks that need no MPI come first, because an MPI that cannot start may end its process.
+    The checks that need no MPI come first, because an MPI library that cannot start may end the process.
 
     Args:
         folder: the output directory.
-        started: the launcher of this process; None if it was started by hand.
-        limit: the seconds that the whole doctor may take.
+        started: the launcher of this process; None if no launcher started it.
+        limit: the largest number of seconds for all checks together.
     """
     yield shared_memory()
     if launching.shared_memory_lacks():
@@ -150,19 +157,19 @@ def shared_memory() -> Line:
 
 
 def name_of(started: launching.Launcher) -> str:
-    """Return the name of the launcher; under srun, with the value of its option --mpi.
+    """Return the name of the launcher; under srun, the name with the value of the option --mpi.
 
-    MPICH's variables are the same under mpirun and under srun, so other variables decide.
+    MPICH has the same environment variables under mpirun and under srun, so other variables distinguish the two.
     """
     by_srun = "SLURM_STEP_ID" in os.environ and not {"HYDI_CONTROL_FD", "OMPI_TOOL_NAME"} & os.environ.keys()
     return f"srun --mpi={os.environ.get('SLURM_MPI_TYPE', '?')}" if by_srun else started.name
 
 
 def about_launcher(started: launching.Launcher | None, size: int, library: str) -> Iterator[Line]:
-    """Check that launcher and MPI library fit, which shows in the number of ranks.
+    """Check that the launcher belongs to the MPI library: if it does not, each process is the only rank.
 
     Args:
-        started: the launcher; None if the environment names none.
+        started: the launcher of this process; None if no known launcher started it.
         size: the number of ranks that MPI reports.
         library: the name and version of the MPI library.
     """
@@ -177,7 +184,7 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
 
 
 def how_to_start(library: str, ranks: int) -> str:
-    """Return advice that names the command for `ranks` processes, by a launcher that fits this Python's MPI library."""
+    """Return advice with the command that starts `ranks` processes by a launcher of this Python's MPI library."""
     command, vendor = f"{sys.executable} -m mpinodes.doctor", launching.family(library)
     if "SLURM_JOB_ID" in os.environ and vendor in PMI:
         return f"start it with srun -K1 --mpi={PMI[vendor]} {command}"
@@ -188,7 +195,7 @@ def how_to_start(library: str, ranks: int) -> str:
 
 
 def look_around(folder: Path | None) -> RankFacts:
-    """Return the facts of this rank; if `folder` is given, also try to write a file there."""
+    """Return the facts of this rank. If `folder` is not None, also try to write a file to this directory."""
     import numpy.linalg  # noqa: F401 (loads BLAS)
     from threadpoolctl import threadpool_info
 
@@ -200,7 +207,7 @@ def look_around(folder: Path | None) -> RankFacts:
 
 
 def try_folder(asked: Path) -> Line:
-    """Check that the output directory can be written, or, if it does not exist, its nearest existing parent."""
+    """Check that files can be written to the output directory, or to its nearest existing parent directory."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
         with tempfile.TemporaryFile(dir=folder) as trial:
@@ -213,8 +220,8 @@ def try_folder(asked: Path) -> Line:
 
 
 def about_ranks(ranks: Sequence[RankFacts]) -> Iterator[Line]:
-    """Yield the checks of the facts of all ranks: cores, BLAS, output directory, versions."""
-    hosts: dict[Line, list[str]] = {}  # by line, the hosts that the line is true of
+    """Check the facts of all ranks, and yield the results: cores, BLAS, output directory, versions."""
+    hosts: dict[Line, list[str]] = {}  # maps each result to the hosts that have this result
     for host in {rank.host: 0 for rank in ranks}:
         hosts.setdefault(about_cores([rank for rank in ranks if rank.host == host]), []).append(host)
     yield from (line._replace(text=f"{', '.join(names)}: {line.text}") for line, names in hosts.items())
@@ -226,7 +233,7 @@ def about_ranks(ranks: Sequence[RankFacts]) -> Iterator[Line]:
 
 
 def about_cores(ranks: Sequence[RankFacts]) -> Line:
-    """Check that the ranks of one host have a core each, and are not bound to the same core without need."""
+    """Check that a host has a core for each rank, and that no ranks are bound to one core while other cores are free."""
     n, online = len(ranks), ranks[0].online
     cores = frozenset().union(*(rank.cores for rank in ranks))
     text = f"{n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
@@ -252,7 +259,9 @@ def about_blas(ranks: Sequence[RankFacts]) -> Line:
 
 
 def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
-    """Time rounds for one second. In a round, each rank exchanges a frame with its two neighbors on a ring.
+    """Measure the number of rounds per second, for one second.
+
+    In a round, each rank exchanges an array of 64 numbers with its two neighbors on a ring.
 
     Raises:
         Overdue: a frame did not arrive in time.

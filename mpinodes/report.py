@@ -1,6 +1,6 @@
 """Draw the report of runs again: python -m mpinodes.report RUN...
 
-If a run ended early, its summary and report cover the rounds that are recorded.
+If a run ended before its last round, its summary and report are about the recorded rounds.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ from mpinodes.launch.launching import command, show
 
 
 def drawn(run: Path) -> list[Path]:
-    """Draw the page of a run, or the pages of those of its repeats that were started; return the pages.
+    """Draw the page (HTML) and the figures of a run, and return the paths of the pages.
+
+    If the run is finished, there is one page. If a run with repeats is not finished, there is one page for each repeat
+    with recorded rounds.
 
     Raises:
-        BadInput: the directory holds no run, or no round is recorded.
+        BadInput: the directory contains no run, or no round is recorded.
     """
     from mpinodes.presentation.draw import draw
     from mpinodes.runlog.reader import is_recorded

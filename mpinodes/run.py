@@ -15,7 +15,7 @@ import gc
 import os
 
 if __name__ == "__main__":
-    gc.disable()  # until `Job.run`: nothing that is imported is garbage
+    gc.disable()  # until `Job.run`, because imports create no garbage
 
 from mpinodes.launch.threads import ONE_THREAD
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def inform(options: argparse.Namespace, ranks: int | None) -> None:
-    """Print what the options --list, --explain or --dry-run ask for.
+    """Print the information for which the option --list, --explain or --dry-run asks.
 
     Args:
         options: the parsed command line.

@@ -1,8 +1,9 @@
 """Watch runs while they go on, from another shell: python -m mpinodes.watch RUN...
 
-Print the number of rounds done, the mean loss so far, rounds per second and the time left; after the rounds, the step
-that is being computed. The command reads progress.jsonl and does not slow the run down. It ends when all runs have
-ended, with exit code 0, or 1 if a run failed or ended early.
+Print the number of completed rounds, the mean loss so far, the rounds per second and the remaining time. After the last
+round, print which part of the summary is being computed. The command only reads files of the runs, so it does not slow
+them down. The command ends when all runs have ended, with exit code 0, or 1 if a run failed or ended before its last
+round.
 """
 
 from __future__ import annotations
