@@ -233,7 +233,7 @@ def about_ranks(ranks: Sequence[RankFacts]) -> Iterator[Line]:
 
 
 def about_cores(ranks: Sequence[RankFacts]) -> Line:
-    """Check that a host has a core for each rank, and that no ranks are bound to one core while other cores are free."""
+    """Check that a host has a core for each rank, and that ranks do not share a core while other cores are free."""
     n, online = len(ranks), ranks[0].online
     cores = frozenset().union(*(rank.cores for rank in ranks))
     text = f"{n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
