@@ -1,1 +1,1 @@
-"""From what a user asks for to a set-up that is ready to run."""
+"""Turn the settings that a user asks for into a `Setup`: find defaults, check keys, find parts and build them."""

@@ -1,4 +1,8 @@
-"""Build the parts of an experiment that has every choice made, each once. An agent runs no other code of config."""
+"""Build the parts of a complete experiment, and assemble them into a `Setup`.
+
+An experiment is complete if all its keys have values. Agents receive complete experiments and use only this module of
+config.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,9 @@ Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # maps an agent, the
 
 
 def build(experiment: Experiment) -> Setup:
-    """Return the set-up of an experiment that has every choice made, on another rank or for another seed.
+    """Return the set-up of a complete experiment, without the checks of `compose`.
+
+    Use it on the ranks of agents, and for further seeds of an experiment that `compose` has checked.
 
     Raises:
         BadInput: a file is missing or malformed, or the parts do not fit together.
@@ -38,9 +44,11 @@ def build(experiment: Experiment) -> Setup:
 
 
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
-    """Return the set-up of an experiment that differs from that of `setup` only in noise, budget or algorithm.
+    """Return the set-up of a complete experiment, with the graph, the faults and the data of another set-up.
 
-    Graph, faults and data are taken from `setup`.
+    Args:
+        setup: a set-up whose experiment differs from `experiment` only in noise, privacy budget or algorithm.
+        experiment: the complete experiment.
     """
     classes = Classes.of(experiment)._replace(loss=setup.loss)
     again = assembled(experiment, classes, setup.topology, setup.stream)
@@ -48,12 +56,19 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 
 
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
-    """Return the set-up of an experiment from its graph, its stream and the classes of its other parts."""
+    """Return the set-up of a complete experiment.
+
+    Args:
+        experiment: the complete experiment.
+        classes: the classes of its parts.
+        graph: its topology.
+        stream: its stream of losses.
+    """
     samples = samples_of(experiment, stream, graph.agents)
     run = constants_of(experiment, graph, stream, classes, samples)
     stated = None if is_built_in(stream) else Stated(classes.loss, stream, run, samples)
-    changed = experiment.feedback.points or experiment.problem.gradient_noise  # by `losses`, after clipping
-    visible = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run  # it may not use the horizon
+    changed = experiment.feedback.points or experiment.problem.gradient_noise  # gradients change after clipping
+    visible = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run  # hide the number of rounds
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])
     hyper = registry.picked(registry.ALGORITHMS, classes.algorithm, experiment.algorithm)
     mechanism, links, faults = classes.mechanism(), None, experiment.faults
@@ -61,7 +76,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         constant = None if experiment.privacy.scale == "calibrated" else experiment.privacy.scale
         mechanism = classes.mechanism(experiment.privacy.epsilon, constant, experiment.noise.backend)
     if faults.takes or faults.most_late:
-        from mpinodes.topology.faults import Faulty  # agents without faults start faster without it
+        from mpinodes.topology.faults import Faulty  # imported here, so that agents without faults start faster
 
         links = Faulty(graph, faults.most_late, faults, experiment.seed, mixing.hears == "each")
     return Setup(
@@ -80,16 +95,18 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 
 
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
-    """Return the losses as agents see them: clipped, and with the stochastic error of their gradients.
+    """Return the losses that agents receive: with clipped gradients, and with the random error of gradients.
+
+    Under bandit feedback, the losses have estimates of gradients instead.
 
     Args:
-        experiment: determines the clipping, the error, and whether agents see gradients at all.
-        of: the losses of each agent.
+        experiment: determines the clipping, the random error, and whether agents receive gradients.
+        of: maps an agent, then a round, to the loss that the stream provides.
         run: the public constants of the run.
-        stated: checks whether a loss is as the user's stream states; None if all losses surely are.
+        stated: checks whether a loss has the properties that a user's stream states; None if the stream is built in.
     """
     if experiment.feedback.points:
-        from mpinodes.losses.two_point import Directions, two_point  # agents with gradients start faster without it
+        from mpinodes.losses.two_point import Directions, two_point  # imported here, so that other agents start faster
 
         directions = Directions(experiment, run.blocks, run.dimension)
 
@@ -117,7 +134,10 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 
 
 def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
-    """Return a function that clips the loss of an agent so that its gradient has the accounted sensitivity.
+    """Return a function that makes sure that the gradient of a loss is clipped.
+
+    The returned function takes an agent and its loss, and returns a loss whose gradient has at most the sensitivity
+    that privacy accounting assumes (`Run.grad_sensitivity`).
 
     Args:
         experiment: determines the clipping.
@@ -129,7 +149,7 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
 
     def cut(agent: int, loss: Loss) -> Loss:
         most = run.grad_sensitivity[agent] / 2
-        before = loss if isinstance(loss, Reclipped) else None  # `losses` has clipped it already
+        before = loss if isinstance(loss, Reclipped) else None  # the loss was already clipped by this function
         fits = not stated or stated.fits(agent, before.loss if before else loss)
         if isinf(clip) or (before and (before.clip, before.whole) == ((clip, whole) if fits else (most, True))):
             return loss
@@ -139,13 +159,17 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
 
 
 def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
-    """Return the graph that a resolved `topology` section names.
+    """Return the graph that the section `topology` of a complete experiment names.
+
+    Args:
+        section: the section `topology`.
+        seed: the seed of the run, for graphs that are drawn at random.
 
     Raises:
-        BadInput: the graph's file is missing or malformed.
+        BadInput: the file of the graph is missing or malformed.
     """
     if file := section.get("file") or file_of(section.get("name", "")):
-        from mpinodes.topology import graph_files as files  # agents of a generated graph start faster without it
+        from mpinodes.topology import graph_files as files  # imported here, so that most agents start faster
 
         return files.read(Path(file), section["undirected"])
     part: type[Topology] = registry.chosen(registry.TOPOLOGIES, section)
@@ -153,7 +177,7 @@ def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
 
 
 def stream_of(e: Experiment, classes: Classes, agents: int) -> Stream:
-    """Return the stream of losses of an experiment for a number of agents.
+    """Return the stream of losses of a complete experiment for `agents` agents.
 
     Raises:
         BadInput: files are missing or malformed.

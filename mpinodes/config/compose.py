@@ -1,8 +1,8 @@
-"""Compose what a user asks for into a set-up that is ready to run. Every command uses this one way.
+"""Turn the settings that a user asks for into a checked `Setup`. All commands call `compose` for this.
 
-The keys that the user asks for become an experiment with every choice made (`defaults.resolve`). Its parts are built
-once each (`building`) and assembled into a `Setup`. Mistakes are collected at three stages, and raised together at the
-end of each: in the keys, before anything is read; in the parts and the graph; with the data at hand.
+`defaults.resolve` adds a default for each key that the user does not set. `building` then builds the parts and
+assembles them into a `Setup`. Mistakes are searched for in four stages: in the keys; in the parts and the graph; in the
+data; in the assembled set-up. At the end of each stage, all mistakes of the stage are raised in one error.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Setup, Stream
 from mpinodes.topology import facts
 
-UNKNOWN_LENGTH = 2**53  # rounds, until the data determine their number
-_COMPOSING = Lock()  # msgspec crashes if two threads use a type for the first time at once
+UNKNOWN_LENGTH = 2**53  # the value of `rounds` until the data determine the number of rounds
+_COMPOSING = Lock()  # msgspec crashes if two threads use a type for the first time at the same time
 
 
 def compose(asked: Tree, ranks: int | None) -> Setup:
-    """Return the set-up of what the user asks for, with every default filled in from the data and the algorithm.
+    """Return the set-up of the experiment that the user asks for, with all defaults filled in and all parts checked.
 
     Args:
-        asked: nested dictionaries, as `core.asked.parse` returns them.
-        ranks: the number of MPI processes, including the logger; None in lockstep.
+        asked: the settings as nested dictionaries, as `core.asked.parse` returns them.
+        ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: the message has a line for every mistake.
+        BadInput: the settings have mistakes; the message has a line for each mistake.
     """
     with _COMPOSING, _located(asked):
         problems = Problems()
@@ -61,7 +61,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
         setup, connected_over = assembled(experiment, classes, graph, stream), 0
         with problems.caught():
             connected_over = facts.connectivity(graph, experiment.rounds)
-            for r in range(1, experiment.repeats):  # each repeat draws its graph from another seed
+            for r in range(1, experiment.repeats):  # the graph of each repeat is drawn from another seed
                 facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
         problems += requirements.of_setup(setup, bool(connected_over))
         problems.settle()
@@ -69,10 +69,17 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
 
 
 def origin(key: str, asked: Tree, ranks: int | None) -> str:
-    """Return a line with the value of a key in an experiment, and the layer that sets it; empty if there is no value.
+    """Return a line with the value of a key, and with the source of the value; empty if the key has no value.
+
+    The source is the user's file and line, the command line, or the name of the defaults that set the key.
+
+    Args:
+        key: the dotted key.
+        asked: the settings that the user asks for.
+        ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: as `compose`, for mistakes in the keys alone.
+        BadInput: the settings have mistakes in their keys.
     """
     problems = Problems()
     with _located(asked):
@@ -93,10 +100,10 @@ def origin(key: str, asked: Tree, ranks: int | None) -> str:
 
 @contextmanager
 def _located(asked: Tree) -> Iterator[None]:
-    """Put the file and the line of a key in front of each mistake.
+    """Add the file and the line of the wrong key to each mistake that a `BadInput` reports in this context.
 
     Raises:
-        BadInput: the mistakes that were raised within.
+        BadInput: the same mistakes, with file and line.
     """
     try:
         yield
@@ -107,10 +114,14 @@ def _located(asked: Tree) -> Iterator[None]:
 
 
 def _rounds(tree: Tree, stream: Stream) -> int:
-    """Return `rounds`, checked against the length of the data; by default that length.
+    """Return the number of rounds of the run; by default the number of rounds for which there are data.
+
+    Args:
+        tree: the settings, perhaps with `rounds`.
+        stream: the stream of losses.
 
     Raises:
-        BadInput: the data are too short, or have no end and `rounds` is missing.
+        BadInput: the data are too short for `rounds`, or the data never end and `rounds` is missing.
     """
     rounds, length, data = tree.get("rounds"), stream.rounds, tree["data"]
     if length == 0:

@@ -1,8 +1,10 @@
-"""Resolve the keys of an experiment from layers: the base, the data, the preset, the algorithm, and the user.
+"""Find a value for each key of an experiment, from the user's settings and from several layers of defaults.
 
-Each layer is a table of keys; if two layers have a key, the higher layer overrides the lower one. A layer's settings of
-a part (data, topology, step) are dropped if a higher layer chooses another part. The merged keys are then decoded with
-the types of their sections, and all mistakes are collected.
+A layer is a dictionary of keys and values. The layers are, from the lowest to the highest: the base, the defaults of
+the data, the preset, the defaults of the algorithm, and the user's settings. If two layers have the same key, the
+higher layer overrides the lower layer. The settings of a part (data, topology, step) in a layer are dropped if a higher
+layer chooses another part. The merged keys are then converted to the types of their sections, and all mistakes are
+collected.
 """
 
 from __future__ import annotations
@@ -24,32 +26,34 @@ from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
 
 LOCKSTEP_AGENTS = 7
-STEPS = "inverse-sqrt"  # for algorithms that name no schedule
+STEPS = "inverse-sqrt"  # the step schedule of algorithms whose defaults name no schedule
 BASE = nested({"seed": 0, "repeats": 1, "data.name": "digits", "step.kind": STEPS, "topology.name": "complete"})
-# The run without a named algorithm: 142 rounds of seven agents, in which every sample is used once. At the same ε,
-# batches of 25 learn more than single samples, because the noise falls with the batch and there are fewer rounds (test
-# accuracy of the running mean over the seeds 0 to 4, at a proven ε of 1: 93.0 to 96.3 %; with single samples 76 %).
+# The defaults if the user names no algorithm: 142 rounds of seven agents, in which each sample is used once. At equal
+# ε, batches of 25 samples give better accuracy than single samples, because the noise decreases with the batch size and
+# there are fewer rounds (test accuracy of the running mean over the seeds 0 to 4, at a proven ε of 1: 93.0 to 96.3 %;
+# with single samples 76 %).
 FIRST = nested(
     {"algorithm.name": "dola", "data.name": "unit-ball", "data.total": 25_000, "data.batch": 25}
     | {"problem.average": True, "privacy.delta": 1e-6}
 )
-CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step": ("kind", "path")}  # keys of a part
+CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step": ("kind", "path")}  # keys that choose
 
 
 def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, dict[str, Tree]]:
-    """Make every choice of an experiment that can be made without its data.
+    """Find the values of all keys of an experiment, except `rounds`, whose default depends on the data.
 
     Args:
-        asked: the keys that the user asks for.
-        ranks: the number of MPI processes, including the logger; None in lockstep.
-        problems: receives a line for each mistake.
+        asked: the settings that the user asks for.
+        ranks: the number of MPI processes, including the logger; None if one process runs all agents.
+        problems: the list to which a line for each mistake is added.
 
     Returns:
-        All keys, but `rounds` only if it is set, because its default depends on the data; and the layers by name, the
-        lowest first.
+        The values of all keys, as nested dictionaries, with `rounds` only if a layer sets this key; and a dictionary
+        from the name of each layer to its keys, the lowest layer first.
 
     Raises:
-        BadInput: there is no such algorithm, so that other parts cannot be checked; or the keys are those of a study.
+        BadInput: the algorithm does not exist, so that the other parts cannot be checked; or the settings define a
+            study of many runs.
     """
     asked, retired = current(asked)
     for key, value in retired.items():
@@ -80,7 +84,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         asked = merge(asked, {"data": {"name": "file"}})
     own = merge(algorithm.defaults, {"algorithm": {"mixing": registry.mixing_name(algorithm.mixings[0])}, "name": name})
     if (other := _choice(asked, "data")) and other != _choice(merge(own, first), "data"):
-        own = _without(own, "problem", "loss")  # the algorithm's loss need not fit other data
+        own = _without(own, "problem", "loss")  # the default loss of the algorithm may not fit the user's data
     if preset:
         first, own = presets.left_of(first), presets.left_of(own)
     layers = _without_other_parts([merge(BASE, first), preset, own, asked])
@@ -91,7 +95,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     section = merge(*layers).get("data", {})
     stream = _chosen(registry.STREAMS, section, problems)
     of_data = _of_data(stream, algorithm, asked) if stream else {}
-    if stream and "data" in preset and "data" not in layers[1]:  # the user's data take the preset's keys that they have
+    if stream and "data" in preset and "data" not in layers[1]:  # keep those keys of the preset that the data have
         known = registry.keys(registry.STREAMS, stream)
         layers[1] = layers[1] | {"data": {key: value for key, value in preset["data"].items() if key in known}}
     titles = ("the base", f"the data {section.get('name', section.get('path'))}", preset_name, f"the algorithm {name}")
@@ -103,19 +107,19 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
 
 @cache
 def _warn_ignored(key: str) -> None:
-    """Print once that a retired key with its old default is ignored."""
+    """Print a warning, once per process, that a retired key with its old default value is ignored."""
     print(f"mpinodes: {key}: this key no longer exists; its old default is ignored", file=sys.stderr)
 
 
 def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: Sequence[str] = ()) -> Any:
-    """Return the class that a section names; None, and a line in `problems`, if there is none."""
+    """Return the class of the part that a section names; if there is no such part, None, with a line in `problems`."""
     with problems.caught():
         return registry.chosen(kind, section, others)
     return None
 
 
 def _absolute(asked: Tree) -> Tree:
-    """Return keys with absolute paths, so that the experiment can run from any directory."""
+    """Return the settings with all paths made absolute, so that the experiment can be run from any directory."""
     keys = {kind.path_key for kind in registry.KINDS if kind is not registry.METRICS}
     keys |= {"data.file", "data.dir", "topology.file"}
     named = {key: value for key, value in flat(asked) if key in keys and isinstance(value, str) and value}
@@ -133,7 +137,7 @@ def _path(word: str) -> str:
 
 
 def _choice(layer: Tree, section: str) -> Tree:
-    """Return the keys by which a layer chooses a part; empty if the layer leaves the choice to other layers."""
+    """Return the keys of a layer that choose the part of a section (`CHOICES`); empty if the layer has no such key."""
     keys = layer.get(section, {})
     return {key: keys[key] for key in CHOICES[section] if key in keys}
 
@@ -143,7 +147,10 @@ def _without(layer: Tree, section: str, key: str) -> Tree:
 
 
 def _without_other_parts(layers: list[Tree]) -> list[Tree]:
-    """Return layers, lowest first, without sections of parts other than the part that the highest layer chooses."""
+    """Return the layers (lowest first) without settings of parts that a higher layer replaces by another part.
+
+    The highest layer that chooses a part of a section decides. The section is dropped from layers that choose another.
+    """
     for section in CHOICES:
         choices = [_choice(layer, section) for layer in layers]
         last = next(choice for choice in reversed(choices) if choice)
@@ -155,11 +162,12 @@ def _without_other_parts(layers: list[Tree]) -> list[Tree]:
 
 
 def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree) -> Tree:
-    """Return the layer of the data: the data's defaults, and how an algorithm of this kind sees the data.
+    """Return the layer with the defaults of the data, adapted to the kind of algorithm.
 
-    A fixed noise scale of the data is for agents that share one loss. Methods that minimize or play points sample no
-    gradients. If a stream has no partition, it is unknown which agent sees which samples; all agents are then assumed
-    to see all samples, which costs the most.
+    A fixed scale of the noise (`privacy.scale`) is dropped if each agent has its own loss. The random error of
+    gradients (`problem.gradient_noise`) is dropped if the algorithm minimizes losses, or under bandit feedback. If the
+    stream does not define which agent uses which samples, all agents are assumed to use all samples, because this
+    assumption gives the largest privacy loss.
     """
     settings, defaults = registry.keys(registry.STREAMS, stream), merge({}, stream.defaults)
     if algorithm.solves or asked.get("feedback", {}).get("points"):
@@ -174,9 +182,9 @@ def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree)
 
 
 def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: int | None, problems: Problems) -> Tree:
-    """Return the merged layers with the types of all sections, and with the defaults of all parts."""
+    """Convert the merged layers to the types of all keys, and add the defaults of all parts."""
     for kind in (registry.LOSSES, registry.SETS, registry.SCHEDULES):
-        if kind.path in tree.get(kind.section, {}):  # the user's file replaces the part that another layer names
+        if kind.path in tree.get(kind.section, {}):  # the user's file replaces the part that a lower layer names
             tree = _without(tree, kind.section, kind.chooser)
     parts: Tree = {"step": {}, "problem": {}, "topology": _topology(tree["topology"], ranks, problems)}
     parts["algorithm"] = _part(registry.ALGORITHMS, algorithm, tree["algorithm"], problems, ("mixing",))
@@ -194,7 +202,7 @@ def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: in
 
 
 def _decode_fixed(tree: Tree, problems: Problems) -> Tree:
-    """Return the keys and sections that belong to no part, with their types."""
+    """Convert the keys and sections that belong to no part to their types, and return them."""
     others = {"algorithm", "problem", *CHOICES, *(() if "rounds" in tree else ("rounds",))}
     needed = {"seed": 0, "repeats": 1, "name": "run"}  # if no algorithm is known
     decoded = decode(needed | tree, keys_of(Experiment), "", problems, others)
@@ -209,7 +217,16 @@ def _part(
     others: Sequence[str] = (),
     fixed: dict[str, Key] | None = None,
 ) -> Tree:
-    """Return the keys that choose a part and `others`, and all settings of the part with the types of its dataclass."""
+    """Return the keys of a section that belong to a part, with the settings converted to the types of the dataclass.
+
+    Args:
+        kind: the kind of the part.
+        part: the class of the part.
+        section: the section that chooses the part and has its settings.
+        problems: the list to which a line for each mistake is added.
+        others: further keys of the section, which are returned as they are.
+        fixed: further keys of the section, which are converted like settings.
+    """
     choosers = (kind.chooser, kind.path, *others)
     keys = registry.keys(kind, part) | (fixed or {})
     named = {key: section[key] for key in choosers if key in section}
@@ -217,8 +234,8 @@ def _part(
 
 
 def _problem(problem: Tree, problems: Problems) -> Tree:
-    """Return the problem's keys; `settings` has the keys that are fields of the loss or of the set."""
-    own = {key: field for key, field in keys_of(Problem).items() if key != "settings"}  # which users do not set
+    """Return the section `problem`, converted to its types. The settings of loss and set are moved to `settings`."""
+    own = {key: field for key, field in keys_of(Problem).items() if key != "settings"}  # users do not set "settings"
     parts = {kind: _chosen(kind, problem, problems) for kind in (registry.LOSSES, registry.SETS)}
     of_loss, of_set = (registry.keys(kind, part) if part else {} for kind, part in parts.items())
     for key in of_loss.keys() & of_set.keys():
@@ -231,7 +248,10 @@ def _problem(problem: Tree, problems: Problems) -> Tree:
 
 
 def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> Tree:
-    """Return the step's keys; the default of the modulus is the strong convexity of the losses."""
+    """Return the section `step`, converted to its types.
+
+    If the schedule has a setting for the modulus of strong convexity, its default is computed from the regularizer.
+    """
     section, modulus = tree["step"], tree.get("problem", {}).get("regularizer", 0.0)
     if (schedule := _chosen(registry.SCHEDULES, section, problems)) is None:
         return {}
@@ -248,7 +268,10 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
 
 
 def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
-    """Return the topology's keys; `ranks` determines the number of agents of a generated graph."""
+    """Return the section `topology`, converted to its types.
+
+    For a graph that is not read from a file, the default number of agents is the number of ranks minus the logger.
+    """
     files, name = stored.names(), section.get("name")
     if "file" in section and name is not None:
         problems.append("topology.name and topology.file are both given; leave one out")

@@ -1,7 +1,8 @@
 """Explain keys and parts to the user: the texts of `mpinodes run --explain` and `--list`.
 
-The text of a fixed section's key comes from the docstring of the section's struct (`core.experiment`), the text of a
-part's setting from the annotation of the field, and the text of a part from the docstring of its module.
+The text about a key of a fixed section comes from the docstring of the struct of this section (`core.experiment`). The
+text about a setting of a part comes from the annotation of the field, and the text about a part from the docstring of
+its module.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ FIXED = {"": Experiment, **SECTIONS, "data": DataKeys, "topology": GraphFile}
 
 
 def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Return every key, dotted and sorted, with its meaning, type and default.
+    """Return a dictionary from each key, dotted and sorted, to a text with its meaning, its choices and its default.
 
     Args:
-        asked: an experiment; the settings of the user's parts that its paths name are among the keys.
+        asked: the settings of an experiment. If they name Python files of the user by `path`, the settings of the parts
+            in these files are among the keys.
 
     Raises:
-        BadInput: such a file has no part.
+        BadInput: such a file defines no part.
     """
     texts: dict[str, str] = {}
     for section, struct in FIXED.items():
@@ -46,13 +48,13 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
             continue
         parts = {name: registry.find(kind, name) for name in registry.names(kind)}
         names = sorted([*parts, *(stored.names() if kind is registry.TOPOLOGIES else ())])
-        if kind in (registry.SETS, registry.SCHEDULES):  # a set has no section alone: show which keys go with it
+        if kind in (registry.SETS, registry.SCHEDULES):  # their sections have other keys too: show the keys by part
             settings = {name: ", ".join(registry.keys(kind, parts[name])) for name in names}
             names = [f"{name} ({keys})" if keys else name for name, keys in settings.items()]
         note = "; not every algorithm takes all" if kind is registry.MIXINGS else ""
         texts[kind.key] = f"{kind.about}: {', '.join(names)}{note}"
         texts.setdefault(kind.path_key, f"a Python file of your own with {kind.about}, instead of {kind.key}")
-        if kind in (registry.MIXINGS, registry.MECHANISMS):  # which have no settings
+        if kind in (registry.MIXINGS, registry.MECHANISMS):  # these kinds have no settings
             continue
         given = (asked or {}).get(kind.section)
         if isinstance(given, dict) and (path := given.get(kind.path)):
@@ -75,7 +77,7 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
 
 
 def listed() -> str:
-    """Return the text of `--list`: every part that can run, one line each."""
+    """Return the text of `--list`: one line for each installed part."""
     lines = []
     for kind in registry.KINDS:
         lines.append(kind.key)
@@ -89,10 +91,16 @@ def listed() -> str:
 
 
 def explained_part(name: str) -> str | None:
-    """Return the text of `--explain` about the part in a user's file, or all parts with a name; None: there is none.
+    """Return the text of `--explain` about a part.
+
+    Args:
+        name: the path of a user's Python file, or a name, which may belong to parts of several kinds.
+
+    Returns:
+        The text about all these parts; None if no part has this name.
 
     Raises:
-        BadInput: the file has no part.
+        BadInput: the file defines no part.
     """
     if not is_file(name) and not any(name in registry.names(kind) for kind in registry.KINDS):
         return None
@@ -120,11 +128,13 @@ def _module_doc(part: type) -> str:
 
 
 def _explained(meaning: str, by_part: dict[str, Key]) -> str:
-    """Return meaning, choices and default of a key; if the defaults of the parts differ, the default of each part.
+    """Return a text with the meaning, the choices and the default of a key.
+
+    If the key has different defaults in different parts, the text has the default of each part.
 
     Args:
-        meaning: the meaning of the key; empty: the annotation of the key's type states it.
-        by_part: the key, by the name of each part that has it.
+        meaning: the meaning of the key; if empty, the meaning is the description in the annotation of the key's type.
+        by_part: maps the name of each part that has the key to the type and the default of the key.
     """
     kind = next(iter(by_part.values())).type
     defaults: dict[str, Any] = {part: key.default for part, key in by_part.items() if key.default is not NODEFAULT}

@@ -11,7 +11,7 @@ from mpinodes.core.parts import Metric
 from mpinodes.metrics.built_in import BUILT_IN
 
 AXES = {("round",), ("round", "agent"), ("horizon",), ("horizon", "agent"), ("horizon", "coordinate")}
-# Names of other variables in record.h5
+# Names of variables in record.h5 that are not metrics
 _is_taken = re.compile(
     "(event|leakage|epsilon|bound)_.*|decision|offset|transcript|receiver|lateness|distance|repeat|seed|round|horizon|"
     "agent|viewer|neighbor|coordinate|word|vector|part|part_before"
@@ -19,10 +19,13 @@ _is_taken = re.compile(
 
 
 def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
-    """Return the classes of a run's metrics: built-in metrics, then metrics by name or by path of a Python file.
+    """Return the classes of all metrics of a run: the built-in metrics, then the metrics that the user names.
+
+    Args:
+        words: `record.metrics`: names of metrics, or paths of Python files with a metric.
 
     Raises:
-        BadInput: there is no such metric, or its name or its axes do not fit into record.h5.
+        BadInput: a metric does not exist, has the name of another variable, or has axes that record.h5 cannot store.
     """
     metrics = list(BUILT_IN)
     for word in words:

@@ -1,24 +1,29 @@
-"""Compute the key from which a run's noise and dither are drawn.
+"""Compute the noise key of a run: 32 bytes from which the noise and the dither are drawn if `noise.entropy` is "seed".
 
-If two runs shared their noise, the difference of their transcripts would not contain it, and would reveal their data.
-So the key depends on the seed and on a fingerprint of everything that can change a message: after any change of a
-setting, or of a line in a user's file, every draw differs. The fingerprint of a user's Python file covers:
+If two runs had the same noise, the difference of their messages would contain no noise, and would reveal private data.
+Therefore the noise key depends on the seed and on a fingerprint. The fingerprint is a hash of all settings and all code
+that can change a message: after a change of such a setting, or of a line in a user's file, all noise is different. For
+a user's Python file, the fingerprint includes the contents of:
 
-- the user's modules and packages that the file imports, directly or indirectly; packages as a whole;
-- if the code uses a way to load code that need not name it (`LOADS`: importlib, exec, pickle, ...), all code in the
-  folder of the file and below;
-- the files that strings in the code name, by paths relative to the file's folder or to one of the two folders above;
-- if the code uses a way to read files (`READS`), the files in the folder and below whose names appear in its strings;
-- the installed packages that the code imports, by their lists of files, except PLATFORM, which mpinodes itself needs.
+- the user's modules and packages that the file imports, directly or indirectly; a package is included as a whole;
+- all code in the folder of the file and below, if the code uses a function that can load unnamed code (`LOADS`:
+  importlib, exec, pickle, ...);
+- the files that strings in the code name, by paths relative to the folder of the file or to one of the two folders
+  above;
+- the files in the folder and below whose names appear in strings of the code, if the code uses a function that can
+  read files (`READS`);
+- the lists of files of the installed packages that the code imports, except `PLATFORM`, which mpinodes itself needs.
 
-The fingerprint covers the version of mpinodes, but not the standard library. It is computed from the text of the code.
-Nothing is imported or run, so that every process computes the same key. Files whose names are computed at run time do
-not count. Files count by their contents and by their names relative to the file's folder, wherever that folder is.
-Settings that change no message are left out, and so is what runs and studies write.
+The fingerprint includes the version of mpinodes, but not the standard library. The fingerprint is computed from the
+text of the code. No code is imported or run, so that every process computes the same key. Files whose names are
+computed at run time are not included. Of each file, the contents and the path relative to the folder are included, but
+not the path of the folder. Settings that change no message are not included, and neither are the files that runs and
+studies write.
 
-A fingerprint is not a secret. The proven privacy holds for a key that nobody knows: see `noise.entropy = "os"` and
-`Experiment.secret`. A hash of private data tells whether a sample is in them, so no file contains the key. The files of
-a run identify its noise by `noise_name`, which leaves out the contents of data files.
+A fingerprint is not a secret. The proven epsilon holds only for a noise key that nobody knows: see `noise.entropy =
+"os"` and `Experiment.secret`. The noise key is never written to a file, because it includes a hash of private data,
+from which anyone can test whether a sample is among the data. The files of a run identify its noise by `noise_name`,
+which does not include the contents of data files.
 """
 
 from __future__ import annotations
@@ -39,14 +44,14 @@ from mpinodes.core.experiment import SOURCES, Revealed
 from mpinodes.core.parts import LOCATIONS, Setup, files_of
 from mpinodes.core.version import __version__
 
-SILENT = (  # sections and keys that change no message, or are handled below
+SILENT = (  # sections and keys that change no message, or that `fingerprint` and `noise_key` handle separately
     "seed", "rounds", "repeats", "name", "noise", "record", "output", "report", "audit", "deadline", "checkpoint",
     "comparator",
 )  # fmt: skip
 DIGITS = 16  # hexadecimal digits of `noise_name`
-PLATFORM = ("mpinodes", "mpi4py", "msgspec", "networkx", "numpy", "scipy")  # packages that do not count
-OURS = ("mpinodes.", "mpinodes_user_")  # prefixes of this package's modules, and of the files that a `path` names
-# Words in code that may load other code without naming it, and words in code that may read files
+PLATFORM = ("mpinodes", "mpi4py", "msgspec", "networkx", "numpy", "scipy")  # packages that are not included
+OURS = ("mpinodes.", "mpinodes_user_")  # prefixes of the module names of mpinodes, and of files that a `path` names
+# Words that show that code may load unnamed code (LOADS), or may read files (READS)
 LOADS = {
     "importlib", "__import__", "zipimport", "runpy", "pkgutil", "exec", "eval", "FunctionType", "marshal", "pickle",
     "allow_pickle", "dill", "cloudpickle", "joblib", "shelve", "ctypes", "cffi", "subprocess", "multiprocessing",
@@ -57,14 +62,14 @@ READS = {
     "__file__", "open", "path", "pathlib", "glob", "inspect", "argv", "load", "loadtxt", "genfromtxt", "fromfile",
     "memmap", "read_csv", "File",
 }  # fmt: skip
-CODE = (".py", ".pyc", ".so")  # archives count only if modules are imported from them, because they may hold data
+CODE = (".py", ".pyc", ".so")  # archives are included only if modules are imported from them, because they may be data
 SKIPPED = ("__pycache__", "site-packages", "dist-packages", "node_modules")
-OUTPUTS = ({"experiment.toml", "log.txt"}, {".lock", "runs"})  # files in every run's directory, and in every study's
-MOST = 10_000  # the most files in a folder and below
+OUTPUTS = ({"experiment.toml", "log.txt"}, {".lock", "runs"})  # files in each directory of a run, and of a study
+MOST = 10_000  # the largest number of files in a folder and below
 
 
 def noise_key(setup: Setup, with_data: bool = True) -> bytes:
-    """Return a key of 32 bytes: a hash of the seed and of `noise.key`; if that is not set, of the fingerprint.
+    """Return the noise key of a run: a 32-byte hash of the seed, and of `noise.key` or, by default, the fingerprint.
 
     Args:
         setup: the set-up of the run.
@@ -79,16 +84,16 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
 
 
 def noise_name(setup: Setup) -> str:
-    """Return the name of a run's noise in its files: a hash of all that determines it but the data's contents."""
+    """Return the name of a run's noise, which the files of the run contain: a hash like the noise key, without data."""
     return noise_key(setup, with_data=False).hex()[:DIGITS]
 
 
 def fingerprint(setup: Setup, with_data: bool = False) -> str:
-    """Return a hash, in 64 hexadecimal digits, of everything except the seed that can change a message.
+    """Return a hash, in 64 hexadecimal digits, of all settings and code that can change a message, except the seed.
 
     Args:
         setup: the set-up of the run.
-        with_data: whether the contents of data files count. The hash must then not be written to any file.
+        with_data: whether the contents of data files are included. The hash must then not be written to any file.
 
     Raises:
         OSError: a file that the experiment names cannot be read.
@@ -102,7 +107,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     for section, _, key in (source.partition(".") for source in SOURCES):
         tree[section].pop(key, None)
     tree["topology"].pop("file", None)
-    stream = type(setup.stream)  # a user's stream that inherits `lengthens` may use these settings for something else
+    stream = type(setup.stream)  # a user's stream that inherits `lengthens` may use these settings in another way
     owner = next(kind for kind in stream.__mro__ if "lengthens" in vars(kind))
     lengthens = stream.lengthens if owner is stream or stream.__module__.startswith(OURS[0]) else ()
     for key in (*lengthens, "identity"):
@@ -117,7 +122,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
         tree["contents"] = [*map(_digest, read), *sorted([name, _digest(path)] for name, path in beside)]
     tree["privacy"].pop("tight")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
-    tree["stops"] = stops if stops and any(stops) else None  # the rest of a budget is in `privacy.epsilon`
+    tree["stops"] = stops if stops and any(stops) else None  # other effects of a budget are in `privacy.epsilon`
     if not (e.faults.takes or e.faults.most_late):
         tree.pop("faults")
     if e.feedback == Revealed():
@@ -126,7 +131,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Return the hash of a data file. The file is read again only if its time or size has changed."""
+    """Return the SHA-256 of a data file. The file is read again only if its time or its size has changed."""
     return _digest_of(path, path.stat().st_mtime_ns, path.stat().st_size)
 
 
@@ -144,7 +149,11 @@ def knows_horizon(setup: Setup) -> bool:
 
 
 def _sources(setup: Setup) -> tuple[list[str], list[tuple[str, Path]]]:
-    """Return the digests of the user's code and graph file, and the data files that the code may read by name."""
+    """Return hashes of the user's code and graph file, and the data files that the code may read.
+
+    Returns:
+        The hashes; and pairs (name in the code, path) of data files.
+    """
     files = [(path, "") for path in setup.experiment.sources.values()]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology, setup.feasible)
     for part in (*map(type, parts), type(setup.run.steps), setup.loss):
@@ -165,27 +174,28 @@ def _hashed(data: bytes) -> str:
 
 
 def files_behind(file: Path) -> list[Path]:
-    """Return the files that a user's Python file may run or read, including itself, but no installed packages."""
+    """Return the files that a user's Python file may run or read, and the file itself, without installed packages."""
     _, data, code = _counted(file.parent.resolve() / file.name, "")
     return sorted(code | {path for _, path in data})
 
 
 def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]], set[Path]]:
-    """Return what a Python file may run and read.
+    """Return the code that a Python file may run, and the data files that it may read.
 
-    An imported package counts as a whole. Code that loads other code without naming it (LOADS) may run all code in the
-    folder of `file` and below. Code that reads files (READS) may read all files there whose names appear in its
-    strings. For code outside that folder, the folder of its package counts too.
+    An imported package is included as a whole. If code can load unnamed code (`LOADS`), all code in the folder of
+    `file` and below is included. If code can read files (`READS`), all files there whose names appear in strings of the
+    code are included. For code outside this folder, the folder of the code's package is searched too.
 
     Args:
         file: the Python file.
-        package: the installed package that contains `file`, whose files count like the user's; empty if there is none.
+        package: the installed package that contains `file`; its files are included like the user's files. Empty if no
+            installed package contains `file`.
 
     Returns:
-        The digests of all code that may run, the data files that may be read with their names, and the files of code.
+        The hashes of all code that may run; pairs (name in the code, path) of data files; and the paths of the code.
 
     Raises:
-        BadInput: a folder from which code may load or read has too many files.
+        BadInput: a folder from which code may load or read has more than `MOST` files.
     """
     top, digests, data, strings = file.parent, set[str](), set[tuple[str, Path]](), set[str]()
     modules, code, trees = {""}, set[tuple[Path, Path]](), dict[Path, list[Path]]()
@@ -198,7 +208,7 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
         code.add((path, folder))
         name = "" if path == file else path.relative_to(folder).as_posix()
         digests.add(_hashed(name.encode() + b"\0" + path.read_bytes()))
-        imports, words, texts = _parsed(path.read_bytes() if path.suffix == ".py" else b"")  # compiled code has no text
+        imports, words, texts = _parsed(path.read_bytes() if path.suffix == ".py" else b"")  # only .py files have text
         for module in {package, *imports} - modules:
             modules.add(module)
             places = _places(module)
@@ -208,7 +218,7 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
                 below = [(other, place) for place in places for other in _below(place)]
                 ahead += [pair for pair in below if pair[0].name.endswith(CODE) or pair[0] == pair[1]]
         loads = words & LOADS or words >= {"sys", "path"}
-        roots = {top, folder, path.resolve().parent}  # the last one differs for a link
+        roots = {top, folder, path.resolve().parent}  # the third folder differs from the others for a link
         if (loads or words & READS) and not _is_installed(path):  # an installed package has a list of its files
             trees |= {root: _below(root) for root in roots - trees.keys()}
             ahead += [(other, root) for root in roots for other in trees[root] if loads and other.name.endswith(CODE)]
@@ -222,12 +232,12 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
 
 
 def _below(folder: Path) -> list[Path]:
-    """Return the files in a folder and below that code there may load or read; for a file, the file.
+    """Return the files in a folder and below that code may load or read; if `folder` is a file, return this file.
 
-    Directories of runs and studies are left out, because they would change the noise of a resumed or repeated run.
+    Directories of runs and studies are left out, because their new files would change the noise of a resumed run.
 
     Raises:
-        BadInput: there are more than MOST files.
+        BadInput: there are more than `MOST` files.
     """
     files, seen = [folder] if folder.is_file() else [], {os.path.realpath(folder), str(Path(__file__).parents[1])}
     for place, names, others in os.walk(folder, followlinks=True):
@@ -250,9 +260,9 @@ def _is_installed(path: Path) -> bool:
 
 
 def _installed(name: str) -> str | None:
-    """Return a hash of an installed package's list of files and its version; None for a folder without metadata.
+    """Return a hash of the version and the list of files of an installed package; None if it has no metadata.
 
-    Files outside of the package's own folders, and records of the installation, are left out because they differ from
+    Files outside of the package's folders, and records of the installation, are left out because they differ from
     machine to machine.
     """
     from importlib import metadata
@@ -274,13 +284,13 @@ def _installed(name: str) -> str | None:
 
 @lru_cache(256)
 def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
-    """Return the top-level modules that code imports, all words in the code, and its strings.
+    """Return the top-level modules that code imports, all names and words in the code, and all strings in the code.
 
-    Relative imports are left out, because a package counts as a whole. Code that loads by a function (LOADS) may import
-    any module that its strings name.
+    Relative imports are left out, because a package is included as a whole. If the code can load unnamed code
+    (`LOADS`), each module that a string names counts as imported.
 
     Args:
-        code: the text of a file. Text that this version of Python cannot parse, and so cannot import, has no words.
+        code: the text of a file. If this version of Python cannot parse the text, the results are empty.
     """
     import ast
 
@@ -298,10 +308,10 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
 
 
 def _places(module: str) -> list[Path]:
-    """Return the file of a module, or the folders of a package, without importing it; empty if it does not count.
+    """Return the file of a module, or the folders of a package, without importing the module.
 
-    The standard library and PLATFORM do not count if they are imported from where they are installed. For a module in
-    an archive, the archive is returned.
+    The result is empty for modules that the fingerprint does not include: the standard library and `PLATFORM`, if they
+    are imported from the place of their installation. For a module in an archive, the result is the archive.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None

@@ -1,7 +1,10 @@
-"""Keep the user's files that a run is made of, and remember which of them `mpinodes check` has passed.
+"""Copy the user's files into run directories, detect changes of them, and record which passed `mpinodes check`.
 
-A run directory gets a copy of each Python file of the user. Checkpoints get a stamp of each data file, so that a
-resumed run notices a change. The user's cache directory has one file for each checked file that passed.
+    <run directory>/sources/<key>-<file>    a copy of each Python file of the user
+    ~/.cache/mpinodes/stamp-key             the user's secret key for hashes of files
+    ~/.cache/mpinodes/checked/<hash>        exists if a Python file has passed `mpinodes check`
+
+Checkpoints contain a stamp of each data file (size, time and keyed hash), so that a resumed run notices a change.
 """
 
 from __future__ import annotations
@@ -24,14 +27,14 @@ from mpinodes.core.version import __version__
 
 NOT_TESTED = "conditional on this file's own statements, not tested"
 TESTED = "conditional on statements tested at {}"
-SHORT = 12  # digits of a hash for people
+SHORT = 12  # how many digits of a hash are printed
 FOLDER = "sources"
-SECRET = 32  # bytes of the key of stamps, half of which are the name of the key
-Stamp = tuple[int, int, str, str]  # a file's size and time, the name of a key, and the file's hash with that key
+SECRET = 32  # bytes in the file stamp-key: the first half is the public name of the key, the second half is the key
+Stamp = tuple[int, int, str, str]  # a file's size and time, the name of the user's key, and the hash with this key
 
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
-    """Return the user's Python files by the keys that name them: first files that make statements, then metrics."""
+    """Return the user's Python files as pairs (key that names the file, path): first parts of the run, then metrics."""
     parts = [(key, path) for key, path in e.sources.items() if e.private or key != "privacy.path"]
     return [*parts, *(("record.metrics", Path(word)) for word in e.record.metrics if is_file(word))]
 
@@ -44,7 +47,7 @@ def keep(e: Experiment, directory: Path) -> None:
 
 
 def changed_since(directory: Path, key: str, path: Path) -> bool:
-    """Return whether a file differs from its copy in a run directory, or either cannot be read."""
+    """Return whether a file differs from its copy in a run directory, or one of the two cannot be read."""
     try:
         return path.read_bytes() != _copy_of(directory, key, path).read_bytes()
     except OSError:
@@ -56,16 +59,16 @@ def _copy_of(directory: Path, key: str, path: Path) -> Path:
 
 
 def data_files(setup: Setup) -> list[Path]:
-    """Return the files from which data and graph are read, in an order that does not depend on where they are."""
+    """Return the files from which data and graph are read, in an order that does not depend on their folders."""
     graph = setup.experiment.topology.get("file")
     return [*setup.stream.source_files, *([Path(graph)] if graph else [])]
 
 
 def stamps(setup: Setup) -> list[Stamp]:
-    """Return a stamp of each data file, for checkpoints: only this user can tell from it whether the file has changed.
+    """Return a stamp of each data and graph file, for checkpoints. Only this user can compare stamps with files.
 
-    A plain hash of private data would tell anybody whether a sample is in them. No run directory contains the key of
-    these hashes.
+    The stamp has a keyed hash, because anyone could test with a plain hash whether a sample is among private data. No
+    run directory contains the key of these hashes.
     """
     secret = _secret()
     name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
@@ -78,12 +81,12 @@ def stamps(setup: Setup) -> list[Stamp]:
 
 
 def is_same(before: Stamp, now: Stamp) -> bool:
-    """Return whether a file is unchanged, by its keyed hash; if the key differs, by its size and time."""
+    """Return whether two stamps belong to equal files: by the keyed hashes, or by size and time if the keys differ."""
     return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
 
 
 def _secret() -> bytes:
-    """Return the key of this user's stamps, which the first use creates; empty if it cannot be stored."""
+    """Return the bytes of the user's file stamp-key, which the first call creates; empty if it cannot be stored."""
     place = _cache() / "stamp-key"
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -100,10 +103,11 @@ def _cache() -> Path:
 
 
 def checked(e: Experiment) -> list[dict[str, Any]] | None:
-    """Return the key, path and hash of each file on which proven numbers depend, and whether it has passed the check.
+    """Return the user's Python files on which proven numbers depend.
 
     Returns:
-        None if there is no such file.
+        For each file, its key, its path, its hash, and whether the file has passed `mpinodes check`; None if there is
+        no such file.
     """
     entries = []
     for key, path in files(e):
@@ -115,9 +119,14 @@ def checked(e: Experiment) -> list[dict[str, Any]] | None:
 
 
 def _is_untried(e: Experiment, key: str) -> bool:
-    """Return whether a setting of the file's part has a value that the check does not try.
+    """Return whether a setting of the part in the user's file has a value that `mpinodes check` does not test.
 
-    The check tries the defaults. Except for losses, it also tries other numbers, and all values of a choice of words.
+    The check tests the default of each setting. For all parts but losses, the check also tests other numbers, and all
+    words of a setting whose type is a list of allowed words.
+
+    Args:
+        e: the experiment.
+        key: the key that names the user's file.
     """
     kind = next(kind for kind in registry.KINDS if kind.path_key == key)
     part, section = registry.from_path(kind, str(e.sources[key])), getattr(e, kind.section)
@@ -136,9 +145,13 @@ def digest_of(path: Path) -> str:
 
 
 def stamp_of(path: Path, digest: str) -> Path:
-    """Return the path in the cache that exists if a file has passed the check.
+    """Return the path, in the user's cache directory, of a file that exists if a Python file has passed the check.
 
-    The path depends on all files that this file may run or read, and on the version of mpinodes.
+    The name of this file is a hash of all files that the Python file may run or read, and of the version of mpinodes.
+
+    Args:
+        path: the Python file.
+        digest: the hash of the Python file.
     """
     facts = [digest, *map(digest_of, files_behind(path)), __version__]
     key = hmac.new(_secret(), " ".join(facts).encode(), "sha256").hexdigest()
@@ -146,14 +159,14 @@ def stamp_of(path: Path, digest: str) -> Path:
 
 
 def stamp(path: Path, digest: str) -> None:
-    """Record that a file has passed the check.
+    """Record that a Python file has passed `mpinodes check`.
 
     Args:
-        path: the file.
-        digest: the hash of the file when the check began.
+        path: the Python file.
+        digest: the hash of the file when the check started.
 
     Raises:
-        OSError: the cache cannot be written.
+        OSError: the cache directory cannot be written.
     """
     place = stamp_of(path, digest)
     place.parent.mkdir(parents=True, exist_ok=True)

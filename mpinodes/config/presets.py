@@ -1,9 +1,9 @@
 """Read `problem.preset`: one problem for all algorithms, which replaces the defaults of each algorithm.
 
-A preset is a table of an experiment's keys in data, problem and step, and of privacy.clip, .scale and .adjacency. An
-algorithm's own defaults of these keys are dropped. A key that the preset does not set thus has the data's default,
-which is the same for all algorithms. Keys that the user sets override the preset. A preset is a file of presets/, a
-TOML file of the user, or the table itself.
+A preset sets keys of the sections data, problem and step, and the keys privacy.clip, .scale and .adjacency. The
+defaults that an algorithm has for these keys are dropped. If the preset does not set such a key, the default of the
+data is used, which is the same for all algorithms. Keys that the user sets override the preset. A preset is a file in
+the folder presets, a TOML file of the user, or a table of keys in the experiment.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mpinodes.core.parts import Algorithm
 
 KEY = "problem.preset"
 FOLDER = Path(__file__).parent / "presets"
-KEYS = ("data.", "problem.", "step.", "privacy.clip", "privacy.scale", "privacy.adjacency")  # how keys of presets begin
+KEYS = ("data.", "problem.", "step.", "privacy.clip", "privacy.scale", "privacy.adjacency")  # prefixes of allowed keys
 
 
 def names() -> list[str]:
@@ -28,11 +28,15 @@ def names() -> list[str]:
 
 
 def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
-    """Return the user's keys without the preset, the preset (empty if there is none), and the name of its layer.
+    """Separate the preset from the user's settings.
 
     Args:
-        asked: the keys that the user asks for.
-        problems: receives a line for each mistake in the preset.
+        asked: the settings that the user asks for.
+        problems: the list to which a line for each mistake in the preset is added.
+
+    Returns:
+        The user's settings without `problem.preset`; the settings of the preset, empty if there is no preset; and the
+        name of the preset for messages.
     """
     problem, preset = asked.get("problem"), Tree()
     if not isinstance(problem, dict) or "preset" not in problem:
@@ -67,12 +71,16 @@ def _is_of_preset(key: str) -> bool:
 
 
 def left_of(defaults: Mapping[str, Any]) -> Tree:
-    """Return an algorithm's defaults without the keys that a preset sets."""
+    """Return the defaults of an algorithm without the keys that a preset may set."""
     return nested({key: value for key, value in flat(defaults) if not _is_of_preset(key)})
 
 
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
-    """Return a preset without keys that an algorithm cannot use: batches, or clipping."""
+    """Return a preset adapted to an algorithm.
+
+    If the algorithm needs all samples in each round, `data.batch` is set to "all". If the algorithm minimizes its
+    losses, `privacy.clip` is set to "inf".
+    """
     if preset and algorithm.whole_data:
         data = {key: value for key, value in preset.get("data", {}).items() if key not in ("epochs", "shuffle")}
         preset = preset | {"data": data | {"batch": "all"}}

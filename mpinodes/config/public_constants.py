@@ -1,4 +1,4 @@
-"""Compute the public constants that an algorithm may know of its run: from experiment and graph, never from data."""
+"""Compute the public constants of a run (`core.parts.Run`) from the experiment and the graph, never from data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from mpinodes.core.parts import GraphFacts, Run, Stream, Topology
 def constants_of(
     experiment: Experiment, graph: Topology, stream: Stream, classes: registry.Classes, samples: Sequence[int]
 ) -> Run:
-    """Return the public constants of a run whose agents use so many `samples` in a round.
+    """Return the public constants of a run.
 
-    Constants of the loss's class hold only if the stream surely makes every loss of that class, and constants for
-    minimizers only if the loss is convex. Otherwise the worst case is assumed.
+    The constants of the loss's class are used only if the stream makes every loss of this class. The constants for
+    algorithms that minimize losses are used only if the loss is convex. Otherwise the worst case is assumed.
+
+    Args:
+        experiment: the complete experiment.
+        graph: the topology.
+        stream: the stream of losses.
+        classes: the classes of the parts.
+        samples: for each agent, the number of samples that it uses in a round.
 
     Raises:
-        BadInput: there are more agents than coordinates to distribute among them.
+        BadInput: the agents decide blocks of coordinates, and there are more agents than coordinates.
     """
     problem, clip, loss, n = experiment.problem, experiment.clip, classes.loss, graph.agents
     d = stream.dimension * (stream.classes if loss.per_class else 1)
@@ -34,29 +41,29 @@ def constants_of(
     norm, known = stream.feature_norm, stream.makes_all_losses
     convex = known and loss.convex
     replaced = samples if experiment.privacy.adjacency == "one-agent" else (1,) * n
-    # the class that defines `update` must state where it takes gradients
+    # the class that defines `update` must state `gradients_in_set` itself
     updating = next(kind for kind in classes.algorithm.__mro__ if "update" in vars(kind))
     in_set = vars(updating).get("gradients_in_set", False)
 
-    # The bounds on each agent's clipped gradient [∇f]_B, in L2. They leave out the gradient of the regularizer, which
-    # is λ times the point for all data. A two-point estimate over k coordinates has bounds k times as large, and only
-    # the clip of a sample is known of it (`losses.two_point`).
+    # Bounds on the L2 norm of each agent's clipped gradient [∇f]_B. The bounds do not include the gradient of the
+    # regularizer, which is λ times the point for all data. For a two-point estimate over k coordinates the bounds are
+    # k times as large, and only the clip of a sample bounds the estimate (`losses.two_point`).
     whole, estimated = experiment.privacy.adjacency == "one-round", bool(experiment.feedback.points)
     of_one = 2 * clip if estimated or not known else min(2 * clip, loss.sample_sensitivity(norm))
     error = 0.0
-    if estimated:  # the rounding of an estimate is that of four values, over 2r
+    if estimated:  # an estimate has the rounding errors of four loss values, divided by 2r
         error = loss.value_rounding(d, norm, sqrt(n) * feasible.reach(d)) if known else inf
         error *= 2 / (experiment.feedback.radius * experiment.rounds**-experiment.feedback.decay)
     sensitivity, largest, lipschitz, rounding = [], [], [], []
     for block, batch, changed, weight in zip(blocks, samples, replaced, terms, strict=True):
         size = block.stop - block.start
         scale = float(size) if estimated else 1.0
-        # A replaced sample moves the sum of clipped gradients by 2·clip, and their mean by 2·clip/batch. If the
-        # gradient of a round is clipped as a whole, replacing the round moves it by 2·clip.
+        # A replaced sample changes the sum of clipped gradients by up to 2·clip, and their mean by up to 2·clip/batch.
+        # If the gradient of a round is clipped as a whole, replacing the round changes the gradient by up to 2·clip.
         of_all = 2 * clip if whole else changed * of_one * problem.weight / (batch if problem.average else 1.0)
         sensitivity.append(scale * of_all)
-        # Moving the point changes the gradient by Σ_k ℓ''‖[a_k]_B‖‖a_k‖ per L2 change, or with ‖[a_k]_B‖ for both norms
-        # if only the block of the point moves. Clipping and projecting do not increase the change.
+        # The Lipschitz constant of the gradient is Σ_k ℓ''‖[a_k]_B‖‖a_k‖, or Σ_k ℓ''‖[a_k]_B‖² if only the block B of
+        # the point changes. Clipping and projecting do not increase the constant.
         moving = size if feasible.by_blocks else d
         norms = [min(norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
         smooth = scale * weight * loss.sample_smoothness(*norms) if known else inf
@@ -67,7 +74,7 @@ def constants_of(
         largest.append(min(most, within))
 
     def gdp(epsilon: float, delta: float) -> float:
-        from mpinodes.privacy.curves import gdp_mu  # imports scipy, which most agents do not need
+        from mpinodes.privacy.curves import gdp_mu  # imported here because most agents do not need scipy
 
         return gdp_mu(epsilon, delta)
 
@@ -99,7 +106,7 @@ def constants_of(
 
 
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
-    """Return the number of samples of each agent in a round.
+    """Return, for each agent, the number of samples that it uses in a round.
 
     Raises:
         BadInput: an agent has no samples.
@@ -112,10 +119,15 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
 
 
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
-    """Return facts of the graphs of a run of `rounds` rounds, for a mixing; None for mixings that are `anytime`."""
+    """Return the facts about the graph that a mixing may use.
+
+    Args:
+        graph: the topology.
+        rounds: the number of rounds of the run; None if the mixing states `anytime`, and so must not use the facts.
+    """
 
     def compute(fact: str) -> Any:
-        from mpinodes.topology import facts  # most agents do not need it
+        from mpinodes.topology import facts  # imported here because most agents do not need it
 
         if rounds is None:
             raise ValueError("this mixing states that it is anytime, but needs a fact of the graphs of all rounds")
@@ -125,7 +137,7 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
 
 
 def shared_blocks(dimension: int, agents: int) -> tuple[slice, ...]:
-    """Return the block of coordinates of each agent; the blocks are a partition, of sizes as equal as possible.
+    """Partition the coordinates into consecutive blocks, one for each agent, with sizes that differ by at most 1.
 
     Raises:
         BadInput: there are fewer coordinates than agents.

@@ -1,7 +1,7 @@
-"""Find parts by name, by entry point, or by the path of a user's file.
+"""Find the classes of parts by name, by entry point, or by the path of a user's Python file.
 
-Each part is one file, which names its class in `__all__`. `KINDS` lists the kinds of parts, with the section and the
-keys of an experiment that choose a part of each kind.
+Each part is a class in a file of its own, which names the class in `__all__`. `KINDS` lists the kinds of parts, with
+the section and the keys of an experiment that choose a part of each kind.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ if TYPE_CHECKING:
 
 
 class PartKind(NamedTuple):
-    """Describe a kind of part, such as algorithms.
+    """Describe a kind of part, such as algorithms (the examples below).
 
     Attributes:
-        package: the subpackage that holds the parts, and the group of entry points: "algorithms".
+        package: the subpackage that contains the parts, and the group of entry points: "algorithms".
         section: the section of the experiment that chooses a part: "algorithm".
-        chooser: the key of that section whose value is a name: "name".
-        base: the base class of the parts. The run fills in its fields; all other fields of a part are settings.
+        chooser: the key of this section whose value is the name of a part: "name".
+        base: the base class of the parts. mpinodes fills in the fields of the base class; all other fields of a part
+            are settings.
         about: the kind in words, for `--explain`.
-        path: the key of that section whose value is a path.
-        settable: the fields of the base class that are settings too.
+        path: the key of this section whose value is the path of a user's file.
+        settable: those fields of the base class that are settings too.
     """
 
     package: str
@@ -54,12 +55,12 @@ class PartKind(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the dotted key whose value is a name."""
+        """Return the dotted key whose value is the name of a part: "algorithm.name"."""
         return f"{self.section}.{self.chooser}"
 
     @property
     def path_key(self) -> str:
-        """Return the dotted key whose value is a path."""
+        """Return the dotted key whose value is the path of a user's file: "algorithm.path"."""
         return f"{self.section}.{self.path}"
 
 
@@ -72,26 +73,26 @@ MIXINGS = PartKind("mixing", "algorithm", "mixing", parts.Mixing, "the weights")
 METRICS = PartKind("metrics", "record", "metrics", parts.Metric, "a metric", "metrics")
 SETS = PartKind("sets", "problem", "set", parts.Set, "the constraint set", "set_path")
 SCHEDULES = PartKind("schedules", "step", "kind", parts.Schedule, "the step schedule")
-# Class attributes that a part must set, by kind
+# For each kind, class attributes that a part must set
 REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
 KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS, SETS, SCHEDULES)
 
 
 def _public(module: ModuleType) -> Any:
-    """Return the class that a module names in `__all__`; None if it names no class, or several."""
+    """Return the class that a module names in `__all__`; None if `__all__` does not name exactly one class."""
     public: Sequence[str] = vars(module).get("__all__", ())
     part = vars(module).get(public[0]) if len(public) == 1 else None
     return part if isinstance(part, type) else None
 
 
 def _built_in(kind: PartKind, module: str) -> Any:
-    """Return the part that a module of this package defines; None if the module is no part of this kind."""
+    """Return the class of the part in a module of mpinodes; None if the module defines no part of this kind."""
     part = _public(importlib.import_module(f"mpinodes.{kind.package}.{module}"))
     return part if part and issubclass(part, kind.base) and is_dataclass(part) else None
 
 
 def _entry_points(kind: PartKind) -> EntryPoints:
-    """Return the entry points of the parts that other installed packages define."""
+    """Return the entry points by which other installed packages provide parts of a kind."""
     from importlib.metadata import entry_points
 
     return entry_points(group=f"mpinodes.{kind.package}")
@@ -99,7 +100,7 @@ def _entry_points(kind: PartKind) -> EntryPoints:
 
 @lru_cache
 def names(kind: PartKind) -> tuple[str, ...]:
-    """Return the names of all parts of a kind that are installed, sorted."""
+    """Return the names of all installed parts of a kind, sorted."""
     import pkgutil
 
     modules = [info.name for info in pkgutil.iter_modules([str(Path(__file__).parents[1] / kind.package)])]
@@ -108,12 +109,12 @@ def names(kind: PartKind) -> tuple[str, ...]:
 
 
 def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
-    """Return the class of a part.
+    """Return the class of the part with a name.
 
     Args:
-        kind: the kind of part.
+        kind: the kind of the part.
         name: the name of the part.
-        others: further names that the key accepts, which the error message suggests too.
+        others: further names that the key accepts, for the suggestions in the error message.
 
     Raises:
         BadInput: no part has that name, or the part does not fit its kind; the message names the key.
@@ -130,10 +131,13 @@ def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
 
 
 def parts_called(word: str) -> list[tuple[PartKind, Any]]:
-    """Return the parts that a word means, each with its kind: the part in a user's file, or all parts with a name.
+    """Return the kinds and classes of all parts that a word names.
+
+    Args:
+        word: the path of a user's Python file, or a name, which may belong to parts of several kinds.
 
     Raises:
-        BadInput: there is none.
+        BadInput: there is no such part.
     """
     if is_file(word):
         part, where = _loaded(str(Path(word).absolute()), word)
@@ -156,20 +160,23 @@ def from_path(kind: PartKind, path: str) -> Any:
 
 
 def _loaded(path: str, where: str) -> tuple[Any, str]:
-    """Run a user's file, and return the class that it names in `__all__`, with its place for messages.
+    """Import a user's file, and return the class that the file names in `__all__`.
 
     Args:
-        path: the file.
-        where: how messages name the file.
+        path: the path of the file.
+        where: the name of the file in error messages.
+
+    Returns:
+        The class; and `where` with the line of the class, for further error messages.
 
     Raises:
-        BadInput: the file does not exist, cannot be imported, or does not name one class.
+        BadInput: the file does not exist, cannot be imported, or does not name exactly one class in `__all__`.
     """
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise BadInput(f"{where}: no such Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # because dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses search for their module here
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
@@ -187,10 +194,15 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
 
 
 def _required(kind: PartKind, part: Any, where: str) -> Any:
-    """Return the part if it fits its kind.
+    """Return the class of a part if it implements the base class of its kind correctly.
+
+    Args:
+        kind: the kind of the part.
+        part: the class.
+        where: the place of the class, for error messages.
 
     Raises:
-        BadInput: the part does not fit; the message has one line that says what to change.
+        BadInput: the class does not; the message says in one line what to change.
     """
     base = kind.base.__name__
     if not (isinstance(part, type) and issubclass(part, kind.base)):
@@ -218,10 +230,10 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
 
 
 def bound(loss: Any, values: Mapping[str, Any]) -> Any:
-    """Return a subclass of a loss whose settings have the given values, by default their defaults.
+    """Return a subclass of a loss in which each setting has the value in `values`, or else its default.
 
-    The values are defaults of the fields, and so attributes of the class: class methods, which state constants before
-    any loss exists, can read them.
+    The values become defaults of the dataclass fields, and so attributes of the class. Class methods, which compute
+    constants before any loss exists, can therefore read the values.
     """
     own = [(name, key.type, values.get(name, key.default)) for name, key in keys(LOSSES, loss).items()]
     own = [field for field in own if field[2] is not NODEFAULT]
@@ -233,17 +245,25 @@ def bound(loss: Any, values: Mapping[str, Any]) -> Any:
 
 
 def named(kind: PartKind, section: Any) -> str:
-    """Return the key by which a section (a table or a struct) chooses a part, and its value: "data.name = 'x'"."""
+    """Return a text with the key and the value by which a section chooses a part, such as "data.name = 'digits'".
+
+    The section is a dictionary or a struct.
+    """
     keys = section if isinstance(section, dict) else asdict(section)
     key = kind.chooser if keys.get(kind.path) is None else kind.path
     return f"{kind.section}.{key} = {keys.get(key)!r}"
 
 
 def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = ()) -> Any:
-    """Return the class that a section of the experiment names, by name or by path.
+    """Return the class of the part that a section of the experiment chooses, by name or by path.
+
+    Args:
+        kind: the kind of the part.
+        section: the section.
+        others: further names that the key accepts, as in `find`.
 
     Raises:
-        BadInput: as `find` and `from_path`; or the section has neither key, or both.
+        BadInput: there is no such part, the part has mistakes, or the section sets neither or both of name and path.
     """
     key = kind.chooser if section.get(kind.path) is None else kind.path
     if (value := section.get(key)) is None:
@@ -258,10 +278,10 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
 
 
 def mixing_class(algorithm: type[parts.Algorithm[Any]], name: Any) -> type[parts.Mixing]:
-    """Return the class of the mixing weights with this name: a part, or a class that the algorithm defines.
+    """Return the class of a mixing by its name: an installed part, or a class that the algorithm defines.
 
     Raises:
-        BadInput: the algorithm has no weights with this name.
+        BadInput: the algorithm does not allow a mixing with this name (`Algorithm.mixings`).
     """
     by_name = {mixing_name(mixing): mixing for mixing in algorithm.mixings}
     if name not in [*by_name]:
@@ -272,12 +292,12 @@ def mixing_class(algorithm: type[parts.Algorithm[Any]], name: Any) -> type[parts
 
 
 def mixing_name(mixing: str | type[parts.Mixing]) -> str:
-    """Return the name by which `algorithm.mixing` chooses these weights."""
+    """Return the value of `algorithm.mixing` that chooses a mixing: its name, or the name of its class."""
     return mixing if isinstance(mixing, str) else mixing.__name__
 
 
 def keys(kind: PartKind, part: Any) -> dict[str, Key]:
-    """Return the settings of a part: the fields of its dataclass that the run does not fill in."""
+    """Return the settings of a part, by name: the fields of its dataclass that mpinodes does not fill in."""
     hints = get_type_hints(part, include_extras=True)
     given = {field.name for field in fields(kind.base)} - {*kind.settable}
     own = [field for field in fields(part) if field.name not in given]
@@ -285,12 +305,12 @@ def keys(kind: PartKind, part: Any) -> dict[str, Key]:
 
 
 def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return those of the given values that are settings of a part."""
+    """Return the entries of a dictionary whose keys are settings of a part."""
     return {key: (given or {})[key] for key in keys(kind, part) if key in (given or {})}
 
 
 def fill(kind: PartKind, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all settings of a part: the given values with their types, and defaults for the others.
+    """Return the values of all settings of a part: from a dictionary, converted to their types, or else the defaults.
 
     Raises:
         BadInput: a key is unknown or missing, or a value has the wrong type or is out of range.
@@ -302,7 +322,7 @@ def fill(kind: PartKind, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Classes(NamedTuple):
-    """Hold the classes of the parts of an experiment; `steps` is None for algorithms without gradient steps."""
+    """Hold the classes of the parts of an experiment. `steps` is None if the algorithm takes no gradient steps."""
 
     algorithm: type[parts.Algorithm[Any]]
     stream: type[parts.Stream]
@@ -313,7 +333,7 @@ class Classes(NamedTuple):
 
     @classmethod
     def of(cls, e: Experiment) -> Classes:
-        """Return the classes that an experiment names; the class of losses has its settings."""
+        """Return the classes of the parts that an experiment chooses; the class of the loss has the loss's settings."""
         problem, privacy = to_builtins((e.problem, e.privacy))
         loss = chosen(LOSSES, problem)
         return cls(

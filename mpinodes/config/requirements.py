@@ -1,7 +1,7 @@
-"""Check that the parts of an experiment fit together: each function yields a line for everything that does not fit.
+"""Check that the parts of an experiment can be used together. Each function yields an error message for each conflict.
 
-Parts state what they need by attributes of their contracts. No part is known here by its name: a message that suggests
-another part asks all parts of that kind.
+Parts state their needs by attributes of their base classes. This module names no part: to suggest other parts in a
+message, it searches all installed parts of the kind.
 """
 
 from __future__ import annotations
@@ -21,18 +21,23 @@ from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Algorithm, Setup, Stream, Topology
 from mpinodes.topology import facts
 
-FURTHEST = 52  # hops over which a stop spreads, because a frame has one bit for each hop in a double
-LARGEST_SOLVE = 2000  # dimensions of a local solve: 32 MB for a matrix
+FURTHEST = 52  # largest diameter of the graph for an early end: a frame stores one bit per hop in the bits of a double
+LARGEST_SOLVE = 2000  # largest dimension of a local minimization, in which a d x d matrix takes 32 MB
 
 
 def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
-    """Return what to set in order to choose a part: its key, and the names of the parts that suit."""
+    """Return a text that suggests other parts of a kind, such as "algorithm.name=dola (or dpsda-ps)".
+
+    Args:
+        kind: the kind of the parts.
+        suits: returns whether the class of a part is suitable.
+    """
     first, *others = [name for name in registry.names(kind) if suits(registry.find(kind, name))] or ["..."]
     return f"{kind.key}={first}" + (f" (or {', '.join(others[:6])}{', ...' * (len(others) > 6)})" if others else "")
 
 
 def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
-    """Yield what the experiment asks of its parts that they cannot do."""
+    """Yield an error message for each setting that the chosen parts cannot satisfy, as far as their classes show."""
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
     partition, batch = e.data["partition"], e.data.get("batch", 1)
 
@@ -91,14 +96,14 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def shows_all(stream: type[Stream]) -> bool:
-    """Return whether a stream can show an agent all its samples in every round."""
+    """Return whether a stream allows `data.batch = "all"`: an agent uses all its samples in every round."""
     with suppress(msgspec.ValidationError, KeyError):
         return bool(msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type))
     return False
 
 
 def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
-    """Yield why feedback other than immediate gradients is impossible."""
+    """Yield an error message if the algorithm or another setting does not allow bandit or delayed feedback."""
     points, delay = e.feedback.points, e.feedback.delay
     if not (points or delay):
         return
@@ -118,7 +123,7 @@ def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
 
 
 def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
-    """Yield keys of the noise that do not fit the algorithm or the mechanism."""
+    """Yield an error message for each noise setting that conflicts with the algorithm or the mechanism."""
     privacy, backend, only = e.privacy, e.noise.backend, parts.algorithm.mechanism
     law = parts.mechanism.takes_the_place_of if privacy.path else privacy.mechanism
     if e.private and law != only:
@@ -144,7 +149,14 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], ranks: int | None) -> Iterator[str]:
-    """Yield why the number of agents does not fit; `ranks` is the number of MPI processes, None in lockstep."""
+    """Yield an error message if the graph, the algorithm, the MPI ranks and `audit.view` disagree about the agents.
+
+    Args:
+        e: the experiment.
+        graph: the topology.
+        algorithm: the class of the algorithm.
+        ranks: the number of MPI processes, including the logger; None if one process runs all agents.
+    """
     n, only = graph.agents, algorithm.only_agents
     if only is not None and n != only:
         yield (
@@ -164,7 +176,7 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
 
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
-    """Yield why the loss does not fit the data, and why the sensitivity is unbounded."""
+    """Yield an error message if the loss does not allow the targets of the data, or the sensitivity is unbounded."""
     loss, named = parts.loss, registry.named(registry.LOSSES, e.problem)
     needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
     unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or e.privacy.adjacency == "one-round"
@@ -189,7 +201,12 @@ def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
 
 
 def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
-    """Yield what can only be checked when all parts are built."""
+    """Yield an error message for each conflict that can be found only after all parts were built.
+
+    Args:
+        setup: the assembled set-up.
+        is_connected: whether the graph is connected over the rounds of the run.
+    """
     e, graph, algorithm, mixing = setup.experiment, setup.topology, setup.algorithm, setup.mixing
     where, weights, feasible = graph.source, e.algorithm["mixing"], setup.feasible
     if algorithm.unconstrained and not isinf(feasible.inradius):
@@ -232,7 +249,7 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
 
 
 def _fits(kind: type[Topology], setup: Setup) -> bool:
-    """Return whether the weights of a run are defined on a small graph of this kind with default settings."""
+    """Return whether the mixing of a run is defined on a graph of a given class with 8 agents and default settings."""
     try:
         graph = kind(agents=8)
     except (BadInput, TypeError):

@@ -1,7 +1,7 @@
-"""Decode the sections of an experiment: one way for the fixed sections and for the settings of parts.
+"""Convert the sections of an experiment to the types of their keys, and report mistakes in keys and values.
 
-A struct of `core.experiment`, or the dataclass of a part, defines the keys of a section. `decode` converts a section
-key by key and collects all mistakes, each as a line that says what would be right.
+The keys of a section are defined by a struct of `core.experiment`, or by the dataclass of a part. `decode` converts a
+section key by key and collects all mistakes. Each mistake is a line that says which keys or values are allowed.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from mpinodes.core.experiment import SECTIONS
 
 
 class Key(NamedTuple):
-    """Describe a key of a section: its type with annotations, and its default; NODEFAULT for a required key."""
+    """Hold the type (with annotations) and the default of a key of a section; NODEFAULT if the key is required."""
 
     type: Any
     default: Any = NODEFAULT
 
 
 class Problems(list[str]):
-    """Collect the mistakes in an experiment, one line for each."""
+    """Collect the mistakes in an experiment, as a list with one line for each mistake."""
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Add the lines of a `BadInput` instead of raising it."""
+        """Catch a `BadInput` that is raised in this context, and add the lines of its message to the list."""
         try:
             yield
         except BadInput as error:
             self.extend(str(error).split("\n"))
 
     def settle(self) -> None:
-        """Raise one error if there are mistakes.
+        """Raise an error with all mistakes, if there are mistakes.
 
         Raises:
-            BadInput: the message has all mistakes.
+            BadInput: the list is not empty.
         """
         if self:
             raise BadInput("\n".join(dict.fromkeys(self)))
@@ -52,7 +52,7 @@ class Problems(list[str]):
 
 @cache
 def keys_of(struct: Any) -> dict[str, Key]:
-    """Return the keys of the section that a struct defines."""
+    """Return the type and the default of each key of the section that a struct defines, by name."""
     fields = msgspec.structs.fields(struct)
     defaults = [NODEFAULT if f.required else None if f.default is NODEFAULT else f.default for f in fields]
     return {f.name: Key(f.type, default) for f, default in zip(fields, defaults, strict=True)}
@@ -61,14 +61,14 @@ def keys_of(struct: Any) -> dict[str, Key]:
 def decode(
     section: Tree, keys: Mapping[str, Key], prefix: str, problems: Problems, others: Collection[str] = ()
 ) -> Tree:
-    """Return the values of all keys of a section: given values with their types, and defaults for the others.
+    """Return the values of all keys of a section: the values in `section`, converted to their types, or the defaults.
 
     Args:
-        section: the given values.
+        section: the values that the user and the defaults of parts set.
         keys: the keys of the section.
-        prefix: the section's name with a dot, as in "privacy."; empty for the experiment itself.
-        problems: receives a line for each mistake. The key is then left out of the result.
-        others: keys of the section that are decoded elsewhere.
+        prefix: the name of the section with a dot, as in "privacy."; empty for keys outside of sections.
+        problems: the list to which a line for each mistake is added. A wrong key is not in the result.
+        others: keys of the section that are allowed, but not converted here.
     """
     problems += [unknown(name, keys, prefix) for name in section if name not in keys and name not in others]
     decoded, missing = Tree(), list[str]()
@@ -93,7 +93,7 @@ def decode(
 
 
 def is_section(name: str, value: Any, problems: Problems) -> bool:
-    """Return whether the value of a section is a table; if not, add to `problems` how to write it."""
+    """Return whether the value of a section is a dictionary; if not, add a line to `problems` that shows the syntax."""
     if not isinstance(value, dict):
         typed = to_type(name, value) if str(value).startswith("{") else ""
         problems.append(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]{typed}")
@@ -104,11 +104,12 @@ def checked(value: Any, expected: Any, key: str) -> Any:
     """Return the value of a key, converted to its type.
 
     Raises:
-        BadInput: the value does not fit; the message has the key, the value, and what was expected.
+        BadInput: the value has the wrong type or is out of range; the message has the key, the value and the allowed
+            values.
     """
     try:
         converted = msgspec.convert(value, expected)
-        msgspec.msgpack.encode(converted)  # as all ranks receive it
+        msgspec.msgpack.encode(converted)  # check that the value can be sent to other ranks
     except msgspec.ValidationError as error:
         raise BadInput(f"{key} = {value!r}: {_plain(str(error), expected)}{to_type(key, value, str(error))}") from error
     except OverflowError as error:
@@ -122,20 +123,23 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 
 def _meta(expected: Any, name: str) -> Any:
-    """Return the entry "range" or "expected" of a type's annotation, which msgspec does not check; None without one."""
+    """Return the entry "range" or "expected" in the annotation of a type; None if the type has no such entry.
+
+    msgspec ignores these entries.
+    """
     metas = getattr(expected, "__metadata__", ())
     return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)
 
 
 def near(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str:
-    """Return the choice whose spelling is nearest to a word, ignoring case; empty if no choice is near.
+    """Return the choice whose spelling is most similar to a word, ignoring case; empty if no choice is similar.
 
     Args:
         word: the word.
         choices: the choices.
-        cutoff: the least share of equal letters; 1 for the same spelling.
+        cutoff: the least similarity, from 0 to 1; with 1 only equal spellings are accepted.
     """
-    from difflib import get_close_matches  # agents start faster without it
+    from difflib import get_close_matches  # imported here, so that agents start faster
 
     folded = {choice.casefold().replace("_", "-"): choice for choice in choices}
     matches = get_close_matches(word.casefold().replace("_", "-"), folded, 1, cutoff)
@@ -143,13 +147,19 @@ def near(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str:
 
 
 def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
-    """Return the end of an error message: the choice that the user may have meant, or all choices."""
+    """Return the end of an error message about a wrong word: the choice with a similar spelling, or all choices."""
     close = near(word, choices)
     return f"did you mean {prefix}{close}?" if close else f"choose from: {', '.join(choices)}"
 
 
 def unknown(name: str, keys: Collection[str], prefix: str) -> str:
-    """Return the message about a key that its section does not have; it suggests a key of this or another section."""
+    """Return the error message about an unknown key. The message suggests similar keys of this or another section.
+
+    Args:
+        name: the unknown key, without the section.
+        keys: the keys of the section.
+        prefix: the name of the section with a dot.
+    """
     from mpinodes.config.explaining import documented_keys  # imports every part
 
     documented, own = documented_keys(), [f"{prefix}{key}" for key in sorted(keys)]
@@ -158,7 +168,7 @@ def unknown(name: str, keys: Collection[str], prefix: str) -> str:
         return f"unknown key {prefix}{name}: the {prefix.rstrip('.')} that is chosen does not take it; {choices}"
     last = {key: key.rpartition(".")[2] for key in (*own, *documented)}
     groups = own, [key for key in documented if not key.startswith(prefix or "-")]
-    for cutoff, group in product((1.0, 0.6), groups):  # the same word of another section before a similar word
+    for cutoff, group in product((1.0, 0.6), groups):  # first search for the same word in other sections
         if match := near(name, [last[key] for key in group], cutoff):
             same = [key for key in group if last[key] == match]
             fewest = min(key.count(".") for key in same)
@@ -168,12 +178,15 @@ def unknown(name: str, keys: Collection[str], prefix: str) -> str:
 
 
 def to_type(key: str, value: Any, message: str = "") -> str:
-    """Return the end of an error message: what to type in a shell, which removes quotes; or nothing.
+    """Return the end of an error message about a wrong value: the text that the user should type in a shell.
+
+    The result is empty if no such text is known. Users often lose the quotes of a value, because the shell removes
+    them.
 
     Args:
-        key: the key, dotted.
-        value: the value as it arrived.
-        message: the message of msgspec; empty if a table was expected.
+        key: the dotted key.
+        value: the wrong value.
+        message: the error message of msgspec; empty if a table was expected.
     """
     wants = message.partition("`")[2].partition("`")[0]
     if isinstance(value, list) and value and "got `array`" in message:
@@ -195,8 +208,8 @@ def to_type(key: str, value: Any, message: str = "") -> str:
 
 
 def _as_toml(word: str) -> str:
-    """Return a word as it is if it is a TOML value, else in quotes."""
-    import tomllib  # agents start faster without it
+    """Return a word unchanged if the word is a TOML value; else return it in quotes."""
+    import tomllib  # imported here, so that agents start faster
 
     try:
         tomllib.loads(f"value = {word}")
@@ -206,12 +219,17 @@ def _as_toml(word: str) -> str:
 
 
 def _plain(message: str, expected: Any) -> str:
-    """Return msgspec's message without path and quotation marks; for a choice among words, the choices."""
+    """Return the error message of msgspec in plain words; if the type is a list of allowed words, return these words.
+
+    Args:
+        message: the error message of msgspec.
+        expected: the type of the key.
+    """
     if "matching regex" in message:
         return f"expected {_meta(expected, 'expected')}"
     if choices := options(expected):
         return f"choose from: {', '.join(choices)}"
-    if "enum" in message:  # the type is a choice among numbers, or a number or bool or one of some words
+    if "enum" in message:  # the type is a list of allowed numbers, or a number or bool or one of several words
         kinds = get_args(_plain_type(expected))
         if get_origin(_plain_type(expected)) is Literal:
             return f"choose from: {', '.join(map(str, kinds))}"
@@ -222,7 +240,7 @@ def _plain(message: str, expected: Any) -> str:
 
 
 def options(expected: Any) -> list[str]:
-    """Return the choices of a type that is a choice among strings; empty for other types."""
+    """Return the allowed words of a type that is a list of allowed words (`Literal`); empty for other types."""
     kind = _plain_type(expected)
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []
