@@ -21,9 +21,9 @@ not the path of the folder. Settings that change no message are not included, an
 studies write.
 
 A fingerprint is not a secret. The proven epsilon holds only for a noise key that nobody knows: see `noise.entropy =
-"os"` and `Experiment.secret`. The noise key is never written to a file, because it includes a hash of private data,
-from which anyone can test whether a sample is among the data. The files of a run identify its noise by `noise_name`,
-which does not include the contents of data files.
+"os"` and `Experiment.secret`. The noise key is never written to a file, because it depends on a hash of private data,
+with which anyone can test whether a sample is among the data. The files of a run identify its noise by `noise_name`,
+which does not depend on the contents of data files.
 """
 
 from __future__ import annotations

@@ -310,7 +310,7 @@ def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[s
 
 
 def fill(kind: PartKind, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all settings of a part: from a dictionary, converted to their types, or else the defaults.
+    """Return the values of all settings of a part: the values in `given`, converted to their types, or the defaults.
 
     Raises:
         BadInput: a key is unknown or missing, or a value has the wrong type or is out of range.

@@ -240,10 +240,10 @@ class Events(msgspec.Struct, frozen=True):
     def l1_per_l2(self) -> Vector:
         """Return a bound on the ratio (L1 change)/(L2 change) of each vector on adjacent data, (..., vectors).
 
-        A changed sample that the vector is the first to carry changes the vector by at most `l1` and `l2`: ratio l1/l2.
-        A changed sample of an earlier message can change all d coordinates through hidden state: ratio √d, or √k if the
-        leakage states that only k coordinates change. The bound is the larger ratio; it is l1/l2 if d is unknown. For
-        gamma-norm noise the result is 1, because only L2 changes count.
+        A changed sample that no earlier message depends on changes the vector by at most `l1` and `l2`: ratio l1/l2. A
+        changed sample that an earlier message depends on can change all d coordinates through hidden state: ratio √d,
+        or √k if the leakage states that only k coordinates change. The bound is the larger ratio, or l1/l2 if d is
+        unknown. For gamma-norm noise the result is 1, because only L2 changes count.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
@@ -255,22 +255,25 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def uses(self) -> NDArray[np.int64]:
-        """Return, for each message, the round whose loss the message is the first to carry, (...); 0 if none."""
+        """Return the round of the loss on which a message depends and no earlier message does; 0 if there is none.
+
+        The result is an array (...) with an entry for each message.
+        """
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
 
     @property
     def is_unknown(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether its leakage is unknown, (...)."""
+        """Return whether the leakage of a message is unknown, as an array (...) with an entry for each message."""
         return np.asarray(self.leakage("kind") == UNKNOWN_KIND)
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether the message depends on hidden parts of the agent's state, (...)."""
+        """Return whether a message depends on hidden state, as an array (...) with an entry for each message."""
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether the stated dependence on hidden parts is exact and not a bound, (...)."""
+        """Return whether the stated leakage of a message is exact, as an array (...) with an entry for each message."""
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
     @property

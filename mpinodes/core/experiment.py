@@ -39,12 +39,12 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
     """Set an upper bound on the proven epsilon of the run.
 
     Attributes:
-        epsilon: the largest proven epsilon that the run may have, over all agents.
+        epsilon: the largest epsilon that may be proven for the whole network.
         delta: the delta of that epsilon; 0 means pure epsilon. Default: privacy.delta.
         kept_by: how the run stays within the budget. noise: mpinodes chooses privacy.epsilon, and so the noise, such
-            that the proven epsilon of all rounds is within the budget. stopping: each agent releases its data until its
-            budget is spent; after that, the agent only relays the messages that it receives. Repeats on the same data
-            share the budget.
+            that the proven epsilon of all rounds is within the budget. stopping: the releases of an agent depend on its
+            data until its budget is spent; after that, the agent only relays the messages that it receives. Repeats on
+            the same data share the budget.
         stops: for kept_by=stopping; mpinodes computes this key. For each agent, the last round in which a release may
             depend on the agent's data; 0 means that the agent need not stop.
     """

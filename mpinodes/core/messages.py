@@ -5,11 +5,12 @@ the agent passes the message to the mechanism, the only place that adds noise, a
 release. A `Start` or a `Relay` has no field for data and is sent without noise. All other numbers that are sent without
 noise come from a `Mixing`, which never receives the state or the loss of an agent.
 
-Every message with data states in two numbers how much a change of the data changes the message. The *sensitivity* is
-the change of the message if a sample is replaced in the loss that this message is the first to carry (`uses`), given
-all earlier releases. The *leakage* is the further change of the message that a replaced sample of an earlier loss
-causes through the agent's hidden state (the part of the state that is not determined by releases). An algorithm must
-state both. If the leakage is unknown, the algorithm states `UNKNOWN`, and no epsilon is proven for the run.
+Every message with data depends on a new loss: the loss of round `uses`, on which no earlier message depends. A message
+states in two ways how much a change of the data changes the message, given all earlier releases. The *sensitivity* is
+the change of the message if a sample of the new loss is replaced. The *leakage* is the further change of the message
+that a replaced sample of an older loss causes through the agent's hidden state (the part of the state that releases do
+not determine). An algorithm must state both. If the leakage is unknown, the algorithm states `UNKNOWN`, and no epsilon
+is proven for the run.
 """
 
 from __future__ import annotations
@@ -267,7 +268,7 @@ def offset_by(message: Message, share: float) -> Message:
 
 @lru_cache(maxsize=64)
 def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
-    """Return the floats of a leakage without numbers: the kind, then a zero for each float of a `Hidden`."""
+    """Return the floats of a `Released` or `Unknown`: the kind, then zeros in the place of the floats of a `Hidden`."""
     return (kind,) + (0.0,) * (hidden * hidden + 2 * hidden + 5 + vectors * hidden if hidden else 0)
 
 
@@ -279,7 +280,7 @@ class Query:
         value: (d,) the vector without noise.
         l1: the L1 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
         l2: the L2 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
-        uses: the round of the loss that this value is the first to carry; 0 if there is no such loss.
+        uses: the round of the new loss, on which this value depends and no earlier message does; 0 if there is none.
         leaks: the leakage: `RELEASED`, a `Feedback` or `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
             sensitivity. 0 means that the paper sends this message without noise.

@@ -176,9 +176,9 @@ class _Server:
         self._forks: list[_Fork] = []
 
     def words(self) -> list[str]:
-        """Create forks for originals until all forks have ended, then exit.
+        """Create a fork for each original (a process that mpirun started) that connects, until all forks have ended.
 
-        This method returns only in a fork: it returns the command-line words of the fork's original.
+        The server then exits. This method returns only in a fork: it returns the command-line words of the original.
         """
         server = os.getpid()
         try:
@@ -211,7 +211,7 @@ class _Server:
         os._exit(0)
 
     def _fork(self, line: socket) -> tuple[list[str], dict[bytes, bytes], list[int], list[int]] | None:
-        """Create a fork for the original that is connected to `line`.
+        """Create a fork for the original (the process that mpirun started) that is connected to `line`.
 
         Returns:
             In the fork, the words, environment, cores and file descriptors of the original; in the server, None.
@@ -235,9 +235,10 @@ class _Server:
         return None
 
     def _bury(self, fork: _Fork) -> None:
-        """Tell the original of an ended fork how the fork ended, and which other forks a signal has stopped.
+        """Tell the original (the process that mpirun started) of an ended fork how the fork ended.
 
-        The reason: the ended fork may have waited for a stopped fork until MPI's timeout.
+        The original also learns which other forks are stopped by a signal such as SIGSTOP, because the ended fork may
+        have waited for such a fork until MPI's timeout.
         """
         status, look = os.waitpid(fork.process, 0)[1], os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         self._forks.remove(fork)
@@ -257,7 +258,7 @@ class _Server:
 
 
 def _take(words: list[str], environment: dict[bytes, bytes], cores: list[int], descriptors: list[int]) -> list[str]:
-    """Give this fork the state of its original, so that it can do the work of the rank; return `words`.
+    """Give this fork the state of its original (the process that mpirun started), and return `words`.
 
     Args:
         words: the command-line words of the original.

@@ -1,4 +1,4 @@
-"""Store received frames until they are due. In a run with late messages, an agent uses frames of earlier rounds."""
+"""Store received frames of late messages until the round in which the simulated links deliver them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Held:
         self.frames = np.zeros((self._turns, setup.topology.agents, setup.frame_width))
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the agent's frame, store the received frames, and return the frames that are due in this round."""
+        """Send the agent's frame, store received frames, and return the frames that the links deliver in this round."""
         arrived = self._network.exchange(self._links.carried(here.t, self._agent))
         for j, frame in zip(arrived.senders, arrived.frames, strict=True):
             self.frames[here.t % self._turns, j] = frame
@@ -43,7 +43,7 @@ class Held:
         return {j: np.asarray(self.frames[:, j]) for j in range(self.frames.shape[1])}
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """Store the frames of a checkpoint, and return the frames that are due in the round of `here`."""
+        """Store the frames of a checkpoint, and return the frames that the links deliver in the round of `here`."""
         for j, held in frames.items():
             self.frames[:, j] = held
         return Arrivals.of_round(self._setup, here, self._frame_of)

@@ -19,15 +19,15 @@ from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
 
 
 def simulate(setup: Setup) -> Iterator[Vector]:
-    """Run all agents, and yield their rows in chunks of consecutive rounds: arrays (agents, rounds, row width).
+    """Run all agents, and yield their rows (`core.events.Layout`) as arrays (agents, rounds, row width).
 
-    The next array overwrites the memory of the array before.
+    Each array has some consecutive rounds. The next array overwrites the memory of the array before.
     """
     return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
 
 
 def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: Sequence[Kept] = ()) -> Iterator[Chunk]:
-    """Run the rounds of all agents, and yield their rows in chunks of consecutive rounds.
+    """Run the rounds of all agents, and yield their rows (`core.events.Layout`) in chunks of consecutive rounds.
 
     Args:
         setup: the set-up of the run.

@@ -80,7 +80,7 @@ class Network:
         return arrivals.by_sender
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """Store the frames of a checkpoint, and return them as the arrivals of the round of `here`."""
+        """Store the frames of a checkpoint, and return them as the frames received in the round of `here`."""
         for j in here.in_neighbors:
             self._receive(j)
         for j, frame in frames.items():
@@ -136,7 +136,7 @@ class Channel:
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
-        """Note that the row of round t is complete. If round t ends a chunk, send the chunk and return its order."""
+        """Note that the row of round t is complete. If round t ends a chunk, send the chunk, and return its `Order`."""
         if t < self._order.end:
             return None
         self._send(t - self._begin)
@@ -176,8 +176,9 @@ class Channel:
 def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: int = 0) -> Chunks:
     """Receive the rows of all agents on the logger's rank, and yield them in chunks of consecutive rounds.
 
-    A chunk is valid only until the caller asks for the next chunk, because its memory is used again. A chunk with fewer
-    rounds than its order asks for is the last chunk.
+    Before each chunk, the logger sends an order to all agents: the last round of the chunk, and whether to save a
+    checkpoint or stop after it. If an agent sends fewer rounds than ordered, the chunk is the last. A chunk is valid
+    only until the caller asks for the next chunk, because its memory is used again.
 
     Args:
         comm: the communicator of the agents and the logger.

@@ -54,7 +54,10 @@ class Plan:
         self._whole, self._before = begin, 0  # the rounds of the last two complete checkpoints
 
     def next(self) -> Order | None:
-        """Return the order for the next chunk; None if the latest order ends or stops the run."""
+        """Return the order for the next chunk of rounds: its last round, and whether to save a checkpoint or stop.
+
+        Return None if the latest order ends or stops the run.
+        """
         if self.stopped or self._end == self._rounds:
             return None
         end = min(self._end + self._length, self._rounds)

@@ -68,7 +68,7 @@ class Arrivals(NamedTuple):
 
     @classmethod
     def of(cls, setup: Setup, agent: int, senders: tuple[int, ...], frames: Mapping[int, Vector]) -> Arrivals:
-        """Return the arrivals of an agent in a round without faults.
+        """Return the frames that an agent receives in a round without faults.
 
         Args:
             setup: the set-up of the run.
@@ -80,7 +80,7 @@ class Arrivals(NamedTuple):
 
     @classmethod
     def of_round(cls, setup: Setup, here: Neighborhood, frame_of: Callable[[int, int], Vector]) -> Arrivals:
-        """Return the arrivals of an agent in a round in which links may have faults.
+        """Return the frames that an agent receives in a round in which links may lose or delay messages.
 
         Args:
             setup: the set-up of the run.
@@ -186,11 +186,11 @@ class Step:
         return State(here, algorithm, mixing, None, (1 << self._hops) - 1)
 
     def __call__(self, s: State, arrivals: Arrivals | None, frame: Vector, row: Vector) -> State:
-        """Compute one round: update the state with the arrivals of the round before, and write the new message.
+        """Compute one round: update the state with the frames received in the round before, and write the new message.
 
         Args:
             s: the state after the round before.
-            arrivals: the arrivals of the round before; None in round 1.
+            arrivals: the frames that the agent received in the round before; None in round 1.
             frame: (frame width,) the array to which the message of this round is written.
             row: (row width,) the array to which the decision, the events, the leakage and, if transcripts are recorded,
                 the frame of this round are written.
@@ -231,12 +231,12 @@ class Step:
         """Under bandit feedback (`plays`), update the state in the same round, and write the decision to the row.
 
         The decision is the midpoint of the two points at which the loss was revealed. The decision may depend on the
-        arrivals of this round, so the row is complete only after this call. The next call of the step uses the state
-        that is computed here.
+        frames received in this round, so the row is complete only after this call. The next call of the step uses the
+        state that is computed here.
 
         Args:
             s: the state that the step returned in this round.
-            arrivals: the arrivals of this round.
+            arrivals: the frames that the agent received in this round.
             row: (row width,) the row of this round, as the step wrote it.
         """
         loss = self.losses(s.here.t)

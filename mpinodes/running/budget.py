@@ -95,7 +95,7 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
 
 
 def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> float:
-    """Return the largest nominal epsilon with which the runs, published together, keep the budget.
+    """Return the largest nominal epsilon with which the proven epsilon of the runs together is within the budget.
 
     The privacy loss never decreases as the nominal epsilon increases, so the search is by bisection on a log scale.
 

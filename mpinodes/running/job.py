@@ -429,7 +429,9 @@ class Job(ExitStack):
         return self._done, checkpoint
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """Yield the rows of all rounds of the next repeat, in chunks. Their source is the agents' ranks, or lockstep.
+        """Yield the rows (`core.events.Layout`) of the next repeat, in chunks of consecutive rounds.
+
+        The rows come from the ranks of the agents, or, without MPI, from `lockstep`.
 
         Args:
             run: the set-up of the repeat.

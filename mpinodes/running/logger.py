@@ -81,7 +81,9 @@ class Logger:
         self._progress = Progress(directory, e.name, e.rounds, self._done)
 
     def follow(self, chunks: Iterable[Chunk]) -> int | None:
-        """Log and evaluate all chunks of rows, and save a checkpoint after each chunk whose order asks for one.
+        """Log and evaluate the rows of all agents, which arrive in chunks of consecutive rounds.
+
+        The order that comes with a chunk says whether to save a checkpoint after the chunk.
 
         Returns:
             The round after which the run was stopped; None if it was not stopped.

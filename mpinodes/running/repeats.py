@@ -57,7 +57,7 @@ class RoundsSource(Protocol):
         """
 
     def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
-        """Yield the rows of all rounds of the next repeat, in chunks of consecutive rounds.
+        """Yield the rows (`core.events.Layout`) of the next repeat, in chunks of consecutive rounds.
 
         Args:
             run: the set-up of the repeat.
