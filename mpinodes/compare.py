@@ -20,12 +20,14 @@ from mpinodes.launch.launching import command, show
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("compare", __doc__)
-    parser.add_runs("STUDY | RUN", "a study's directory, or finished runs")
-    parser.add_argument("--by", metavar="KEY", help="the key whose values are compared (the first that is no number)")
+    parser.add_runs("STUDY | RUN", "the directory of a study, or of a finished run")
+    by = "the key whose values are compared (default: the first key whose values are no numbers)"
+    parser.add_argument("--by", metavar="KEY", help=by)
     keys = lambda text: [] if text == "none" else text.replace(" ", "").split(",")  # noqa: E731
-    along = "the keys of the other axes, or none; means are over the rest (as few keys as distinguish the runs)"
+    along = "further compared keys, or none; results are means over all other keys (default: keys that tell runs apart)"
     parser.add_argument("--along", metavar="KEY,...", type=keys, help=along)
-    parser.add_argument("--output", metavar="DIR", type=Path, help="the directory to write (STUDY/compare, or compare)")
+    output = "the directory to which files are written (default: STUDY/compare, or compare)"
+    parser.add_argument("--output", metavar="DIR", type=Path, help=output)
     options = parser.parse_args(argv)
     from mpinodes.studies import compare
 

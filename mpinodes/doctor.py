@@ -152,7 +152,7 @@ def shared_memory() -> Line:
     size, free = stat.f_frsize * stat.f_blocks, stat.f_frsize * stat.f_bavail
     text = f"{launching.SHM}: {size / 1e6:,.0f} MB, {free / 1e6:,.0f} free"
     if free < 16e6:
-        return Line("mend", "memory", text, "remove what aborted MPI jobs left, or give it more (--shm-size=1g)")
+        return Line("mend", "memory", text, "remove files of aborted MPI jobs there, or enlarge it (--shm-size=1g)")
     return Line("ok", "memory", text)
 
 
@@ -180,7 +180,7 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
     elif size > 1:
         yield Line("ok", "launcher", f"{name}, which fits", "add -K1: a killed rank then ends all" * ("srun" in name))
     else:
-        yield Line("note", "launcher", "one process, which is no network", how_to_start(library, 8))
+        yield Line("note", "launcher", "one process alone, which is no network", how_to_start(library, 8))
 
 
 def how_to_start(library: str, ranks: int) -> str:
@@ -190,7 +190,7 @@ def how_to_start(library: str, ranks: int) -> str:
         return f"start it with srun -K1 --mpi={PMI[vendor]} {command}"
     mpirun = launching.mpirun()
     if vendor and launching.family_of(mpirun[0]) != vendor:
-        return f"no mpirun of {vendor} is at hand: {launching.INSTALL}"
+        return f"no mpirun of {vendor} was found: {launching.INSTALL}"
     return f"start it with {' '.join(mpirun)} -n {ranks} {command}"
 
 

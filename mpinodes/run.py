@@ -80,13 +80,13 @@ def main(argv: list[str]) -> int:
 
         parser = Parser("run", __doc__)
         parser.add_words("experiment.toml | key=value", "a file, then overrides")
-        parser.add_argument("--lockstep", action="store_true", help="all agents in this one process, without mpirun")
-        go_on = "continue a run that ended early, from its directory"
+        parser.add_argument("--lockstep", action="store_true", help="run all agents in this process, without mpirun")
+        go_on = "continue the run in the directory RUN, which ended before its last round"
         parser.add_argument("--resume", metavar="RUN", type=Path, help=go_on)
         parser.add_argument("--dry-run", action="store_true", help="check everything and print the resolved experiment")
-        parser.add_argument("--list", action="store_true", help="print every part there is, a line each")
-        explain = "say what a key means and, of the experiment, where its value comes from ('all': every key); or what "
-        parser.add_argument("--explain", metavar="WORD", help=explain + "a part is: --explain dola")
+        parser.add_argument("--list", action="store_true", help="print all installed parts, one line for each")
+        explain = "explain a key, and which file or default sets its value ('all': all keys); or explain a part: "
+        parser.add_argument("--explain", metavar="WORD", help=explain + "--explain dola")
         options = parser.parse_intermixed_args(argv)
         words, resumed, in_one = options.words, options.resume, options.lockstep
         if options.list or options.explain or options.dry_run:

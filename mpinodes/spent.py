@@ -21,7 +21,8 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("spent", __doc__)
     parser.add_runs("RUN", "the directory of a finished run")
-    parser.add_argument("--delta", type=float, help="the delta of the proven epsilon (the least delta of the runs)")
+    delta = "the delta of the proven epsilon (default: the least delta of the runs)"
+    parser.add_argument("--delta", type=float, help=delta)
     options = parser.parse_args(argv)
     from mpinodes.finished import joint_cost as spent
 

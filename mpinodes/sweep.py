@@ -29,9 +29,9 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("sweep", __doc__)
     parser.add_words("study.toml | STUDY | key=a,b,c", "a study, then overrides")
-    parser.add_argument("--mpi", action="store_true", help="do every run by an mpirun of its own, one after the other")
-    parser.add_argument("--slurm", action="store_true", help="write a job array of the study, and submit it")
-    parser.add_argument("--part", metavar="K/N", help="only runs K, K + N, K + 2N, ... of the study, from 0")
+    parser.add_argument("--mpi", action="store_true", help="start a separate mpirun for each run, one after the other")
+    parser.add_argument("--slurm", action="store_true", help="write a job array for the study, and submit it to Slurm")
+    parser.add_argument("--part", metavar="K/N", help="do only the runs K, K + N, K + 2N, ... of the study, from 0")
     options = parser.parse_intermixed_args(argv)
     started = launcher()
     world = find_world(started) if started and started.size > 1 else None

@@ -18,7 +18,7 @@ from mpinodes.launch.launching import INTERRUPTED, command
 def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("watch", __doc__)
-    parser.add_runs("RUN", "a run directory, which need not exist yet")
+    parser.add_runs("RUN", "a run directory; it may be created later")
     runs = parser.parse_args(argv).runs
     from mpinodes.running.monitor import watch
 

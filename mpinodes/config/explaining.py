@@ -51,7 +51,7 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
         if kind in (registry.SETS, registry.SCHEDULES):  # their sections have other keys too: show the keys by part
             settings = {name: ", ".join(registry.keys(kind, parts[name])) for name in names}
             names = [f"{name} ({keys})" if keys else name for name, keys in settings.items()]
-        note = "; not every algorithm takes all" if kind is registry.MIXINGS else ""
+        note = "; an algorithm may allow only some of them" if kind is registry.MIXINGS else ""
         texts[kind.key] = f"{kind.about}: {', '.join(names)}{note}"
         texts.setdefault(kind.path_key, f"a Python file of your own with {kind.about}, instead of {kind.key}")
         if kind in (registry.MIXINGS, registry.MECHANISMS):  # these kinds have no settings
@@ -66,12 +66,12 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
         for name, by_part in by_setting.items():
             texts.setdefault(f"{kind.section}.{name}", _explained("", by_part))
     texts[presets.KEY] = (
-        "one problem for all algorithms, instead of the defaults of each (data, problem, step, privacy.clip, .scale): "
-        f"{', '.join(presets.names())}; or a .toml file, or a table of such keys. experiment.toml contains its keys"
+        "one problem for all algorithms, instead of their defaults of data, problem, step, privacy.clip and .scale: "
+        f"{', '.join(presets.names())}; or a .toml file, or a table of such keys. experiment.toml contains these keys"
     )
     texts["topology.file"] = (
-        "a graph of your own, instead of topology.name: networkx node-link JSON, GraphML, or a list of edges (a line "
-        "`0 1`: 0 sends to 1); weights in the file are ignored: algorithm.mixing computes the weights"
+        "your file with a graph, instead of topology.name: networkx node-link JSON, GraphML, or a list of edges (the "
+        "line `0 1` means that 0 sends to 1). Weights in the file are ignored: algorithm.mixing computes the weights"
     )
     return dict(sorted(texts.items()))
 
@@ -118,7 +118,7 @@ def explained_part(name: str) -> str | None:
         lines += [f"  {kind.section}.{setting}: {_explained('', {name: key})}" for setting, key in settings.items()]
         if issubclass(part, (Algorithm, Stream)) and part.defaults:
             text = tomli_w.dumps(dict(part.defaults))
-            lines += ["", "alone it runs with:", *(f"  {line}" for line in text.strip().splitlines() if line)]
+            lines += ["", "default settings:", *(f"  {line}" for line in text.strip().splitlines() if line)]
         texts.append("\n".join(lines))
     return "\n\n".join(texts)
 

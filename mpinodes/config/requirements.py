@@ -172,7 +172,7 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
     if missing := [viewer for viewer in viewers if viewer >= n]:
         yield f"{view}: there is no agent {missing[0]}; the run has {n}, from 0"
     elif len(viewers) == n:
-        yield f"{view}: these are all agents; leave out at least one, which is attacked"
+        yield f"{view}: these are all agents; leave out at least one agent, whose data the others attack"
 
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:

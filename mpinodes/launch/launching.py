@@ -290,7 +290,7 @@ def shared_memory_lacks() -> str:
         return ""
     return (
         f"{SHM} has {size / 1e6:.0f} MB that can be written, and MPI may take {needed / 1e6:.0f} MB there for "
-        f"{ranks} rank{'s' * (ranks > 1)}, and crash without: give it more (docker run --shm-size=1g)"
+        f"{ranks} rank{'s' * (ranks > 1)}, and crash without: enlarge {SHM} (docker run --shm-size=1g)"
     )
 
 

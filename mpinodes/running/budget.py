@@ -132,7 +132,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
                 "without a budget prints the reason"
                 if np.isnan(lost(low))
                 else f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} "
-                "loses more, however strong its noise is"
+                "exceeds it with any noise"
             )
     high = 4 * low
     while not over(high):

@@ -66,7 +66,7 @@ def make(directory: Path) -> None:
         done = [_evaluated(*pair, setup.metrics) for pair in zip(runs, places(directory, e.repeats), strict=True)]
     horizons = done[0][0]
     if any(other != horizons for other, *_ in done):
-        raise BadInput(f"{directory}: without noise the repeats end in different rounds, so they have no mean curve")
+        raise BadInput(f"{directory}: without noise the repeats end in different rounds, so no mean curve is defined")
     curves = {name: np.mean([curves[name] for _, curves, _ in done], axis=0).tolist() for name in done[0][1]}
     summary, _ = merged([worth for *_, worth in done], rules(setup.metrics))
     write_text(directory / NOISE_FREE, NoiseFree(horizon=horizons, summary=summary, **curves).json().decode())

@@ -73,7 +73,7 @@ class Setup:
 
     @property
     def reached(self) -> Topology | Links:
-        """Return the object that decides which agents a message reaches: the links with faults, else the graph."""
+        """Return the object that decides which agents a message reaches: `links` if not None, else the topology."""
         return self.links or self.topology
 
     @property
