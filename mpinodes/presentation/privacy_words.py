@@ -128,8 +128,8 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
     if views and (reached := [pair for pair in zip(views.distance, views.largest, strict=True) if pair[0] >= 0]):
         (near, first), (far, last) = reached[0], reached[-1]
         notes.append(
-            f"Toward one node that colludes with none, ε at δ = {delta:g} is at most {number(first)} at distance "
-            f"{near}{f' and {number(last)} at distance {far}' * (far > near)}: from round {views.relayed_from} on all "
+            f"Toward one node that colludes with no other node, ε at δ = {delta:g} is at most {number(first)} at "
+            f"distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: from round {views.relayed_from} on all "
             "messages are mixes of earlier messages."
         )
     if budget := privacy.budget:
@@ -155,7 +155,7 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         notes.append(
             f"WARNING: the neighbouring run {others[0]}{more} has the same noise on data that differ or may differ: an "
-            "observer of both runs learns what either hides; use another seed."
+            "observer of both runs can cancel the noise; use another seed."
         )
     if together:
         because = together.unproven_because

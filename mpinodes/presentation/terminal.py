@@ -55,7 +55,7 @@ def agents(s: Summary) -> str:
 def setting(s: Summary) -> str:
     """Return the numbers of agents, rounds and coordinates, the graph, and the seeds, as text."""
     over = "in every round" if s.connectivity == 1 else f"over any {s.connectivity} rounds"
-    why = "ended before their time" if s.partial else "all agents had settled"
+    why = "the run ended early" if s.partial else "all agents had settled"
     early = f" (of {s.rounds_asked}: {why})" if s.rounds < s.rounds_asked else ""
     seeds = f"seeds {s.seeds[0]} to {s.seeds[-1]}" if s.seeds else f"seed {s.seed}"
     return f"{agents(s)}, {s.topology} (connected {over}), {s.rounds} rounds{early}, d = {s.dimension}, {seeds}"
@@ -75,7 +75,7 @@ def conditions(s: Summary) -> list[str]:
             parts.append(f"{faults.lost / max(1, faults.sent):.1%} of {faults.sent} messages lost")
         if faults.late:
             mean = faults.rounds_late / arrived
-            parts.append(f"{faults.late / arrived:.1%} of the others late, by {mean:.2g} rounds on average")
+            parts.append(f"{faults.late / arrived:.1%} of the received messages late, by {mean:.2g} rounds on average")
         if faults.asked.churn:
             parts.append(f"agents away {faults.rounds_away / faults.agent_rounds:.1%} of the time")
         sentences.append(f"faults: {', '.join(parts) or 'none happened'}; {faults.weights}")
@@ -85,7 +85,7 @@ def conditions(s: Summary) -> list[str]:
             falls = f" down to {feedback.last_radius:.3g}" if feedback.last_radius != feedback.radius else ""
             parts.append(
                 f"bandit feedback: {feedback.points} values a round, at points {feedback.radius:g}{falls} from the "
-                "decision between them; losses and regret are those of the points played, in public directions"
+                "decision in public directions; losses and regret are those of these points"
             )
         if late := feedback.delay:
             parts.append(
@@ -112,7 +112,7 @@ class Row(NamedTuple):
 
 
 def measured(s: Summary) -> list[Row]:
-    """Return the metrics of a run, and the cost of its local solves, as rows."""
+    """Return a row for each metric of a run, and a row for the cost of its local solves."""
     rows = [_row(s, metric) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
         if why := getattr(s, key):
@@ -184,5 +184,5 @@ def bounds(s: Summary, why: bool = True) -> list[Row]:
 
 
 def bounded(bound: BoundSummary) -> str:
-    """Return the name of the quantity that a theorem bounds."""
+    """Return the name of the quantity that a theorem bounds, such as "network's regret"."""
     return BOUNDED.get(bound.of, bound.label)

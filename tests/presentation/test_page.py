@@ -92,7 +92,7 @@ def test_bounds_that_do_not_apply_lie_behind_a_fold_and_words_come_first(tmp_pat
     assert report.main([str(run)]) == 0
     page = (run / "report.html").read_text("utf-8")
     fold = page.index("<details><summary>Bounds that do not apply")
-    assert page.index("an accuracy of") < page.index("What it was worth") < fold
+    assert page.index("an accuracy of") < page.index("<summary>Results</summary>") < fold
     assert "; does not apply" not in page[:fold]
     assert "; does not apply" in page[fold : page.index("</details>", fold)]
     assert "outside the feasible set" in page

@@ -47,7 +47,7 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert "recorded rounds" in watching.result(typed(two), other)
     assert "recorded" not in watching.result(typed(one), whole)
     assert ">nan" not in page
-    assert f"{rounds} rounds (of 24: ended before their time)" in page
+    assert f"{rounds} rounds (of 24: the run ended early)" in page
     assert report.main([str(other)]) == 0
 
 
