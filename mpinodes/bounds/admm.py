@@ -46,15 +46,17 @@ ZERO = 1e-9  # singular values below this multiple of the largest singular value
 def contraction(
     adjacency: ArrayLike, penalty: ArrayLike, dual_step: float, modulus: float, smoothness: float, printed: bool = False
 ) -> float:
-    """Compute δ(t) of (23).
+    """Compute δ(t) of (23): round t contracts the squared distance to the solution by the factor 1/(1 + δ(t)).
+
+    The docstring of the module states the theorem and its notation.
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
-        penalty: η(t), equal for all agents; for the printed form also (n,), a penalty for each agent.
+        penalty: η(t), equal for all agents; for the printed formula also (n,), a penalty for each agent.
         dual_step: θ, equal for all agents and rounds.
-        modulus: m, positive.
-        smoothness: M, at least m.
-        printed: whether to use N = 2m + 2σ̄_min, as printed; otherwise N = 2m.
+        modulus: m, positive, the least modulus of convexity of the agents' objectives.
+        smoothness: M, at least m, the largest smoothness of the agents' objectives.
+        printed: whether to use the formula that the paper prints; otherwise the corrected formula.
 
     Raises:
         ValueError: the graph, the penalties or the constants violate the assumptions.
@@ -97,16 +99,17 @@ def distance(
     minimizer: ArrayLike,
     gradients: ArrayLike,
 ) -> float:
-    """Compute the distance to the solution, ‖Z(t) − Z*‖²_J.
+    """Compute ‖Z(t) − Z*‖²_J, the squared distance of the algorithm's state after round t from the solution.
 
-    Y* = −(√L)⁺∇Ô(f*) is the only solution of (17) in the range of √L. Y(t) also is in this range.
+    The docstring of the module defines the state Z(t) = (Y(t), f(t)) and the norm. Y* = −(√L)⁺∇Ô(f*) is the only
+    solution of (17) in the range of √L. Y(t) also is in this range.
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
         penalty: η in J: η(t) for the left side of the theorem, η(t+1) for the right side in round t + 1.
         dual_step: θ, equal for all agents and rounds.
-        releases: (t + 1, n, d) f(0), ..., f(t).
-        minimizer: (d,) f*, the minimizer of Σ O_i.
+        releases: (t + 1, n, d) the agents' decisions f(0), ..., f(t).
+        minimizer: (d,) f*, the minimizer of the sum of the agents' objectives O_i.
         gradients: (n, d) ∇O_i(f*), whose sum is 0.
 
     Raises:
@@ -137,10 +140,11 @@ def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
 
 
 def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
-    """Return the penalty η of all agents.
+    """Return the penalty η that all agents have in a round.
 
     Raises:
-        ValueError: the agents have different penalties, or η < θ/2; the theorem is not proven then.
+        ValueError: the agents have different penalties, or η is less than half of the dual step; the theorem is not
+            proven then.
     """
     eta = np.unique(np.asarray(penalty, dtype=float))
     if len(eta) > 1:

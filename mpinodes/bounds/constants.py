@@ -22,7 +22,7 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
     Args:
         name: the name of the theorem.
         of: the name of the metric that the theorem bounds.
-        values: (h,) the bound at each horizon.
+        values: (h,) the bound at each round where results are measured.
         broken: the first assumption that the run breaks; empty if all assumptions hold.
     """
     finite = np.where(np.isnan(values), inf, values)
@@ -38,7 +38,7 @@ def terms(setup: Setup) -> float:
 
 
 def whole_losses(setup: Setup) -> list[LinearLoss]:
-    """Return every agent's loss without clipping, for a stream in which every round has all samples."""
+    """Return every agent's loss without clipping, if all samples are used in every round."""
     first: list[Any] = [setup.stream.of(i)(1) for i in range(setup.topology.agents)]
     return [replace(loss, clip=inf) for loss in first]
 
@@ -55,7 +55,10 @@ def unclipped(setup: Setup) -> str:
 
 
 def sample_gradient(setup: Setup, within: float = inf) -> float:
-    """Return the largest L2 norm of a sample's unclipped gradient in one block, at points x with ‖x‖ ≤ `within`."""
+    """Return the largest L2 norm of a sample's unclipped gradient at points x with ‖x‖ ≤ `within`.
+
+    If each agent decides only a block of coordinates, the norm is the largest over a block.
+    """
     size = max(block.stop - block.start for block in setup.blocks)
     norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
     return setup.loss.largest_gradient(norm, within)
@@ -74,7 +77,7 @@ def clipped(setup: Setup, within: float = inf) -> str:
 
 
 def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
-    """Return the Laplace scale of each round: calibrated to the round's L1 sensitivity, or the run's fixed scale.
+    """Return the scale of the Laplace noise in each round: calibrated to the sensitivity, or fixed by the settings.
 
     Args:
         setup: the run.
@@ -89,7 +92,7 @@ def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
 
 
 def calibrated(setup: Setup) -> bool:
-    """Return whether the noise is calibrated to the sensitivity, as the theorems assume, or the run has no noise."""
+    """Return whether the noise is calibrated to the sensitivity, as the theorems assume, or there is no noise."""
     return not setup.experiment.private or setup.experiment.privacy.scale == "calibrated"
 
 
@@ -99,7 +102,7 @@ def steps(setup: Setup, rounds: int) -> Vector:
 
 
 def are_steps(setup: Setup, formula: Callable[[Vector], Vector]) -> bool:
-    """Return whether the step sizes of all rounds follow a formula of the rounds t."""
+    """Return whether the step sizes of all rounds equal `formula`, a function of the rounds t."""
     t = np.arange(1.0, setup.experiment.rounds + 1)
     return np.allclose(steps(setup, len(t)), formula(t), rtol=1e-12, atol=0)
 
@@ -119,7 +122,7 @@ def before(values: Vector, first: float) -> Vector:
 
 
 def upto(summands: Vector, horizons: Rounds) -> Vector:
-    """Return the sum over the rounds up to each horizon: (T,) -> (h,)."""
+    """Return the sums of the first t entries, for each round t in `horizons`: (T,) -> (h,)."""
     return np.asarray(np.cumsum(summands)[horizons - 1])
 
 

@@ -39,7 +39,7 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute Theorem 2 as printed, and as checked for the network's regret and for an agent's regret."""
+    """Compute Theorem 2 as the paper prints it (agent's regret), and as corrected (network regret, agent's regret)."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     broken = broken_by(setup, weights)
     printed = regret_as_printed(setup, weights, at, max(setup.run.grad_sensitivity))
@@ -52,9 +52,9 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def broken_by(setup: Setup, weights: Weights) -> str:
-    """Return the first assumption that the run breaks, apart from assumptions on steps and noise.
+    """Return the first assumption of Theorem 2 that the run breaks, apart from assumptions on steps and noise.
 
-    The checked form holds for any steps and noise.
+    The corrected proof allows any steps and noise.
 
     Args:
         setup: the run.
@@ -69,15 +69,15 @@ def broken_by(setup: Setup, weights: Weights) -> str:
 
 
 def _modulus(setup: Setup) -> float | None:
-    """Return λ if the step sizes are 1/(λt), otherwise None."""
+    """Return λ if the step size of every round t is 1/(λt), otherwise None."""
     modulus, offset = constants.strongly_convex_steps(setup) or (None, 0.0)
     return None if offset else modulus
 
 
 def printed_broken_by(setup: Setup, broken: str) -> str:
-    """Return the first assumption of the printed form that the run breaks.
+    """Return the first assumption of Theorem 2, as the paper prints it, that the run breaks.
 
-    The printed form also needs the steps and the noise of the paper.
+    The printed theorem, unlike the corrected proof, needs the steps and the noise of the paper.
 
     Args:
         setup: the run.
@@ -103,12 +103,12 @@ def steepness(setup: Setup) -> np.float64:
 
 
 def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float) -> Vector:
-    """Compute the printed bound on an agent's regret at each horizon: (h,).
+    """Compute the bound on an agent's regret by Theorem 2, as the paper prints it: (h,).
 
     Args:
         setup: the run.
         weights: the mixing matrices of the run.
-        at: (h,) the horizons.
+        at: (h,) the rounds at which the bound is evaluated.
         change: the L2 sensitivity of a gradient, 2L, to which the noise is calibrated.
     """
     e, m, d = setup.experiment, setup.topology.agents, setup.dimension
@@ -129,7 +129,13 @@ def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float)
 
 
 def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
-    """Compute the checked bounds on network regret and on an agent's regret at each horizon: (h,) each."""
+    """Compute the bounds of the corrected proof of Theorem 2: on network regret and on an agent's regret, (h,) each.
+
+    Args:
+        setup: the run.
+        weights: the mixing matrices of the run.
+        at: (h,) the rounds at which the bounds are evaluated.
+    """
     p, m, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, across = constants.steps(setup, int(at[-1])), setup.feasible.diameter(d)
     # The noise μ_t of round t is calibrated to the step size of round t − 1; μ_1 = 0.

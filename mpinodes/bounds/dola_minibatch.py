@@ -45,7 +45,7 @@ SURE = 0.95  # the probability with which the printed form holds
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Bound the optimality gap of the worst agent's average decision, as printed and checked."""
+    """Bound the optimality gap of the worst agent's average decision, by Theorem 4 and by a corrected proof."""
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     stream, e, algorithm = setup.stream, setup.experiment, cast(Any, setup.algorithm)
     hidden = algorithm.regularizer_at == "hidden" and e.problem.regularizer
@@ -68,7 +68,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
-    """Compute the printed bound at each horizon: (h,); inf if λ = 0."""
+    """Compute the bound of Theorem 4, as the paper prints it, at the rounds `at`: (h,); inf without a regularizer."""
     m, h, modulus = setup.topology.agents, max(setup.samples), np.float64(setup.experiment.problem.regularizer)
     square = dola.steepness(setup) ** 2 / modulus  # L²/λ
     regret = dola.regret_as_printed(setup, weights, at, h * max(setup.run.grad_sensitivity)) / m
@@ -82,7 +82,7 @@ def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
 
 
 def _checked(setup: Setup, weights: Weights, at: Rounds) -> Vector:
-    """Compute the checked bound at each horizon: (h,)."""
+    """Compute the bound of the corrected proof of Theorem 4 at the rounds `at`: (h,)."""
     _, agent = dola.regrets(setup, weights, at)
     across, phi = setup.feasible.diameter(setup.dimension), setup.experiment.problem.regularizer
     alpha, steep = steps(setup, int(at[-1])), largest_gradient(setup)

@@ -64,7 +64,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute the constant M in the bound M√T of Theorem 3, by the form of the bound."""
+    """Compute M in the bound M√T of Theorem 3, by form: as the paper prints it, and two corrected forms."""
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
@@ -82,7 +82,7 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute the constant M in the bound M√T of Theorem 5, by the form of the bound."""
+    """Compute M in the bound M√T of Theorem 5, by form: as the paper prints it, and corrected."""
     n, d = setup.topology.agents, setup.dimension
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     least = float(n) ** (-n * b)  # underflows to 0 for n = 64
@@ -101,11 +101,11 @@ def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
-    """Compute M in R(T) ≤ M√T.
+    """Compute M in the bound R(T) ≤ M√T on the regret.
 
     Args:
         setup: the run.
-        q: a function that returns Q for given L̂ and σ.
+        q: a function that returns the theorem's term Q, given a gradient bound L̂ and a noise scale σ.
     """
     e, n, d = setup.experiment, setup.topology.agents, setup.dimension
     largest = max(block.stop - block.start for block in setup.blocks)

@@ -42,17 +42,17 @@ ZERO = 1e-9  # eigenvalues below this multiple of the largest eigenvalue count a
 
 
 class Course(NamedTuple):
-    """The constants of a run that Theorem 3.2 needs.
+    """The constants of a run that Theorem 3.2 needs; the docstring of the module defines the symbols.
 
     Attributes:
-        adjacency: (n, n) A.
-        penalty: (T − 1,) η(1), ..., η(T − 1), equal for all agents.
-        dual_step: θ.
-        modulus: m.
-        smoothness: M, the largest smoothness of the O_i.
+        adjacency: (n, n) A, the adjacency matrix of the graph.
+        penalty: (T − 1,) the penalties η(1), ..., η(T − 1), equal for all agents.
+        dual_step: θ, the step size of the dual variables.
+        modulus: m, the least modulus of convexity of the agents' objectives.
+        smoothness: M, the largest smoothness of the agents' objectives.
         tolerance: τ, the gradient norm to which local problems are solved.
-        away: (n, d) f(0) − f*.
-        start: B(1).
+        away: (n, d) f(0) − f*, the difference between the first decisions and the best decision.
+        start: B(1), the bound on the squared distance to the solution at the start.
     """
 
     adjacency: Vector
@@ -66,7 +66,10 @@ class Course(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Factors that depend on the penalty: the contraction of B in a round, and the error of decisions per unit of B."""
+    """Factors that depend on the penalty η: the contraction in a round, and bounds on decisions.
+
+    B bounds the squared distance of the algorithm's state from the solution.
+    """
 
     shrink: float  # 1/(1 + δ)
     mean: float  # 1ᵀM⁻¹1/n²: of the mean decision, per unit of B
@@ -76,7 +79,10 @@ class Shares(NamedTuple):
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Bound the squared distance to the best decision, for the mean decision and for the agent farthest from it."""
+    """Bound the squared distance from the best decision, for the mean decision and for the farthest agent's decision.
+
+    Each bound is computed by Theorem 3.2 as the paper prints it, and by a corrected proof.
+    """
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
     noised = "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
     is_rounded = cast(Any, setup.algorithm).grid
@@ -94,10 +100,10 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _course(setup: Setup, best: Vector, iterations: int) -> Course:
-    """Collect the constants of a run.
+    """Collect the constants of a run that Theorem 3.2 needs.
 
     Raises:
-        ValueError: penalties differ between agents, dual steps differ, or the graph violates the assumptions.
+        ValueError: penalties differ between agents, dual steps differ, or the graph is directed or not connected.
     """
     a: Any = setup.algorithm
     n, d = setup.topology.agents, setup.dimension
@@ -117,10 +123,10 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
 
 
 def _shares(course: Course, eta: float, printed: bool) -> Shares:
-    """Compute the factors of one penalty, as printed or by the checked proof.
+    """Compute the factors of one penalty η, by the formula that the paper prints or by the corrected proof.
 
     Raises:
-        ValueError: the graph is bipartite, so that the printed norm does not bound the decisions.
+        ValueError: the graph is bipartite, so that the printed formula does not bound the decisions.
     """
     (laplacian, signless), theta, n = laplacians(course.adjacency), course.dual_step, len(course.adjacency)
     form, short, moved = eta * signless, np.zeros(n), 0.0
@@ -139,9 +145,12 @@ def _shares(course: Course, eta: float, printed: bool) -> Shares:
 
 
 def _decisions(course: Course, at: Rounds, printed: bool) -> tuple[Vector, Vector]:
-    """Bound the squared error of the mean decision and the largest squared error of an agent, at horizons: (h,) each.
+    """Bound the squared error of the mean decision, and the largest squared error of an agent: (h,) each.
 
-    The decision of round 1 is f(0).
+    Args:
+        course: the constants of the run.
+        at: (h,) the rounds at which the bounds are evaluated. The decision of round 1 is f(0).
+        printed: whether to use the formula that the paper prints; otherwise, the corrected proof.
     """
     shares = {eta: _shares(course, eta, printed) for eta in np.unique(course.penalty).tolist()}
     mean = [float(np.sum(course.away.mean(axis=0) ** 2))]

@@ -58,9 +58,10 @@ class Constants(NamedTuple):
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Bound the squared error of the mean decision, and of each agent's decision, as printed and checked.
+    """Bound the squared error of the mean decision and of each agent's decision.
 
-    The printed bounds hold only from round T + 1 (mean) and T + 2 (agents) on, and are inf before.
+    Each bound is computed by the formula that the paper prints, and by a corrected proof. Stage II begins after round
+    T. The printed bounds hold only from round T + 1 (mean) and T + 2 (agents) on, and are inf before.
     """
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
     unbounded = "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss"
@@ -95,7 +96,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _constants(setup: Setup, minimizer: Vector) -> Constants:
-    """Collect the constants of a run."""
+    """Collect the constants of a run that Theorem 2 needs."""
     e, algorithm, regularizer = setup.experiment, cast(Any, setup.algorithm), setup.experiment.problem.regularizer
     reach, best = setup.feasible.diameter(setup.dimension) / 2, np.atleast_2d(minimizer)[-1]
     samples = np.float64(constants.terms(setup) * constants.sample_gradient(setup, reach))
@@ -111,7 +112,7 @@ def _constants(setup: Setup, minimizer: Vector) -> Constants:
 
 
 def _root(setup: Setup) -> np.float64:
-    """Return 1/√κ, to which the calibrated noise scales are proportional; 0 if the run has no noise."""
+    """Return 1/√κ of the paper, to which the calibrated noise scales are proportional; 0 if the run has no noise."""
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)
@@ -121,7 +122,14 @@ def _root(setup: Setup) -> np.float64:
 
 
 def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vector, Vector]:
-    """Compute the printed bounds for the mean decision and for an agent's decision, at the horizons: (h,) each."""
+    """Compute the printed bounds on the squared errors of the mean decision and of an agent's decision: (h,) each.
+
+    Args:
+        setup: the run.
+        c: the constants of the run.
+        at: (h,) the rounds at which the bounds are evaluated.
+        beta: ‖W − J‖₂, the largest of all mixing matrices W.
+    """
     n, p, last, k = setup.topology.agents, setup.dimension, len(c.noise), c.algorithm.k
     root, mixing = _root(setup), 1 / (1 - beta) if beta < CONNECTED else inf
     mean = (
@@ -135,7 +143,14 @@ def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
 
 
 def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
-    """Compute the checked bounds for the mean decision and for an agent's decision, at the horizons: (h,) each."""
+    """Compute the corrected bounds on the squared errors of the mean decision and of an agent's decision: (h,) each.
+
+    Args:
+        setup: the run.
+        weights: the mixing matrices of the run.
+        c: the constants of the run.
+        at: (h,) the rounds at which the bounds are evaluated.
+    """
     n, p, last = setup.topology.agents, setup.dimension, len(c.noise)
     rho = weights.contraction()[weights.places(max(int(at[-1]), last + 1))]
     eta = c.algorithm.eta(np.arange(1, last + 1))

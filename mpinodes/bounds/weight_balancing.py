@@ -50,7 +50,10 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute Theorem 2 if the steps are 1/(μ (t + s)), otherwise Theorem 3; each as printed and as checked."""
+    """Compute Theorem 2 if the steps are 1/(μ (t + s)), otherwise Theorem 3.
+
+    Each theorem is evaluated as the paper prints it, and by a corrected proof.
+    """
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     strong, graph, e = constants.strongly_convex_steps(setup), setup.topology, setup.experiment
     modulus, offset = strong or (0.0, 0.0)
@@ -97,16 +100,16 @@ def _as_paper(setup: Setup) -> bool:
 
 
 class Region(NamedTuple):
-    """For all rounds (T,): step sizes and noise scales, and mean-square bounds on x̄ and on the distances x_i − x̄."""
+    """The step sizes and noise scales of all T rounds, and bounds on the agents' decisions x_i and their mean x̄."""
 
     alpha: Vector
     noise: Vector  # σ_t
-    center: Vector  # M_t
-    spread: Vector  # S_t
+    center: Vector  # M_t, where M_t² ≥ E‖x̄‖²
+    spread: Vector  # S_t, where S_t² ≥ E Σ_i ‖x_i − x̄‖²
 
 
 def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
-    """Compute the bounds M_t and S_t by their recursion.
+    """Compute bounds on the agents' decisions x_i round by round: M_t² ≥ E‖x̄‖² and S_t² ≥ E Σ_i ‖x_i − x̄‖².
 
     Args:
         setup: the run.
@@ -133,7 +136,7 @@ def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
 
 
 def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
-    """Compute the printed bound on an agent's regret at the horizons: (h,)."""
+    """Compute the bound on an agent's regret, as the paper prints it, at the rounds `at`: (h,)."""
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     doubly = weights.sums_to_one(axis=1)
     c, rate = (1.0, float(weights.contraction().max())) if doubly else weights.fitted()
@@ -162,7 +165,14 @@ def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: V
 
 
 def _checked(setup: Setup, region: Region, at: Rounds, norm: Vector) -> tuple[Vector, Vector]:
-    """Compute the checked bounds on network regret and on an agent's regret at the horizons: (h,) each."""
+    """Compute the bounds of the corrected proof on network regret and on an agent's regret: (h,) each.
+
+    Args:
+        setup: the run.
+        region: bounds on the agents' decisions in every round.
+        at: (h,) the rounds at which the bounds are evaluated.
+        norm: (h,) ‖x*‖, the norm of the best fixed decision up to each of these rounds.
+    """
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     alpha, sigma, center, spread = region
     lam, steep = p.regularizer, constants.largest_gradient(setup)

@@ -57,25 +57,25 @@ class Weights:
         return cls(np.stack(first), max(0, len(first) - period) if period else 0)
 
     def places(self, rounds: int) -> NDArray[np.int64]:
-        """Return the index in `first` of the matrix of each round from 1 to `rounds`: (rounds,)."""
+        """Return the index in `first` of the mixing matrix of each round from 1 to `rounds`: (rounds,)."""
         t, r = np.arange(rounds), len(self.first)
         return np.where(t < r, t, self.loop + (t - r) % (r - self.loop))
 
     @property
     def least(self) -> float:
-        """Return the least positive weight in all matrices."""
+        """Return the least positive weight in all mixing matrices."""
         return float(self.first[self.first > ROUNDING].min())
 
     def sums_to_one(self, axis: int) -> bool:
-        """Return whether all columns (axis 0) or all rows (axis 1) of all matrices sum to 1."""
+        """Return whether all columns (axis 0) or all rows (axis 1) of all mixing matrices sum to 1."""
         return bool(np.abs(self.first.sum(axis=axis + 1) - 1).max() <= ROUNDING)
 
     def contraction(self) -> Vector:
-        """Compute ‖W − J‖₂ for each matrix W in `first`: (r,)."""
+        """Compute ‖W − J‖₂ for each mixing matrix W in `first`, where J = 11ᵀ/n: (r,)."""
         return np.asarray(np.linalg.norm(self.first - 1 / self.first.shape[1], 2, axis=(1, 2)))
 
     def _deviations(self) -> Iterator[Vector]:
-        """Yield P − J for all products P of k successive matrices, (r, n, n), by the first matrix; for k = 1, 2, ..."""
+        """For k = 1, 2, ..., yield P − J for all products P of k successive matrices: (r, n, n), with J = 11ᵀ/n."""
         r, n = self.first.shape[:2]
         following = np.append(np.arange(1, r), self.loop)
         products, at = self.first, np.arange(r)
@@ -85,15 +85,15 @@ class Weights:
             products = self.first[at] @ products
 
     def sums(self) -> tuple[float, float]:
-        """Bound two sums over all lags k of the distances of products of k doubly stochastic matrices from J = 11ᵀ/n.
+        """Bound two sums, over all k, of the distances from J = 11ᵀ/n of products of k doubly stochastic matrices W.
 
         The first sum is Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂, where the product of k = 0 matrices is the identity. The
         second sum is Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|. Both are inf if no bound is found for the
-        computed lags.
+        computed k.
 
         For doubly stochastic X and Y, (X − J)(Y − J) = XY − J. Assume that all products of h matrices have distance at
-        most ρ < 1 from J. Then the terms of lags k ≥ h add up to at most ρ times the whole sum. So the whole sum is at
-        most the sum of the terms of lags k < h, divided by 1 − ρ.
+        most ρ < 1 from J. Then the terms with k ≥ h add up to at most ρ times the whole sum. So the whole sum is at
+        most the sum of the terms with k < h, divided by 1 − ρ.
         """
         spectral = entries = 1.0
         for away in self._deviations():
@@ -109,10 +109,10 @@ class Weights:
         return inf, inf
 
     def fitted(self) -> tuple[float, float]:
-        """Fit C and λ < 1 such that |[W(s+k−1)⋯W(s)]_ij − 1/n| ≤ Cλ^k for all computed lags k and first rounds s.
+        """Fit C and λ < 1 with |P_ij − 1/n| ≤ Cλ^k for all i, j and all products P of k successive mixing matrices.
 
-        The fit minimizes C/(1 − λ). Lags are computed until all entries of all products are within `FORGOTTEN` of 1/n.
-        If this never happens, (inf, 1) is returned.
+        The fit minimizes C/(1 − λ). The number k of factors increases until all entries of all products are within
+        `FORGOTTEN` of 1/n. If this never happens, (inf, 1) is returned.
         """
         deviations = []
         for away in self._deviations():
@@ -130,7 +130,7 @@ class Weights:
         return float(constants[best]), float(rates[best])
 
     def least_scale(self, rounds: int) -> float:
-        """Return the least entry of w over agents and rounds, where w(1) = 1 and w(t + 1) = W(t) w(t).
+        """Return the least push-sum weight w_i(t) over agents and rounds, where w(1) = 1 and w(t + 1) = W(t) w(t).
 
         For a long run, only the first rounds are computed.
         """

@@ -27,7 +27,8 @@ from mpinodes.summary import summary as typed
 class Accounting:
     """Account for the privacy loss of one run: call `close` with all privacy events, then read the results.
 
-    An event describes the release of one message: its noise scale, its sensitivity, and the data that it carries.
+    An event describes the release of one message: its noise scale, its sensitivity, and the data on which the message
+    depends.
 
     Attributes:
         solver: the accuracy and cost of the agents' local solves; None if the algorithm has no local solves.
@@ -66,12 +67,12 @@ class Accounting:
         self.solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
 
     def publish(self, together: Together, mark: str) -> None:
-        """Add the privacy cost of this run to the cost of publishing all runs of its job.
+        """Add the privacy cost of this run to the cost of publishing all repeats of the job.
 
         Args:
-            together: the cost of the earlier runs of the job.
-            mark: the value of `siblings.files_mark` for this run. It is taken now, because the user's files may change
-                before the next run of the job.
+            together: the cost of the earlier repeats.
+            mark: a value that identifies the present state of the data files (`siblings.files_mark`). The files may
+                change before the next repeat, and a changed file may contain different samples.
         """
         if np.isnan(self._losses.network[-1].epsilon):
             together.take_unproven("nothing is proven of a run alone")
@@ -80,10 +81,7 @@ class Accounting:
         together.take(cost, (same_things(self._setup, job=None), mark))
 
     def variables(self) -> Variables:
-        """Return the claimed, pure and proven ε of agents and network at each horizon, and the ε toward single nodes.
-
-        The result holds variables of record.h5 by name.
-        """
+        """Return variables of record.h5 by name: claimed, pure and proven ε over time, and ε toward single nodes."""
         claimed, agents, network = self._losses
         delta = self._setup.experiment.privacy.delta
         pure, epsilon = np.moveaxis(np.array([[loss[:2] for loss in at] for at in agents]), -1, 0)
@@ -110,10 +108,10 @@ class Accounting:
         return variables
 
     def summary(self, sharing: list[str]) -> typed.PrivacySummary:
-        """Return the privacy section of the summary.
+        """Return the privacy section of summary.json.
 
         Args:
-            sharing: the names of runs on other data that drew the same noise.
+            sharing: the names of other runs that drew the same noise for different data.
         """
         (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
         granted = samples = seen = None
@@ -169,7 +167,7 @@ def _number(value: float) -> float | None:
 
 
 def together_section(together: Together, delta: float) -> typed.TogetherSummary:
-    """Return the section of the summary on the privacy cost of publishing all runs of a job, at `delta`."""
+    """Return the section of summary.json on the privacy loss of publishing all repeats of a job, for a given δ."""
     network, agents = together.losses(delta)
     by_agent, because = [proven(loss) for loss in agents], together.unproven_because
     return typed.TogetherSummary(
@@ -231,7 +229,8 @@ def _key(setup: Setup) -> typed.KeyState | None:
     """Return the state of the noise key: "secret", "rehearsal" (public) or "unknown"; None if the run has no noise.
 
     A user-defined mechanism is tested: it draws noise with nine keys, and then again with the first key. The state is
-    "unknown" if two keys give equal noise, or if the first key gives different noise the second time.
+    "unknown" if all keys give the same number in a coordinate, or if the first key gives different noise the second
+    time.
     """
     e, d = setup.experiment, setup.dimension
     if not e.private:

@@ -43,7 +43,7 @@ PRECISE: Any = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, 
 
 
 class Comparator(NamedTuple):
-    """The best fixed decision in hindsight.
+    """The best fixed decision in hindsight: a minimizer of F, the sum of all losses, over the feasible set 𝒳.
 
     Attributes:
         point: (d,) the decision, in 𝒳.
@@ -59,7 +59,7 @@ class Comparator(NamedTuple):
 def best(
     total: SampleLoss, feasible: Set, start: Vector, lost: float = 0.0, others: Sequence[Vector] = ()
 ) -> Comparator:
-    """Return the comparator of F: the minimizer over 𝒳 that the solver finds, or a better one of the given points.
+    """Minimize F, the sum of all losses, over the feasible set 𝒳; return the best point of the solver and all guesses.
 
     Args:
         total: F, a convex sum of losses without clipping.
@@ -85,12 +85,20 @@ def best(
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
-    """Return the certificate: min(gap, F(x)) for built-in losses, which are never negative; gap for other losses."""
+    """Return the proven bound on F(x) − min F: the gap, or `value` = F(x) if that is smaller.
+
+    F(x) itself is a bound only for built-in losses, because they are never negative.
+
+    Args:
+        total: F.
+        gap: a duality gap at x, which bounds F(x) − min F.
+        value: F(x).
+    """
     return min(gap, value) if type(total).__module__.startswith("mpinodes.losses.") else gap
 
 
 def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparator:
-    """Return the comparator on all of R^d: by Newton's method if F is regularized and d ≤ `DENSE`, else by L-BFGS-B."""
+    """Minimize F = `total` on all of R^d: by Newton's method if F is regularized and d ≤ `DENSE`, else by L-BFGS-B."""
     from scipy.optimize import minimize
 
     x, value = start, np.inf
@@ -118,7 +126,7 @@ def _weight(total: SampleLoss) -> float:
 
 
 def _smoothness(total: SampleLoss) -> float:
-    """Return an upper bound on the largest eigenvalue of the Hessian of F; inf if no bound is known."""
+    """Return an upper bound on the largest eigenvalue of the Hessian of F = `total`; inf if no bound is known."""
     a = total.features
     if not (isinstance(total, LinearLoss) and total.predicts):
         norm = float(plain_norms(a).max(initial=0.0))
@@ -136,12 +144,12 @@ def _smoothness(total: SampleLoss) -> float:
 
 
 def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Return the comparator of a smooth F by accelerated projected gradient and Newton steps.
+    """Minimize a smooth F over the feasible set 𝒳, by accelerated projected gradient and Newton steps.
 
     Args:
         total: F.
         feasible: 𝒳.
-        start: (d,) in 𝒳.
+        start: (d,) a point in 𝒳.
         lost: the loss of the run; an error that is a small part of `lost` − F is accepted.
     """
     smoothness, d = _smoothness(total), len(start)
@@ -182,15 +190,16 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
 
 
 def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) -> tuple[Vector, float]:
-    """Improve x by Newton's method on 𝒳, and return the point with the least certificate, and that certificate.
+    """Improve x by Newton's method, and return the point with the least certificate, and that certificate.
 
-    A step minimizes the quadratic model of F at x over 𝒳. Then a step of projected gradient moves coordinates that the
-    solver left close to the boundary onto the boundary.
+    A certificate is a proven bound on F(x) − min F. A step minimizes the quadratic model of F at x over the feasible
+    set 𝒳. Then a step of projected gradient moves coordinates that the solver left close to the boundary onto the
+    boundary.
 
     Args:
         total: F, with a Hessian.
         feasible: 𝒳.
-        x: (d,) in 𝒳.
+        x: (d,) a point in 𝒳.
         step: the step size of the projected gradient.
         wanted: the certificate at which the method ends.
     """
@@ -250,7 +259,7 @@ def _clarabel(
 
 
 def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, float]:
-    """Return F(x) and a certificate, the smallest proven bound on F(x) − min F."""
+    """Return F(x), where F = `total`, and the smallest known bound on F(x) − min F over the feasible set."""
     gradient, value = total.grad(x), total.value(x)
     if feasible.bounded:
         return value, _capped(total, max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)
@@ -259,11 +268,17 @@ def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, floa
 
 
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Return the comparator of a piecewise linear F by Clarabel, which models the kinks of only a few samples.
+    """Minimize a piecewise linear F by Clarabel, in a program that models the kinks of only a few samples.
 
     Near the minimizer, the loss of any other sample is linear. Which samples to model is guessed from the best point so
-    far. The certificate holds for all samples, so a wrong guess shows in it. Then the samples on the wrong side of
-    their kink are added, unless these are very many, and the next guess takes twice as many samples.
+    far. The bound on F(x) − min F holds for all samples, so a wrong guess makes it large. Then the samples on the wrong
+    side of their kink are added, unless these are very many, and the next guess takes twice as many samples.
+
+    Args:
+        total: F.
+        feasible: the feasible set.
+        start: (d,) a feasible point.
+        lost: the loss of the run; an error that is a small part of `lost` − F is accepted.
     """
     n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
     has_minimum = feasible.bounded or total.regularizer  # then the problem with few kinks also has a minimum
@@ -287,12 +302,13 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
 
 
 def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], side: Vector) -> Comparator:
-    """Solve min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳, by Clarabel.
+    """Minimize a piecewise linear F over the feasible set 𝒳 by Clarabel, with the kinks of chosen samples.
 
-    Coordinates where all features are zero are left out if 𝒳 is `solid`, because 0 is an optimal value there.
+    The program is min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳. Coordinates
+    where all features are zero are left out if 𝒳 is `solid`, because 0 is an optimal value there.
 
     Args:
-        total: F.
+        total: F, with features A, targets b, and slopes lo and hi of each loss.
         feasible: 𝒳.
         some: (n,) whether the program models the kink of a sample. If not, the loss of the sample is taken as linear.
         side: (n,) positive if the sample is above its kink; chooses the slope of a linear loss.
@@ -328,7 +344,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
 
 
 def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
-    """Return 𝒳, restricted to the coordinates `used`, as rows G, bounds h and cones K with h − G v ∈ K."""
+    """Return the constraints of the feasible set on the coordinates `used`: G, h and cones K with h − G v ∈ K."""
     import clarabel
     from scipy import sparse
 
@@ -340,12 +356,13 @@ def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
 
 
 def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:
-    """Return a lower bound on min F, the dual objective at feasible multipliers.
+    """Return a lower bound on the minimum of F over the feasible set 𝒳, by the dual objective at given multipliers.
 
     Args:
-        total: F.
+        total: F, a sum of piecewise linear losses.
         feasible: 𝒳.
-        slope: (n,) for each sample, a slope between its least and largest slope, divided by its divisor.
+        slope: (n,) the multiplier of each sample: a number between the least and the largest slope of its loss, divided
+            by the divisor of its loss.
     """
     pull = np.asarray(slope @ total.features)
     constant = -float(slope @ total.targets)

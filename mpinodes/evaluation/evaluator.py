@@ -34,6 +34,8 @@ Tell = Callable[[int, int], None]  # called with the number of horizons done and
 class Evaluator:
     """Evaluate one run: `take` the estimates of all rounds, `close` the run, then read the results.
 
+    A horizon is a round at which results are measured.
+
     Attributes:
         judged: the decisions, losses and comparators of the finished run, which metrics read; set by `close`.
         variables: the values of the metrics that have one value per horizon, by name; set by `close`.
@@ -87,11 +89,11 @@ class Evaluator:
             vars(metric).update(state["metrics"][metric.name])
 
     def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
-        """End the run, find the comparators, and compute the values of the metrics that have one value per horizon.
+        """End the run, find the best fixed decisions (comparators), and compute the metrics that need the whole run.
 
         Args:
             tell: a function that is called with the number of comparators found and the number of all comparators.
-            known: comparators by horizon, from another run on the same losses; these are not computed again.
+            known: comparators of another run on the same losses, by the number of rounds; these are not computed again.
         """
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
@@ -132,7 +134,10 @@ class Evaluator:
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {why}\n")
 
     def summary(self) -> WorthSummary:
-        """Return the results: the last value of every metric, with values per round and means over agents."""
+        """Return the results of the run for summary.json: the last value of every metric, and the baselines.
+
+        For many metrics the result also has the value per round and the mean over agents.
+        """
         values: dict[str, Any] = {}
         for metric in self._metrics:
             if metric.summarized:
@@ -159,7 +164,7 @@ class Evaluator:
 
 
 def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
-    """Return the rules by which the values of metrics are merged over the repeats of a run, by dotted key."""
+    """Return the rule by which each value of a metric is merged over the repeats of a run, by the dotted key."""
     return {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _values(metric, None, 1)}
 
 
@@ -169,12 +174,12 @@ def key(metric: type[Metric] | Metric) -> str:
 
 
 def label(metric: type[Metric] | Metric) -> str:
-    """Return the name of a metric that tables and figures show."""
+    """Return the name under which tables and figures show a metric."""
     return metric.label or metric.name.replace("_", " ")
 
 
 def shown_key(metric: type[Metric] | Metric) -> str:
-    """Return the dotted key of the value that people see.
+    """Return the dotted key in summary.json of the value of a metric that people see.
 
     That value is divided by the number of rounds if the metric adds up over rounds, and averaged over the agents if the
     metric has a value for each agent.
@@ -202,7 +207,7 @@ def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
 
 
 def left_out(setup: Setup, meter: Meter) -> str:
-    """Return why the run gets no comparator, and so no regret; an empty text if the comparator is computed."""
+    """Return why the run gets no best fixed decision (comparator), and so no regret; an empty text if it gets both."""
     wanted = setup.experiment.comparator
     if wanted is False:
         return "comparator=false"
@@ -217,7 +222,7 @@ def left_out(setup: Setup, meter: Meter) -> str:
 
 
 def _expected_seconds(setup: Setup, meter: Meter) -> float:
-    """Estimate the seconds that the comparators of all horizons take on one core.
+    """Estimate the seconds that finding the best fixed decisions (comparators) takes on one core.
 
     The estimate uses only counts of samples and features, so that all machines decide alike. It was fitted to 3,000 to
     60,000 samples with 10 to 784 features and norms of about 1. Piecewise linear losses take a tenth of the estimate if
@@ -236,13 +241,15 @@ def _expected_seconds(setup: Setup, meter: Meter) -> float:
 
 
 def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comparator]) -> list[Comparator]:
-    """Return the comparator argmin over v in 𝒳 of Σ_t Σ_i f_i^t(v), over the rounds up to each horizon.
+    """Return for each horizon T the best fixed decision, argmin over v in 𝒳 of Σ_{t ≤ T} Σ_i f_i^t(v).
+
+    A horizon is a round at which results are measured.
 
     Args:
         meter: the sums of losses of the finished run.
-        feasible: 𝒳.
-        tell: a function that is called after each horizon.
-        known: comparators by horizon, from another run on the same losses.
+        feasible: 𝒳, the feasible set.
+        tell: a function that is called after each horizon, with the numbers of horizons done and of all horizons.
+        known: results of another run on the same losses, by horizon.
     """
     everything, began = meter.losses.everything, np.nan_to_num(meter.last[0])
     if everything.is_constant:
@@ -261,7 +268,14 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
 
 
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
-    """Return Σ_t min_v Σ_i f_i^t(v) and the path length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers, by horizon: (2, h)."""
+    """Return Σ_t min_v Σ_i f_i^t(v), and the path length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers v(t): (2, h).
+
+    Args:
+        everything: the losses f_i^t of all agents i and rounds t.
+        feasible: the feasible set, to which all v belong.
+        horizons: (h,) rounds; each sum is over the rounds up to a horizon.
+        fixed: the best fixed decision up to each horizon.
+    """
     if everything.is_constant:
         return np.array([[c.value for c in fixed], np.zeros(len(fixed))])
     at = fixed[0]

@@ -36,7 +36,7 @@ def blocks(total: int, width: int) -> list[slice]:
 
 
 class Examined(ABC):
-    """A data set on which decisions are evaluated by a mark: the accuracy, or the root mean squared error.
+    """A data set on which decisions (points) are evaluated by a mark: the accuracy, or the root mean squared error.
 
     Sparse features stay in memory. Dense features are read from the source again each time.
     """
@@ -47,11 +47,11 @@ class Examined(ABC):
 
     @abstractmethod
     def naive(self) -> float:
-        """Return the mark of the best constant prediction."""
+        """Return the accuracy or error of the best prediction that is the same for all samples."""
 
     @abstractmethod
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Return for each point the sum over m samples of the quantity that `marks` averages.
+        """Return for each point the sum, over m samples, of the correct predictions or of the squared errors: (k,).
 
         Args:
             features: (m, d).
@@ -60,7 +60,7 @@ class Examined(ABC):
         """
 
     def marks(self, points: Vector) -> Vector:
-        """Return the marks of points, the means of `_summed` over all samples. Points are columns: (d, k) -> (k,)."""
+        """Return the accuracy or the root mean squared error of every point; points are columns: (d, k) -> (k,)."""
         targets, sums = self._source.targets, np.zeros(points.shape[1])
         for start in range(0, len(targets), ROWS_AT_ONCE):
             end = min(start + ROWS_AT_ONCE, len(targets))
@@ -76,6 +76,8 @@ class Examined(ABC):
 
 class Labelled(Examined):
     """A data set with labels ±1, or with class numbers 0, 1, ...; the mark of a point is its accuracy.
+
+    A point is a vector of model parameters, from which labels are predicted.
 
     Args:
         source: the samples.

@@ -1,4 +1,7 @@
-"""Add up the losses of decisions round by round, and store the sums at the horizons; formulas: `evaluation.regret`."""
+"""Add up the losses of decisions round by round, and store the sums at the horizons.
+
+Horizons are the rounds at which results are measured. The module `evaluation.regret` has the formulas.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ _BY_HORIZON = ("horizons", "total", "last", "mean", "judged")
 
 
 class Meter:
-    """Add up the losses of a run block by block, and store the sums at the horizons, where the run is judged.
+    """Add up the losses of a run round by round, and store the sums at the horizons, where results are measured.
 
-    There are h horizons, which are rounds, n agents and k deciders. A decider makes a decision and has a loss. For a
+    There are h horizons (rounds), n agents and k deciders. A decider makes a decision and has a loss. For a
     nondecomposable objective the only decider is the network; for a decomposable objective, every agent is a decider.
 
     Attributes:
@@ -35,7 +38,7 @@ class Meter:
         marks: (h, 2, k) the accuracy or root mean squared error of the average and of the last decision. The keys name
             the mark and the data set: "accuracy.test".
         judged: (h, k, d) the decisions by which an offline method is judged.
-        whole: (h, k) F at `judged`, the mean over all rounds and agents of the losses; set by `end`.
+        whole: (h, k) the mean of all losses, over all rounds and agents, at `judged`; set by `end`.
     """
 
     def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
@@ -66,7 +69,9 @@ class Meter:
         self.whole = np.zeros((0, k))
 
     def by_set(self, name: str) -> dict[str, Vector]:
-        """Return the accuracy or the RMSE at each horizon, (h, 2, k), by data set ("train", "test").
+        """Return the accuracy or the RMSE at each round where results are measured, by data set ("train", "test").
+
+        Each array is (h, 2, k): for h rounds, for the average and the last decision, and for k deciders.
 
         Args:
             name: "accuracy" or "rmse".
@@ -74,7 +79,9 @@ class Meter:
         return {key.partition(".")[2]: values for key, values in self.marks.items() if key.startswith(f"{name}.")}
 
     def naive(self, name: str) -> dict[str, float]:
-        """Return the accuracy of the largest class, or the RMSE of the mean training target, by data set.
+        """Return the accuracy of predicting the largest class, or the RMSE of predicting the mean training target.
+
+        The keys of the result are the data sets, "train" and "test".
 
         Args:
             name: "accuracy" or "rmse".
@@ -85,7 +92,7 @@ class Meter:
         """Add the next r rounds, and return their decisions and losses.
 
         Args:
-            estimates: (r, n, d) the estimates of all agents.
+            estimates: (r, n, d) the estimates of all agents, from which the decisions are taken.
         """
         first, last = self.seen + 1, self.seen + len(estimates)
         x = estimates  # (r, k, d) decisions
@@ -118,7 +125,7 @@ class Meter:
         return Stretch(np.arange(first, last + 1), estimates, x, summands[:, 0], summands[:, 2:], lost.training)
 
     def _add(self, first: int, summands: Vector) -> None:
-        """Add the losses of consecutive rounds to the sums, and store the sums at the horizons among these rounds.
+        """Add the losses of consecutive rounds to the sums; store the sums at the rounds where results are measured.
 
         Args:
             first: the first of the rounds.
@@ -132,7 +139,7 @@ class Meter:
     def recall(self, losses: Vector) -> None:
         """Add the next r rounds from a record, which has the losses of the network but no decisions.
 
-        All values that need decisions become nan.
+        From then on, sums and averages that need decisions are nan, and there is no accuracy or error.
 
         Args:
             losses: (r,) the loss of the network in each round.
@@ -145,14 +152,17 @@ class Meter:
         self.seen += len(losses)
 
     def state(self) -> dict[str, Any]:
-        """Return the sums so far, and the values at the horizons so far, as plain data for a checkpoint."""
+        """Return, as plain data for a checkpoint, the sums so far and the stored values of earlier rounds."""
         reached = slice(int(np.searchsorted(self.horizons, self.seen, side="right")))
         sums = {name: getattr(self, name) for name in _SUMS}
         by_horizon = {name: getattr(self, name)[reached] for name in _BY_HORIZON}
         return {**sums, **by_horizon, "marks": {name: values[reached] for name, values in self.marks.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that `state` returned. Later horizons may differ from those of the stored run."""
+        """Continue from a state that `state` returned, perhaps with another total number of rounds.
+
+        Then the later rounds at which results are measured also differ from those of the stored run.
+        """
         for name in _SUMS:
             setattr(self, name, state[name])
         ahead = self.horizons[self.horizons > self.seen]
@@ -166,7 +176,7 @@ class Meter:
         self.marks = {name: continued(values) for name, values in state["marks"].items()}
 
     def end(self) -> None:
-        """End the run. If the run ended early, its last round becomes the last horizon."""
+        """End the run. If the run ended early, results are also measured at its last round."""
         at = int(np.searchsorted(self.horizons, self.seen))
         if self.horizons[at] != self.seen:
             self.horizons[at], self.total[at] = self.seen, self._sum_f
@@ -190,11 +200,11 @@ class Meter:
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
     def _keep(self, at: int, last: Vector) -> None:
-        """Store the last and average decisions at the horizon that the run has just reached.
+        """Store the last and the average decision of a round at which results are measured.
 
         Args:
-            at: the index of the horizon.
-            last: (k, d) the decisions in the last round.
+            at: the index of the round in `horizons`.
+            last: (k, d) the decisions in this round.
         """
         average = self._sum_x / self._weight
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
@@ -206,7 +216,7 @@ class Meter:
             self.judged[at] = last if self._judged_by == "last" else average
 
     def _examine(self) -> None:
-        """Compute the accuracies or errors of all waiting horizons together, so that the samples are read only once."""
+        """Compute the accuracies or errors of all stored decisions together, so that the samples are read only once."""
         if self._unjudged:
             at = [horizon for horizon, _ in self._unjudged]
             points = np.ascontiguousarray(np.concatenate([points for _, points in self._unjudged]).T)

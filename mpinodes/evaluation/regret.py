@@ -64,7 +64,10 @@ class Points(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The losses of r rounds at `Points`, summed over all deciders."""
+    """The losses of r rounds at given points, summed over all deciders.
+
+    A decider is an agent if every agent has a loss (decomposable objective), else the network.
+    """
 
     own: Vector  # (r,) each decider's loss at its own decision
     averaged: Vector  # (r,) each decider's loss at its own running average
@@ -74,6 +77,8 @@ class Lost(NamedTuple):
 
 class Losses(ABC):
     """Compute the losses of all deciders in any rounds, without regularizers.
+
+    A decider is an agent if every agent has a loss (decomposable objective), else the network.
 
     Attributes:
         kind: the class of the losses.
@@ -91,10 +96,10 @@ class Losses(ABC):
     @property
     @abstractmethod
     def everything(self) -> Total:
-        """Return the distinct samples of the run, from which the sum of the losses of any rounds is computed."""
+        """Return the distinct samples of the run as a `Total`, which computes the sum of the losses of any rounds."""
 
     def columns(self, first: int, last: int) -> Columns:
-        """Return the coordinates that the losses of rounds `first` to `last` depend on, ascending."""
+        """Return the coordinates of the decision on which the losses of rounds `first` to `last` depend, ascending."""
         return ALL
 
     @abstractmethod
@@ -150,11 +155,11 @@ class Changing(Losses):
 
     @property
     def everything(self) -> Total:
-        """Return the distinct samples of the run, from which the sum of the losses of any rounds is computed."""
+        """Return the distinct samples of the run as a `Total`, which computes the sum of the losses of any rounds."""
         return self._samples.everything
 
     def columns(self, first: int, last: int) -> Columns:
-        """Return the coordinates that the losses of rounds `first` to `last` depend on.
+        """Return the coordinates of the decision on which the losses of rounds `first` to `last` depend.
 
         A loss that is a function of a·x depends only on coordinates where some features a are not 0. If all features
         are 0, coordinate 0 is returned.
@@ -195,10 +200,7 @@ class Changing(Losses):
 
 
 class ConstantLosses(Losses):
-    """Losses that are the same in every round, because each owner uses all its samples in every round.
-
-    An owner is an agent if the objective is decomposable, else the network.
-    """
+    """Losses that are the same in every round, because all samples are used in every round."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
@@ -211,7 +213,7 @@ class ConstantLosses(Losses):
 
     @property
     def everything(self) -> Total:
-        """Return the distinct samples of the run, from which the sum of the losses of any rounds is computed."""
+        """Return the distinct samples of the run as a `Total`, which computes the sum of the losses of any rounds."""
         return self._everything
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
@@ -235,7 +237,7 @@ class ConstantLosses(Losses):
 
 
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
-    """Split samples into blocks, so that the losses of a block at `points` points fit the cache.
+    """Split samples into blocks, so that the losses of a block at `points` points fit into the processor's cache.
 
     The blocks do not depend on how many rounds are computed together, so that sums are the same to the last bit.
     """
@@ -246,6 +248,6 @@ def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Feat
 
 
 def losses_of(setup: Setup) -> Losses:
-    """Return the losses of a run: one loss for each agent if the objective is decomposable, else a common loss."""
+    """Return the losses of a run: one loss for each agent if the objective is decomposable, else one common loss."""
     owners = setup.topology.agents if setup.algorithm.decomposable else 1
     return (ConstantLosses if setup.stream.batch == "all" else Changing)(setup, owners)

@@ -29,11 +29,11 @@ Block = tuple[Features, Vector, Any]  # features (k, d), targets (k,), and one d
 
 
 class Total:
-    """The losses of a run, which can be summed over any consecutive rounds.
+    """The losses of all agents in all rounds of a run, which can be summed over any consecutive rounds.
 
     Args:
         loss: any loss of the run, which gives the class and regularizer of all losses.
-        owners: the number of losses in a round.
+        owners: the number of losses in a round: the number of agents, or 1 if all agents share one loss.
         block: the distinct samples of the run; unused samples have an infinite divisor.
         rows: a function that maps a first and a last round to the indices of their samples; None if every round uses
             all samples.
@@ -50,7 +50,7 @@ class Total:
         self._rows, self.is_constant = rows, rows is None
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Return the unclipped sum of losses Σ_t Σ_i f_i^t over the rounds `first` to `rounds`."""
+        """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one loss."""
         number = rounds - first + 1
         if not self._rows:
             return self._loss(self._features, self._targets, self._divisor / number, number)
@@ -76,7 +76,7 @@ class Squares(Total):
 
     Args:
         loss: any loss of the run.
-        owners: the number of losses in a round.
+        owners: the number of losses in a round: the number of agents, or 1 if all agents share one loss.
         read: a function that maps a first and a last round to their samples.
         at_once: the number of rounds that are read together.
     """
@@ -88,9 +88,10 @@ class Squares(Total):
         self._left: tuple[Features, Vector] = loss.features[:0], loss.targets[:0]
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Return the unclipped sum of losses Σ_t Σ_i f_i^t over the rounds `first` to `rounds`.
+        """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one loss.
 
-        If `first` is the same as in the last call and `rounds` is not smaller, only the further rounds are read.
+        If `first` is the same as in the last call and `rounds` is not smaller, only the samples of further rounds are
+        read.
         """
         begun, done = self._summed
         if first != begun or rounds < done:
@@ -106,13 +107,14 @@ class Squares(Total):
 class Samples:
     """Read the samples of losses that change by round. Samples are ordered by round, and within a round by owner.
 
-    An owner is an agent if the objective is decomposable, else the network.
+    An owner of samples is an agent if every agent has a loss (decomposable objective), else the network.
 
     Attributes:
         first: the loss of the first owner in round 1; all losses have its class.
         owners: the number of owners.
         of_each: the number of samples of an owner in a round. For a user-defined stream this is the largest number;
-            smaller rounds are padded with copies of their first sample, whose divisor is infinite.
+            smaller rounds are padded with copies of their first sample, whose divisor is infinite, so that their losses
+            are 0.
         of: a function that maps a first and a last round to their samples; it caches its last result.
     """
 
@@ -134,7 +136,7 @@ class Samples:
 
     @property
     def held_at_the_end(self) -> int:
-        """Return how many bytes of samples are in memory at the end of the run, in addition to the data itself.
+        """Return how many bytes of samples are in memory at the end of the run, in addition to the data set itself.
 
         Recurring samples, which are used in many rounds, count with two copies.
         """
@@ -146,7 +148,7 @@ class Samples:
 
     @property
     def _is_summed(self) -> bool:
-        """Return whether samples are condensed; the loss's own class, not a parent class, must define `condensed`."""
+        """Return whether samples are condensed to fewer samples. The loss's class, not a parent, must define how."""
         condenses = "condensed" in vars(type(self.first)) and not self._varying
         return condenses and self._size > KEPT and self._dimension < COLUMNS
 

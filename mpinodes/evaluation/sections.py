@@ -41,7 +41,7 @@ def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
 
 
 def bound_section(bound: Bound, measured: Variable | None) -> BoundSummary:
-    """Return the bound of a theorem beside the measured value, both at the last horizon.
+    """Return the bound of a theorem at the last round, beside the measured value of the quantity that it bounds.
 
     A bound without a measured value does not apply.
     """

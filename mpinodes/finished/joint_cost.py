@@ -64,7 +64,7 @@ class Finished(FinishedRun):
 
     @property
     def unproven_because(self) -> str | None:
-        """Return the reason why no privacy loss is proven of the run by itself; None if a loss is proven."""
+        """Return the reason why no privacy loss is proven for this run alone; None if a loss is proven."""
         privacy = self.summary.privacy
         if not self.experiment.private:
             return "its messages carry no noise"
@@ -84,11 +84,11 @@ class Finished(FinishedRun):
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """Return the privacy loss of every sample, with a key that is equal for runs whose samples can be matched.
+        """Return the privacy loss of every sample, after a key that tells whose samples can be matched.
 
-        The key comes first. The loss is computed from the recorded privacy events and from the data. If the data cannot
-        be read again, the result is the loss of the worst sample, as summary.json states it, with a key that no other
-        run has.
+        Two runs with equal keys use the same numbers for their samples. The loss is computed from the recorded privacy
+        events and from the data. If the data cannot be read again, the result is the loss of the worst sample, as
+        summary.json states it, with a key that no other run has.
 
         Raises:
             Unproven: neither loss can be computed.
@@ -159,7 +159,7 @@ def _same_run(first: Finished, other: Finished) -> bool:
 
 
 def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """Return the runs without repetitions, and then the runs that repeat an earlier run bit by bit.
+    """Return the runs without repetitions, and the list of runs that repeat an earlier run bit by bit.
 
     Raises:
         Unproven: two different runs have the same noise, so the difference of their messages has no noise.

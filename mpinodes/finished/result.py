@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The result of a finished run; printed, it is the text that a run prints at its end.
+    """The result of a finished run. Printing a `Result` shows the text that the run printed at its end.
 
     Attributes:
         directory: the run directory.

@@ -172,9 +172,9 @@ def unfinished(place: Path) -> list[str]:
 
 
 def members(study: Path) -> list[Path]:
-    """Return the directories of all runs of a study, finished or not, as its table names them; empty without a table.
+    """Return the directories of all runs that the table of a study lists, finished or not; empty without a table.
 
-    The directory `runs` may also contain runs of an earlier study, which the table does not name.
+    The directory `runs` may also contain runs of an earlier study, which the table does not list.
     """
     try:
         with (study / TABLE).open(newline="", encoding="utf-8") as file:

@@ -1,7 +1,8 @@
-"""Find neighbouring run directories whose noise is the same, but on other data.
+"""Find neighbouring run directories that have the same noise on other data.
 
-The difference of two such runs has no noise, so together the runs reveal their data. experiment.toml therefore begins
-with a line that identifies the noise, and a line that identifies the data files.
+If two runs add the same noise to messages about different data, the difference of the messages has no noise, so both
+runs together reveal their data. Therefore experiment.toml begins with a line that identifies the noise, and a line that
+identifies the data files.
 """
 
 from __future__ import annotations
@@ -86,8 +87,8 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
 def files_mark(setup: Setup) -> str:
     """Return a mark that changes when a data file, or a file with the stream's code, is written, moved or replaced.
 
-    The mark is a hash of inodes, sizes and times, so it reveals nothing of the contents. It is empty if there are no
-    files.
+    The mark is a hash of inodes, sizes and times, so the mark reveals nothing of the contents. Without files the mark
+    is empty.
     """
     code = setup.experiment.data.get("path")
     try:
@@ -107,7 +108,7 @@ def files_mark_of(file: Path) -> str:
 
 
 def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
-    """Return `e` with the data paths of `other` if both have read the same files, which were moved between the runs.
+    """Return `e` with the data paths of `other`, if both have read the same files, which were then moved.
 
     Args:
         e: an experiment.

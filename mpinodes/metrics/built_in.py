@@ -30,8 +30,8 @@ def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **att
     Args:
         name: the name of the metric.
         dims: the axes of its values.
-        values: a function that computes the values, from a `Stretch` if the first axis is the round, else from a
-            `Judged` run. It returns None if the run has no such values.
+        values: a function that computes the values, from consecutive rounds (`Stretch`) if the first axis is the round,
+            otherwise from the finished run (`Judged`). It returns None if the run has no such values.
         attributes: further attributes of the class.
     """
     method = "take" if dims == ROUND else "judge"
@@ -67,7 +67,7 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
 def of_agents(of: str) -> type[Metric]:
     """Return the class of a metric: the accuracy of each agent's average decision on a data set.
 
-    A run in which the network decides as a whole has no such values.
+    If the agents share one decision, the metric has no values.
     """
 
     def values(run: Judged) -> Vector | None:
@@ -91,7 +91,10 @@ def consensus_error(rounds: Stretch) -> Vector:
 
 
 def optimality_gap(run: Judged) -> Vector | None:
-    """Return F(x) − min F at each agent's decision x, (h, n), where F is the mean of all losses; None if online."""
+    """Return F(x) − min F at each agent's decision x, (h, n); None if the method of the run is an online method.
+
+    F is the mean of all losses. Each of the h rows belongs to a round at which results are measured.
+    """
     least = float(run.least[-1]) / (int(run.horizons[-1]) * run.agents)
     return np.asarray(run.whole - least) if run.judged_by else None
 
@@ -108,9 +111,12 @@ def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector |
 
 
 def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
-    """Return a function of a run that calls `values` with the run and its `best_of_rounds`.
+    """Return a function of a run, which computes a metric from the best decisions of the single rounds.
 
-    The function returns None unless `record.dynamic_regret` asks for the best decisions of single rounds.
+    The function returns None unless the setting `record.dynamic_regret` asks for these decisions.
+
+    Args:
+        values: computes the metric from a run and from its `best_of_rounds`.
     """
     return lambda run: None if run.best_of_rounds is None else values(run, run.best_of_rounds)
 

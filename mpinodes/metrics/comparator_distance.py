@@ -21,5 +21,5 @@ class ComparatorDistance(Metric):
     label = "distance to the best fixed decision"
 
     def judge(self, run: Judged) -> Vector:
-        """Return the distance at each horizon (h,)."""
+        """Return the distance at each horizon, a round T at which results are measured: (h,)."""
         return np.asarray(np.linalg.norm(run.last - run.best, axis=1))

@@ -1,4 +1,4 @@
-"""Put the main results of a run into whole sentences, which head the page of the run."""
+"""Put the main results of a run into whole sentences, which stand at the top of the page of the run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
 
 
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
-    """Return the data set on which a run is judged ("test" or "train"), and the run's accuracy or RMSE on it.
+    """Return the data set on which a method is judged ("test" or "train"), and the accuracy or RMSE on this data set.
 
     The value belongs to the decision by which the method is judged: the last decision or the running mean.
 
@@ -69,7 +69,14 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
 
 
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
-    """Return, by data set, the accuracy or RMSE of always predicting the value in `GUESSED`; empty for other names."""
+    """Return the accuracy or RMSE of a constant prediction, by data set ("test", "train").
+
+    The constant is the largest class for the accuracy, and the mean training target for the RMSE.
+
+    Args:
+        baselines: the baselines of a run.
+        name: "accuracy" or "rmse"; for other names the result is empty.
+    """
     guesses = {"accuracy": baselines.majority, "rmse": baselines.mean_target} if baselines else {}
     return guesses.get(name) or {}
 

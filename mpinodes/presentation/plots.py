@@ -60,7 +60,7 @@ class Values(NamedTuple):
         return Values(self.dims[:at] + self.dims[at + 1 :], np.take(self.values, -1, axis=at))
 
     def __truediv__(self, other: Values) -> Values:
-        """Divide by an array with one axis, which must be an axis of this array."""
+        """Divide along one axis by an array that has only this axis."""
         (name,) = other.dims
         rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
         return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))
@@ -116,7 +116,7 @@ def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -
 
 
 def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
-    """Draw a band from the least to the largest value over all agents and repeats, in each round or horizon."""
+    """Draw a band over time: in each round, from the least to the largest value of all agents and repeats."""
     rest = [name for name in values.dims if name not in ("round", "horizon")]
     least, most = (values.reduced(combine, rest).values for combine in (np.nanmin, np.nanmax))
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)

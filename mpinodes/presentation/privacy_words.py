@@ -39,7 +39,7 @@ def number(epsilon: float | None, none: str = "unproven") -> str:
 
 
 def condition(checked: list[typed.FileSummary] | None) -> str:
-    """Return the condition under which proven numbers hold; an empty text if no user-defined file matters to them."""
+    """Return the condition under which proven numbers hold; an empty text if they depend on no user-defined file."""
     if all(file.tested for file in checked or []):
         return TESTED.format(", ".join(file.sha256[:SHORT] for file in checked)) if checked else ""
     return NOT_TESTED
@@ -129,8 +129,8 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         (near, first), (far, last) = reached[0], reached[-1]
         notes.append(
             f"Toward one node that colludes with no other node, ε at δ = {delta:g} is at most {number(first)} at "
-            f"distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: from round {views.relayed_from} on all "
-            "messages are mixes of earlier messages."
+            f"distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: from round "
+            f"{views.relayed_from} on all messages are mixes of earlier messages."
         )
     if budget := privacy.budget:
         of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []

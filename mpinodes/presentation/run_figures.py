@@ -44,7 +44,7 @@ class Curve(NamedTuple):
     per_round: bool
 
     def values(self, data: Drawn) -> tuple[np.ndarray, Values]:
-        """Return the rounds or horizons of the metric, and its values there."""
+        """Return the rounds at which the metric has values, and these values."""
         values = data[self.variable]
         along = data["horizon" if "horizon" in values.dims else "round"]
         values = values / along if self.per_round else values
@@ -110,9 +110,9 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
 
 
 def tables(data: Drawn, summary: Summary) -> list[Table]:
-    """Return two tables of text: the curves by horizon, and the last values by agent.
+    """Return two tables of text: the values of all curves over time, and the last values of each agent.
 
-    Values in the table by horizon are means over agents and seeds. Values in the table by agent are means over seeds.
+    Values over time are means over agents and seeds. Values of agents are means over seeds.
     """
     kinds = {"claimed": "claimed", "proven_pure": "proven pure", "proven": f"proven at δ = {summary.privacy.delta:g}"}
     curves = [curve for figure in curve_figures(summary).values() for curve in figure.curves if curve.variable in data]
@@ -213,7 +213,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def views(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw the ε of every agent's data toward every other agent: against distance, and as a heat map."""
+    """Draw how much every node learns of every agent's data, as ε: against distance, and as a heat map."""
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
     figure, (left, right) = drawing.pair()
@@ -256,7 +256,7 @@ def _by(along: str, values: Values, combine: Callable[..., Any]) -> np.ndarray:
 
 
 def draw_topology(graph: dict[str, Any]) -> Figure:
-    """Draw a graph, with a panel for each round of its period.
+    """Draw the communication graph, with a panel for each round until the graph repeats.
 
     Args:
         graph: {title, agents, period, rounds: [[(j, i), ...], ...]}, where agent j sends to agent i.

@@ -40,7 +40,7 @@ class Stopped(Exception):
     """
 
     def in_words(self, signal: str) -> str:
-        """Return the message for the user.
+        """Return the message for the user, which names the last round and the command that continues the run.
 
         Args:
             signal: the name of the signal that stopped the run.
@@ -69,7 +69,7 @@ class Chunk(NamedTuple):
     """Consecutive rounds of all agents, as the logger receives them.
 
     Attributes:
-        rows: (agents, rounds, row) a row of numbers for each agent and round; overwritten by the next chunk.
+        rows: (agents, rounds, numbers) a row of numbers for each agent and round; overwritten by the next chunk.
         order: the order that the agents followed in this chunk; None if the run ended early.
     """
 
@@ -86,7 +86,7 @@ def places(run: Path, repeats: int) -> list[Path]:
 
 
 def name_of(agent: int) -> str:
-    """Return the name of an agent among the participants of a run, as checkpoint files use it."""
+    """Return the name of an agent in the names of checkpoint files, such as "agent-3"."""
     return f"agent-{agent}"
 
 
@@ -106,12 +106,12 @@ class Keeper:
         self._kept = self.rounds()[::-1]  # ascending
 
     def rounds(self) -> list[int]:
-        """Return the rounds for which the participant has a checkpoint file, the latest first."""
+        """Return the rounds for which this participant has a checkpoint file, the latest round first."""
         rounds = (file.name.partition("-")[0] for file in self._folder.glob(f"*-{self._name}"))
         return sorted((int(t) for t in rounds if t.isdecimal()), reverse=True)
 
     def save(self, t: int, content: Mapping[str, Any], lasting: bool = False) -> None:
-        """Write the state of the participant after round t.
+        """Write the state of the participant (an agent or the logger) after round t.
 
         Args:
             t: the round.
@@ -129,7 +129,7 @@ class Keeper:
         self._kept.append(t)
 
     def load(self, t: int) -> dict[str, Any]:
-        """Return the state of the participant after round t.
+        """Return the state of the participant (an agent or the logger) after round t.
 
         Raises:
             Damaged: the file is damaged, or belongs to another round, participant or run.
@@ -147,17 +147,17 @@ class Keeper:
         return content
 
     def forget_before(self, t: int) -> None:
-        """Give up this participant's checkpoints of rounds before t."""
+        """Remove this participant's checkpoints of rounds before t."""
         while self._kept and self._kept[0] < t:
             self._forget(self._kept.pop(0))
 
     def keep_two(self) -> None:
-        """Give up all checkpoints except the last two; call this when all participants have written the last one."""
+        """Remove all checkpoints except the last two; call this when all participants have written the last one."""
         while len(self._kept) > 2:
             self._forget(self._kept.pop(0))
 
     def forget_after(self, t: int) -> None:
-        """Give up the checkpoints of rounds after t, which an earlier attempt of the run has written."""
+        """Remove the checkpoints of rounds after t, which an earlier attempt of the run has written."""
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
 

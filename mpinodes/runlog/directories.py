@@ -52,7 +52,7 @@ def make_directory(experiment: Experiment) -> Path:
 
 
 def unmake_directory(path: Path) -> None:
-    """Remove a run directory that is not needed, and its parent `runs` if that is then empty."""
+    """Remove a run directory that is not needed, and also the parent directory `runs` if nothing else is in it."""
     shutil.rmtree(path, ignore_errors=True)
     if path.parent.name == RUNS:
         with suppress(OSError):
@@ -67,7 +67,7 @@ def require_there(directory: Path) -> None:
 
 @contextmanager
 def held(run: Path) -> Iterator[None]:
-    """Lock a run directory for writing while the context lasts, because two writers would destroy each other's record.
+    """Lock a run directory for writing until the context ends, because two writers would destroy the record.
 
     Raises:
         BadInput: another process held the lock for `PATIENCE` seconds.
@@ -91,7 +91,7 @@ def held(run: Path) -> Iterator[None]:
 
 
 def is_held(run: Path) -> bool:
-    """Return whether a process writes to a run directory; True also if this cannot be found out."""
+    """Return whether a process is writing to a run directory; also True if the lock cannot be tested."""
     try:
         with (run / LOG).open("rb") as log:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)

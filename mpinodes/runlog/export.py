@@ -28,7 +28,7 @@ WORTH = 0.7  # a variable is compressed if the compressed size is at most this f
 
 
 class _Draft(io.FileIO):
-    """A file to which HDF5 writes. HDF5 crashes if a write raises an error, so errors are stored instead.
+    """The file of a record while HDF5 writes it; an error is stored, because HDF5 crashes if a write raises an error.
 
     Attributes:
         failure: the first error. After an error, nothing more is written.
@@ -152,7 +152,7 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
 
 
 def write_words(of: Any, words: Mapping[str, str]) -> None:
-    """Write text attributes of a dataset or file with fixed length, because HDF5's checksums cover only such texts."""
+    """Write text attributes of a dataset or file, with fixed length, because HDF5 has no checksums for other texts."""
     for name, word in words.items():
         encoded = word.encode()
         of.attrs.create(name, np.array(encoded, h5py.string_dtype("utf-8", max(len(encoded), 1))))

@@ -58,7 +58,7 @@ class Unreadable(BadInput):
 
 
 class Position(NamedTuple):
-    """A position between two frames of a log: the byte offset, and the last checksum before this position."""
+    """A position between two frames (blocks of rounds) of a log: the byte offset, and the last checksum before it."""
 
     byte: int
     checksum: bytes
@@ -102,7 +102,7 @@ class Log(_Opened):
         self._put([(msgspec.msgpack.encode(facts), 0)])
 
     def append(self, variables: Variables) -> None:
-        """Write one or more rounds as one frame; all calls must have the same variables.
+        """Write one or more rounds as one frame (a block with a checksum); all calls must have the same variables.
 
         Raises:
             BadInput: the log contains other variables.
@@ -125,7 +125,11 @@ class Log(_Opened):
         self.rounds += rounds
 
     def _put(self, frames: list[tuple[bytes, int]]) -> None:
-        """Append frames, pairs of content and number of rounds, by one write; after an error, cut the file back."""
+        """Append frames (blocks with checksums) by one write; after an error, cut the file to its old length.
+
+        Args:
+            frames: pairs of content and number of rounds; 0 rounds for descriptions.
+        """
         whole, checksum = b"", self.place.checksum
         for content, rounds in frames:
             sizes = SIZES.pack(len(content), rounds)
@@ -206,7 +210,10 @@ class LogReader(_Opened):
         return Unreadable(f"{self._path}: damaged after round {self.rounds}, or not the log of a run ({why})")
 
     def read_on(self, end: int | None = None) -> None:
-        """Read the frames that were added since the last call, up to byte `end`; None: up to the end of the file.
+        """Read the frames (blocks of rounds) that were added since the last call.
+
+        Args:
+            end: the byte at which reading ends; None: the end of the file.
 
         Raises:
             Unreadable: the log is damaged.
@@ -260,7 +267,7 @@ class LogReader(_Opened):
 
 
 def require(path: Path, place: Position) -> None:
-    """Verify that a log still has the content before `place` that was written there.
+    """Verify that the content of a log before a position has not changed since the position was noted.
 
     Raises:
         Unreadable: the content before `place` is shorter or different.

@@ -113,7 +113,7 @@ def progress_of(directory: Path) -> dict[str, Any]:
 
 
 class Progress:
-    """Show the progress of a run's rounds on the terminal, and write it to progress.jsonl.
+    """Show the progress of a run on the terminal, and write its progress to progress.jsonl.
 
     Args:
         directory: the run directory.
@@ -137,7 +137,12 @@ class Progress:
         self._bar = Bar(title, rounds, "round", begin)
 
     def show(self, t: int, average_fitness: float) -> None:
-        """Show that round t is done, and the mean loss per round so far, `average_fitness`."""
+        """Show that round t is done.
+
+        Args:
+            t: the round.
+            average_fitness: the mean loss per round so far.
+        """
         rate = self._bar.show(t, f"F/T {average_fitness:.4g}")
         fitness = average_fitness if isfinite(average_fitness) else None
         self._last = {"round": t, "rounds": self._rounds, "average_fitness": fitness, "rounds_per_second": rate}
@@ -145,7 +150,7 @@ class Progress:
         self._jsonl.flush()
 
     def finishing(self, step: str, done: int, of: int) -> None:
-        """Show how many parts of a step after the rounds are done.
+        """Show the progress of a step after the last round, such as finding the comparators.
 
         Args:
             step: the name of the step.

@@ -32,7 +32,7 @@ CACHED = 1 << 18  # size of HDF5's chunk cache for each variable, in bytes
 
 
 class _Living:
-    """The content of `rounds.log`, as `Reader` needs it.
+    """The content of `rounds.log`, while the run goes on, as `Reader` reads it.
 
     Attributes:
         attrs: the attributes of the record.
@@ -60,7 +60,7 @@ class _Living:
 
 
 class _Finished:
-    """The content of `record.h5`, as `Reader` needs it, with the attributes of `_Living`."""
+    """The content of `record.h5`, after the run has ended, as `Reader` reads it, with the attributes of `_Living`."""
 
     def __init__(self, path: Path) -> None:
         self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CACHED)
@@ -138,7 +138,9 @@ class Reader:
             return self._source.read(name, rounds)
 
     def events(self, layout: Layout) -> Events:
-        """Return the privacy events of all rounds, one for each message; the file is read when the events are used.
+        """Return the privacy events of all rounds; the file is read when the events are used.
+
+        An event describes one message: its noise scale, its sensitivity, and the data on which the message depends.
 
         Args:
             layout: the fields of an event.
@@ -163,7 +165,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Rows:
-    """The recorded privacy events as a lazy array: (rounds, agents), or (rounds,) for one agent.
+    """Recorded privacy events, one per message, as a lazy array: (rounds, agents), or (rounds,) for one agent.
 
     Attributes:
         read: a function that returns the events of all agents in the rounds `first` + 1 to `last`.
@@ -180,7 +182,7 @@ class Rows:
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> Any:
-        """Return the events of consecutive rounds, given a slice; given (`:`, agent), the lazy array of that agent."""
+        """Return the events of consecutive rounds for an index `first:last`, or one agent's events for `:, agent`."""
         if isinstance(index, tuple):
             return replace(self, agent=index[1], shape=self.shape[:1])
         first, last, _ = index.indices(len(self))
@@ -198,11 +200,11 @@ def _plain(value: Any) -> Any:
 
 
 def load(run: Path) -> xarray.Dataset:
-    """Read the record of a run directory into memory; if the run still goes on, the rounds so far.
+    """Read the record of a run directory into memory. If the run has not ended, the record has the rounds so far.
 
     Raises:
         FileNotFoundError: there is no record.
-        BadInput: the record is damaged, or another version of mpinodes wrote it.
+        BadInput: the record is damaged, or another version of mpinodes wrote the record.
     """
     import xarray
 

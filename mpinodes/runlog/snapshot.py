@@ -25,7 +25,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Damaged(ValueError):
-    """Signal that the content of a file is not the content that `save` wrote."""
+    """Signal that a file no longer has the content that `save` wrote."""
 
 
 def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = False) -> None:
@@ -56,7 +56,7 @@ def load(path: Path) -> dict[str, Any]:
     """Return the content of a file that `save` wrote.
 
     Raises:
-        Damaged: the content is not the content that `save` wrote.
+        Damaged: the file no longer has the content that `save` wrote.
         OSError: the file cannot be read.
     """
     whole = path.read_bytes()
@@ -70,7 +70,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def packed_up(content: Mapping[str, Any]) -> bytes:
-    """Return plain data as MessagePack.
+    """Return plain data (see the module) as MessagePack.
 
     Raises:
         TypeError: a value is not plain data; the message names the value.

@@ -17,10 +17,10 @@ VERSION = 3  # of record.h5 and summary.json; raise it whenever these files, or 
 
 
 def require_version(version: int | None, where: str) -> None:
-    """Raise BadInput if another layout version than this mpinodes reads was used to write a record.
+    """Raise an error if a record has another layout version than this version of mpinodes reads.
 
     Args:
-        version: the version of the record; None if the record has none.
+        version: the layout version of the record; None if the record has none.
         where: the run directory, for the message.
 
     Raises:

@@ -75,11 +75,11 @@ def interval(values: np.ndarray) -> tuple[Any, Any, Any]:
 
 
 class Difference(NamedTuple):
-    """The difference of a result between two values of the first axis, while all other axes have fixed values.
+    """The difference of a result between two values of the compared key, while all other keys have fixed values.
 
     Attributes:
-        at: the fixed values of the other axes.
-        one, other: the two values of the first axis.
+        at: the fixed values of the other axes (keys that distinguish runs).
+        one, other: the two values of the compared key.
         result: the name of the result, a column of the table.
         estimate: the mean over seeds of the result at `one` minus the result at `other`.
     """
@@ -116,7 +116,7 @@ class Comparison:
 
     @classmethod
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
-        """Read the runs of a study, or any runs, and choose the axes.
+        """Read the runs of a study, or any runs, and choose the axes, the keys that distinguish the runs.
 
         Args:
             places: the directory of a study, directories of runs, or directories that contain runs.
@@ -165,7 +165,7 @@ class Comparison:
 
     @cached_property
     def groups(self) -> dict[tuple[Any, ...], list[FinishedRun]]:
-        """Return the runs grouped by the values of the axes; the order of the groups follows `points`."""
+        """Return the runs grouped by the values of the axes, the keys that distinguish runs; the seed is no axis."""
         places = [{value: k for k, value in enumerate(self.points(axis))} for axis in self.axes]
         groups: dict[tuple[Any, ...], list[FinishedRun]] = {}
         for run in self.runs:
@@ -174,13 +174,16 @@ class Comparison:
         return {values: groups[values] for values in in_order}
 
     def points(self, axis: str) -> list[Any]:
-        """Return the values of an axis: numbers ascending; other values in the order of the study, or of the runs."""
+        """Return the values of a key in all runs: numbers ascending, other values in the order of the study.
+
+        Values that the study does not list come last, in the order of the runs.
+        """
         values = list(dict.fromkeys(_values(self.runs, axis)))
         listed = [*self.listed.get(axis, []), *values]
         return sorted(values) if self.is_numeric(axis) else sorted(values, key=listed.index)
 
     def is_numeric(self, axis: str) -> bool:
-        """Return whether all values of an axis are numbers."""
+        """Return whether all values of a key in all runs are numbers."""
         return all(map(_is_number, _values(self.runs, axis)))
 
     @cached_property
@@ -195,7 +198,10 @@ class Comparison:
         return tables.labels(self.runs)
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
-        """Return the mean of a result over each group of runs; None for a group in which a run lacks the result."""
+        """Return the mean of a result over each group of runs that differ only in the seed, by the values of the axes.
+
+        The mean is None if a run of the group lacks the result.
+        """
         estimates: dict[tuple[Any, ...], Estimate | None] = {}
         for values, runs in self.groups.items():
             results = [run.results.get(name) for run in runs]
@@ -203,7 +209,13 @@ class Comparison:
         return estimates
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
-        """Return the differences of the named results between each two values of the first axis, paired by seed."""
+        """Return the differences of results between each two values of the first axis (the compared key).
+
+        Differences are taken between runs with the same seed, and then averaged over the seeds.
+
+        Args:
+            names: the names of the results.
+        """
         differences: list[Difference] = []
         by_seed = {}
         for values, runs in self.groups.items():
@@ -220,7 +232,7 @@ class Comparison:
         return differences
 
     def beyond(self) -> list[tuple[str, str]]:
-        """Return the keys that differ between runs but are no axes, with a text on their values.
+        """Return the keys that differ between runs but do not define the groups (axes), with a text on their values.
 
         Keys of the optimization problem come first. If an axis determines the value of a key, the text says which value
         the key has at each value of the axis.
@@ -253,13 +265,13 @@ def shown(value: Any) -> str:
 
 
 def _named(text: str, items: Sequence[str]) -> list[str]:
-    """Return a remark that lists the first `MOST_NAMED` items; an empty list if there are no items."""
+    """Return a remark that lists at most `MOST_NAMED` items after a text; an empty list if there are no items."""
     more = f", and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
     return [f"{text}: {', '.join(items[:MOST_NAMED])}{more}."] if items else []
 
 
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
-    """Return the keys whose values mpinodes computed from a privacy budget."""
+    """Return the keys whose values mpinodes computed such that a privacy budget is kept."""
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
     return {"privacy.budget.stops"} | ({"privacy.epsilon"} if noise else set())
 
@@ -278,7 +290,7 @@ def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
 
 
 def _parts(runs: Sequence[FinishedRun], keys: Sequence[str]) -> int:
-    """Return how many different combinations of values the runs have for the keys."""
+    """Return how many different combinations of values of the keys occur in the runs."""
     return len({tuple(frozen(run.keys.get(key)) for key in keys) for run in runs})
 
 

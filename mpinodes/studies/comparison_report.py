@@ -51,11 +51,13 @@ SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the spec
 class ComparisonReport:
     """A comparison of runs that was written to a directory; as text, it is the output of `mpinodes compare`.
 
+    A setting is a combination of values of the keys that distinguish the runs, apart from the seed.
+
     Attributes:
         directory: the directory with the tables, the figures and compare.md.
         comparison: the runs, their axes and their estimates.
         means: the content of table.csv, a row for each setting.
-        differences: the content of differences.csv, a row for each difference along the first axis, paired by seed.
+        differences: the content of differences.csv, a row for each difference between two values of the compared key.
         text: the text for the terminal.
     """
 
@@ -150,7 +152,10 @@ def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
 
 
 def means(comparison: Comparison) -> pandas.DataFrame:
-    """Return a row for each setting, with the mean, the standard deviation and the 95 % interval of every result."""
+    """Return a row for each group of runs that differ only in the seed, with the statistics of every result.
+
+    The statistics are the mean, the standard deviation, and the 95 % confidence interval of the mean.
+    """
     rows: list[dict[str, Any]] = []
     columns = {name: comparison.estimates(name) for name in comparison.results}
     for values, runs in comparison.groups.items():
@@ -166,7 +171,7 @@ def means(comparison: Comparison) -> pandas.DataFrame:
 
 
 def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Return a row for each difference between two values of the first axis, with its 95 % confidence interval."""
+    """Return a row for each difference between two values of the compared key, with its 95 % confidence interval."""
     rows = []
     for d in pairs:
         (low, high), at = d.estimate.ends, dict(zip(comparison.axes[1:], d.at, strict=True))
@@ -176,7 +181,7 @@ def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.D
 
 
 def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:
-    """Format each row of `means` as text: mean ± standard deviation of the named results, and codes of warnings."""
+    """Format the numbers of `means` as text: mean ± standard deviation of the named results, and codes of warnings."""
     frame = numbers[comparison.axes].map(shown)
     for name in names:
         none = "unproven" if name in (PURE, PROVEN) else "none"
@@ -186,7 +191,7 @@ def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Seq
 
 
 def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Return a row of text for each difference: the mean over seeds and its 95 % confidence interval."""
+    """Format each difference as a row of text: the mean over seeds and its 95 % confidence interval."""
     rows = []
     for d in pairs:
         low, high = d.estimate.ends

@@ -46,7 +46,7 @@ def curves() -> dict[str, Curve]:
 class Plot(NamedTuple):
     """The data of one figure.
 
-    A line is identified by a tuple with its value of each key in `axes`.
+    A line shows runs with equal values of the keys in `axes`, and is identified by the tuple of these values.
 
     Attributes:
         file: the name of the file, without .png.
@@ -67,18 +67,22 @@ class Plot(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """Return how many keys after the first key have panels, so that there are at most `MOST_PANELS` panels."""
+        """Return the number of keys that get panels, besides the first key, so that at most `MOST_PANELS` are drawn."""
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
-        """Return all finite means and guesses of the lines in `groups`, from which the limits of y are computed."""
+        """Return all finite means and guesses of some lines, from which the limits of y are computed.
+
+        Args:
+            groups: the values of `axes` that identify the lines.
+        """
         guesses = [self.guesses[group] for group in groups if group in self.guesses]
         values = np.concatenate([*(self.lines[group][1] for group in groups), guesses])
         return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
 
     def arrange(self, axes: Axes, values: np.ndarray) -> None:
-        """Set the scales and the ticks of a panel, so that y shows the values."""
+        """Set the scales and the ticks of a panel, so that its vertical axis shows all `values`."""
         is_spread = not self.ticks or self.ticks[0] > 0
         if is_spread:
             drawing.log(axes, "x")
@@ -114,7 +118,7 @@ def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object]
 
 
 def _plots(comparison: Comparison) -> Iterator[Plot]:
-    """Yield a plot of every curve against rounds, and of the main results against every numeric axis."""
+    """Yield the data of all figures: curves against rounds, and main results against each key with numeric values."""
     guesses: dict[tuple[Any, ...], float] = {}
     for group, runs in comparison.groups.items():
         shares = [share for run in runs if (share := naive(run.summary.baselines, "accuracy").get("test")) is not None]
@@ -138,7 +142,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
 
 
 def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return horizons and values of the curves of a run, by file name.
+    """Return the rounds and the values of each curve of a run, by file name.
 
     Losses that sum over agents are divided by the number of agents. Values for each agent are averaged.
     """
@@ -156,7 +160,16 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
-    """Return a plot of a result against a numeric axis; a line needs at least two values of that axis."""
+    """Return a plot of a result against a key whose values are numbers.
+
+    There is a line for each combination of values of the other keys; a line needs at least two points.
+
+    Args:
+        comparison: the runs.
+        axis: the key.
+        name: the name of the result.
+        guesses: the accuracy of always predicting the largest class, for each group of runs.
+    """
     place = comparison.axes.index(axis)
     share = 100.0 if comparison.columns[name].unit == "share" else 1.0
     rows: dict[tuple[Any, ...], list[tuple[float, float, float, float]]] = {}
@@ -175,7 +188,7 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
 
 
 def _drawn(comparison: Comparison, plot: Plot) -> Figure:
-    """Draw a plot: a colour for each value of the first key, a panel for each combination of the next keys' values."""
+    """Draw a figure: a colour for each value of the first key, a panel for each combination of the next keys."""
     places = [{x: k for k, x in enumerate(comparison.points(axis))} for axis in plot.axes]
     sides = plot.axes[1 : 1 + plot.sides]
     settings = {group[1 : 1 + len(sides)] for group in plot.lines}
@@ -238,7 +251,7 @@ def label(value: Any) -> str:
 
 
 def word(comparison: Comparison, axis: str) -> str:
-    """Return the short name of an axis, or the whole key if another axis has the same short name."""
+    """Return the short name of a key, or the whole key if another key of the comparison has the same short name."""
     return axis if [short(other) for other in comparison.axes].count(short(axis)) > 1 else short(axis)
 
 

@@ -76,7 +76,7 @@ class PlannedRun:
 
 
 def shown(settings: dict[str, Any]) -> str:
-    """Return the values of a study's axes as text: "key=value, key=value"."""
+    """Return settings as text: "key=value, key=value"."""
     return ", ".join(f"{key}={value}" for key, value in settings.items()) or "the only one"
 
 
@@ -126,7 +126,7 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
-    """Return `noise` with the data locations if no other run should draw the same noise; else an empty text."""
+    """Return a text that identifies the run's noise and data, if no other run should have them; else an empty text."""
     e = setup.experiment
     is_own = noise and e.private and not e.secret and e.noise.key is None
     return " ".join([noise, *(str(e.data.get(key)) for key in LOCATIONS)]) if is_own else ""
@@ -154,7 +154,7 @@ def is_done(place: Path, setup: Setup) -> bool:
 
 
 def in_lockstep(plan: PlannedRun, place: Path) -> str:
-    """Do a run in this process; return the reason if it fails, or an empty text."""
+    """Do a run in this process, where all agents take turns; return the reason if it fails, or an empty text."""
 
     def set_up() -> Setup:
         setup = set_up_again(replace(plan.experiment, output=Output(str(place))), plan.connected_over)

@@ -30,7 +30,7 @@ Pool = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]
 
 
 def one_by_one(do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Apply `do` to one item after another in this process, and yield the index and result of each item."""
+    """Apply `do` to one item after another in this process; yield the index and the result of each item."""
     return enumerate(map(do, items))
 
 
@@ -45,8 +45,9 @@ def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[An
 def processes(size: int) -> Iterator[Pool]:
     """Start `size` worker processes, yield a pool that uses them, and end the processes when the context ends.
 
-    Each worker process has a separate executor. So if a worker is killed, only the item that it worked on is lost. An
-    executor with many workers, also of joblib or loky, loses all its items if one worker dies.
+    A pool is a function that applies a task to all items of a sequence, and yields indices and results. Each worker
+    process has a separate executor. So if a worker is killed, only the item that it worked on is lost. An executor with
+    many workers, also of joblib or loky, loses all its items if one worker dies.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([f"{__package__}.plans"])

@@ -42,7 +42,7 @@ KEYS = {"seeds": Seeds, "grid": dict[str, Any], "zip": dict[str, Any], "cases": 
 
 
 class Axis(NamedTuple):
-    """One or several keys that are varied together.
+    """One or several keys of a study that are varied together.
 
     Attributes:
         table: the table of the study that declares the axis: "study.grid", "study.zip", "study.cases" or "study.seeds".
@@ -90,11 +90,11 @@ class Study:
         """Read the study that a command line or a Python caller describes.
 
         Args:
-            asked: a file, the directory of a study, or a dictionary. Further items are words: key=value, or key=a,b,c
-                for an axis.
+            asked: a file, the directory of a study, or a dictionary. Further items are texts: "key=value" sets a value,
+                "key=a,b,c" adds an axis.
 
         Raises:
-            BadInput: a word or the study is malformed.
+            BadInput: an item or the study is malformed.
         """
         words = list(asked)
         has_source = bool(words) and not (isinstance(words[0], str) and "=" in words[0])
@@ -111,7 +111,7 @@ class Study:
         return cls(tree, name, place, _axes(tree))
 
     def points(self) -> list[GridPoint]:
-        """Return all runs that are not excluded; the last axis varies fastest.
+        """Return all runs that are not excluded, for all combinations of values; the last axis varies fastest.
 
         Raises:
             BadInput: an exclusion matches no run, or all runs are excluded.

@@ -174,7 +174,13 @@ def _locked(place: Path, alone: bool) -> Iterator[None]:
 
 
 def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path) -> list[PlannedRun]:
-    """Plan the runs at `points`, in the directory `runs`.
+    """Plan the runs of a study: compose and check each experiment.
+
+    Args:
+        study: the study.
+        points: the settings of the runs.
+        planner: the pool that plans the runs.
+        runs: the directory that contains the directories of all runs.
 
     Raises:
         BadInput: some runs cannot be done, or two runs are the same.
@@ -206,7 +212,7 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
 
 
 def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
-    """Return the table of a study with a row for each planned run, and the finished runs."""
+    """Return a table with a row for each planned run of a study, and the list of finished runs."""
     rows, done = [], []
     for plan in plans:
         directory = place / RUNS / plan.name

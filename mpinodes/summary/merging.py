@@ -63,7 +63,7 @@ def _chosen(choose: Callable[[Any], Any], values: Sequence[Any]) -> Any:
 
 
 def worst(values: Sequence[float | None]) -> float | None:
-    """Return the largest value; None means an unlimited value, and so is the largest."""
+    """Return the largest value, where None stands for infinity."""
     return None if any(value is None for value in values) else largest(values)
 
 
@@ -95,11 +95,15 @@ Least = Annotated[T, least]
 
 
 def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, float]]:
-    """Merge structs of several repeats into one struct; return it with the spread of its means, by dotted key.
+    """Merge structs of several repeats into one struct, field by field.
 
     Args:
         parts: one or more structs of the same class.
         rules: for fields marked `BY_KEY`, such as the values of metrics: the rule of each key.
+
+    Returns:
+        The merged struct; and for each field that is merged by the mean, the standard deviation, least and largest
+        value, by dotted key.
     """
     spread: dict[str, float] = {}
 
@@ -125,7 +129,7 @@ def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, 
 
 
 def rule_of(hint: Any) -> Rule | None:
-    """Return the merging rule in the annotation of a field; None if the field is merged field by field."""
+    """Return the merging rule in the annotation of a field; None for a struct, whose fields are merged one by one."""
     return next((rule for rule in getattr(hint, "__metadata__", ()) if callable(rule)), None)
 
 

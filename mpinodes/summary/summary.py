@@ -57,8 +57,8 @@ class ProvenSummary(Struct, kw_only=True):
     """The proven bounds of a privacy loss.
 
     Attributes:
-        proven_pure: the bound on ε with δ = 0; None if nothing is proven, or if the loss is unbounded.
-        proven: the bound on ε at the run's δ; None likewise.
+        proven_pure: the bound on ε with δ = 0; None if nothing is proven, or if there is no finite bound.
+        proven: the bound on ε at the run's δ; None if nothing is proven, or if there is no finite bound.
         rule: the composition rule that gives `proven`, such as "GDP".
         delta_spent: the part of δ that covers the errors of local solvers.
     """
@@ -79,7 +79,7 @@ P = TypeVar("P", bound=ProvenSummary)
 
 
 def worst_loss(losses: Sequence[P]) -> P:
-    """Return the loss with the largest proven ε; its pure ε, claim and spent δ become the largest of all losses."""
+    """Return the loss with the largest proven ε, and replace its other numbers by the largest of all losses."""
     worst_proven = max(losses, key=lambda loss: inf if loss.proven is None else loss.proven)
     changed: dict[str, Any] = {
         "proven_pure": merging.worst([loss.proven_pure for loss in losses]),
@@ -91,7 +91,7 @@ def worst_loss(losses: Sequence[P]) -> P:
 
 
 def worst_losses(repeats: Sequence[list[LossSummary]]) -> list[LossSummary]:
-    """Return for each agent the worst of its losses over the repeats."""
+    """Return for each agent the largest of the agent's privacy losses over the repeats."""
     return [worst_loss(losses) for losses in zip(*repeats, strict=True)]
 
 
@@ -103,7 +103,7 @@ class TogetherSummary(Struct, kw_only=True):
         by: how losses are added: for each "sample", "round" or "agent", or by the "maxima" of the runs.
         network: the loss of the network.
         agents: the loss of each agent.
-        unproven_because: the reason why nothing is proven; an empty text if something is.
+        unproven_because: the reason why nothing is proven; empty if a loss is proven.
     """
 
     runs: int
@@ -119,7 +119,7 @@ class BudgetSummary(Struct, kw_only=True):
     Attributes:
         epsilon: the ε of the budget.
         delta: the δ of the budget.
-        kept_by: how the run keeps the budget: by "noise" of sufficient scale, or by stopping.
+        kept_by: "noise" if the noise scale keeps the budget; otherwise agents stop releasing.
         stops: for each agent, the round after which the agent reveals nothing more about its data; None if it never
             stops.
         covers: "all" if the budget covers all repeats together.
@@ -133,7 +133,7 @@ class BudgetSummary(Struct, kw_only=True):
 
 
 class NoiseSummary(Struct, kw_only=True):
-    """The noise of a run: the scales used, and the scale at which every release would keep the nominal epsilon.
+    """The noise of a run: the scales used, and the scale at which every release would have the nominal ε.
 
     A release is a message after its noise was added.
     """
@@ -190,7 +190,7 @@ class PrivacySummary(Struct, kw_only=True):
 
 
 class SolverSummary(Struct, kw_only=True):
-    """The accuracy and the cost of the agents' local solves.
+    """The accuracy and the cost of the agents' local solves, the minimizations that an algorithm needs in every round.
 
     Attributes:
         tolerance: the gradient norm at which a solve ends.
@@ -237,11 +237,11 @@ class BaselinesSummary(Struct, kw_only=True):
 
 
 class WorthSummary(Struct, kw_only=True):
-    """The results of a run without its privacy loss.
+    """All results of a run except the privacy loss.
 
     Attributes:
         values: the last value of every metric, by dotted key; None if the run has no such value.
-        comparator_left_out: why the run has no comparator, and so no regret.
+        comparator_left_out: why the run has no comparator (best fixed decision), and so no regret.
         accuracy_left_out: why the run has no accuracy.
         baselines: the accuracy, error and loss of trivial methods.
         metrics: the metrics that people see.
@@ -254,14 +254,18 @@ class WorthSummary(Struct, kw_only=True):
     metrics: Annotated[list[ShownMetric], merging.longest]
 
     def value(self, key: str) -> Any:
-        """Return the last value of the metric with a dotted key; None if the run has no such value."""
+        """Return the last value of a metric; None if the run has no value of this metric.
+
+        Args:
+            key: the dotted key of the metric in summary.json.
+        """
         return self.values.get(key)
 
 
 class NoiseFree(Struct, kw_only=True):
-    """The content of noise_free.json: curves by horizon, and the results, of the same run without noise."""
+    """The content of noise_free.json: the results of the same run without noise, and their values over time."""
 
-    horizon: list[int]
+    horizon: list[int]  # the rounds at which the values of the other lists are measured
     network_regret: list[float | None] | UnsetType = UNSET
     accuracy: list[float | None] | UnsetType = UNSET
     accuracy_train: list[float | None] | UnsetType = UNSET
@@ -294,13 +298,13 @@ class NoiseFree(Struct, kw_only=True):
 
 
 class BoundSummary(Struct, kw_only=True):
-    """The bound of a theorem at the last horizon, beside the measured value.
+    """The bound of a theorem at the last round, beside the measured value.
 
     Attributes:
         name: the name of the theorem.
         of: the name of the metric that the theorem bounds.
         label, unit: the label and unit of the metric.
-        variable: the variable of record.h5 with the bound at all horizons.
+        variable: the variable of record.h5 that holds the bound over time.
         value: the bound; None if it is infinite.
         measured: the measured value, the largest of all agents.
         times: the bound divided by the measured value.
@@ -328,7 +332,7 @@ def times(value: float | None, measured: float | None) -> float | None:
 def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
     """Merge the bounds of all repeats: average the bounds, and average the measured values.
 
-    A theorem bounds a mean over the noise. So both sides are averaged before they are compared.
+    A theorem bounds a mean over the noise. So bounds and measured values are averaged before they are compared.
     """
     merged = []
     for bounds in zip(*repeats, strict=True):
@@ -490,7 +494,7 @@ class Summary(WorthSummary, kw_only=True):
         return self.of_tree(msgspec.json.decode(self.json()), Path())
 
     def losses_in_a_round(self, metric: ShownMetric) -> int:
-        """Return how many losses a metric sums in a round: the number of agents, or 1 if all agents share one loss.
+        """Return how many losses a metric sums in a round: the number of agents if every agent has a loss, otherwise 1.
 
         The result is also 1 for a metric that does not sum over agents.
         """
@@ -499,9 +503,9 @@ class Summary(WorthSummary, kw_only=True):
 
 
 def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
-    """Separate the content of summary.json into the fields of `kind` and the values of metrics.
+    """Separate the content of summary.json into the fields of the class `kind` and the values of metrics.
 
-    All other keys are moved to `values`, with dotted names.
+    Keys that are not fields of `kind` belong to metrics, and are moved to `values` with dotted names.
     """
     fields = {key: value for key, value in tree.items() if key in kind.__struct_fields__ and key != "values"}
     if isinstance(fields.get("spread"), dict):
