@@ -1,4 +1,4 @@
 """Hold the algorithms, one file each. Experiments find an algorithm by its name.
 
-An algorithm imports only `core`, schedules, sets and numpy.
+An algorithm imports only `core`, the schedules, the sets and numpy.
 """

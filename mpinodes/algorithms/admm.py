@@ -1,30 +1,32 @@
 """ADMM for consensus learning.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (8) and (9)
-(Forero, Cano, Giannakis 2010). Agent i has B_i samples and V_i neighbours j, and its objective is O_i(f) = (C/B_i) Σ_n
-L(y_n f·x_n) + (ρ/N)·½‖f‖². All λ_i start at 0, and f_i(0) is random. Iteration t is
+(Forero, Cano, Giannakis 2010). Agent i has B_i samples (x_n, y_n), V_i neighbors j, an iterate f_i and a dual variable
+λ_i. Its objective is O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖². All λ_i start at 0, and f_i(0) is random.
+Iteration t is
 
     f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
     λ_i   <- λ_i + (θ/2) Σ_j (f_i(t) − f_j(t))
 
-with η = θ. Round 1 sends f_i(0), which does not depend on data. Round t + 1 sends f_i(t). With the step 1/(2ηV_i) and
-the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the argmin is that of O_i(f) + ‖f − c‖²/(2·step). C is
-`problem.weight`, and ρ/N is `problem.regularizer`.
+with the penalty η equal to the dual step θ. Round 1 sends f_i(0), which does not depend on data. Round t + 1 sends
+f_i(t). With the step 1/(2ηV_i) and the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the iterate f_i(t) minimizes O_i(f)
++ ‖f − c‖²/(2·step). C is `problem.weight`, and ρ/N is `problem.regularizer`. c₁ is sup L'' times the largest ‖x_n‖².
 
-Privacy of the perturbed variants. These variants add a noise e with density ∝ exp(−α(t)‖e‖₂) to the center. Their cost
-follows from the problem alone. Given everything sent before, an output f is the minimizer for exactly one e. Adjacent
-data change this e by at most step·2C/B. The density of f has the factor |∂e/∂f| = det(I + step·∇²O), which adjacent
-data change by a factor of at most 1 + (C c₁/B)/(ρ/N + 1/step).
+Privacy of the perturbed variants. These variants add noise e with density ∝ exp(−α(t)‖e‖₂) to the center. Given all
+earlier messages, an output f is the minimizer for exactly one e. Adjacent data change this e by at most step·2C/B in L2
+norm. The density of f contains the factor |∂e/∂f| = det(I + step·∇²O). Adjacent data change this factor by at most the
+factor 1 + (C c₁/B)/(ρ/N + 1/step).
 
-If k samples are replaced, the first bound is k times as large. For the second, let m = ρ/N + 1/step and write I +
-step·∇²O = step·(m I + H + K), where H = (C/B) Σ L''_n x_n x_nᵀ sums over the replaced samples and K ≥ 0 over the
-others. With M = m I + K, the logarithm of the factor is ln det(I + M^-½ H M^-½) up to a constant. It is at least 0.
-Since M ≥ m I, it is at most ln det(I + H/m) = Σ ln(1 + h/m) over the eigenvalues h > 0 of H. The loss is convex, so
-each sample adds a matrix with eigenvalues in [0, C c₁/B] and rank at most s (s = 1 for a loss of a·x). Thus H has at
-most r = min(d, k s) positive eigenvalues, and their sum is at most k s C c₁/B. As ln is concave, the sum of logarithms
-is largest if they are equal. So the logarithms of two adjacent data sets differ by at most r ln(1 + (k s C c₁/B)/(r
-m)). For s = 1 this is attained: one data set has features 0, the other has k/r copies of r orthogonal features with the
-largest curvature. If the loss is not known to be convex, c₁ counts as infinite.
+If k samples are replaced, the bound on the change of e is k times as large. For the factor, let m = ρ/N + 1/step and
+write I + step·∇²O = step·(m I + H + K). Here H = (C/B) Σ L''_n x_n x_nᵀ is the sum over the replaced samples, and K ≥ 0
+is the sum over all other samples. With M = m I + K, the logarithm of the factor is ln det(I + M^-½ H M^-½) up to a
+constant. This logarithm is at least 0. Since M ≥ m I, it is at most ln det(I + H/m) = Σ ln(1 + h/m) over the
+eigenvalues h > 0 of H. The loss is convex, so each sample adds to H a matrix with eigenvalues in [0, C c₁/B] and rank
+at most s (s = 1 for a loss of a·x). Thus H has at most r = min(d, k s) positive eigenvalues, and their sum is at most
+k s C c₁/B. As ln is concave, Σ ln(1 + h/m) is largest if the eigenvalues h are equal. So the logarithms of two adjacent
+data sets differ by at most r ln(1 + (k s C c₁/B)/(r m)). For s = 1 this bound is attained: one data set has features 0,
+and the other has k/r copies of r orthogonal features with the largest curvature. If the loss is not known to be convex,
+c₁ counts as infinite.
 """
 
 from __future__ import annotations
@@ -46,18 +48,18 @@ S = TypeVar("S")
 
 Positive = Annotated[float, Meta(gt=0, le=1e100)]
 Growth = Annotated[float, Meta(ge=1, le=1e6)]
-Positives: TypeAlias = Positive | tuple[Positive, ...]  # one for all agents, or one for each
+Positives: TypeAlias = Positive | tuple[Positive, ...]  # one number for all agents, or a number for each agent
 Growths: TypeAlias = Growth | tuple[Growth, ...]
 Rounds: TypeAlias = Any  # an iteration t, or an array of them
 
 
 def of(value: float | Sequence[float], agent: int) -> float:
-    """Return one agent's hyper-parameter, given one number for all agents or a sequence with a number for each."""
+    """Return an agent's hyper-parameter: `value` if it is one number for all agents, otherwise the agent's entry."""
     return value if isinstance(value, (int, float)) else value[agent]
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
     f: Vector  # (d,) f_i(t), as it was sent
     anchor: Vector  # (d,) the mean over neighbours j of ½(f_i(t) + f_j(t))
@@ -66,7 +68,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Consensus(Algorithm[S]):
-    """Define the local problem (8) and the dual update (9), which all ADMM variants share."""
+    """Define what all ADMM variants share: the local problem (8), whose minimizer is sent, and the dual update (9)."""
 
     dual_step: Annotated[
         Positives,
@@ -74,7 +76,7 @@ class Consensus(Algorithm[S]):
     ] = 0.5
     dual_growth: Annotated[Growth, Meta(description="q: theta(t) = theta q^(t - 1)")] = 1.0
     tolerance: Annotated[
-        float, Meta(gt=0, le=1e-6, description="the gradient norm to which an agent solves its local problem")
+        float, Meta(gt=0, le=1e-6, description="the gradient norm at which the solver of local problems stops")
     ] = 1e-10
     mixings = ("neighbors",)
 
@@ -100,23 +102,23 @@ class Consensus(Algorithm[S]):
 
     @property
     def solver_tolerance(self) -> float:
-        """Return the hyper-parameter `tolerance`."""
+        """Return `tolerance`, the gradient norm at which the solver of local problems stops."""
         return self.tolerance
 
     def theta(self, agent: int, t: Rounds) -> Rounds:
-        """Return the dual step θ_i(t)."""
+        """Return the dual step θ_i(t) of an agent in iteration t."""
         return of(self.dual_step, agent) * np.power(self.dual_growth, t - 1.0)
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
-        """Return the penalty η_i(t), which equals θ_i(t) here."""
+        """Return the penalty η_i(t) of an agent in iteration t: here the dual step θ_i(t)."""
         return self.theta(agent, t)
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """Return the noise scale 1/α_i(t), which is 0 here: no noise."""
+        """Return the noise scale 1/α_i(t) of an agent in iteration t: here 0, because there is no noise."""
         return 0.0 * t
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the minimization of iteration t for agent i."""
+        """Return the local problem (8) of agent i in iteration t, with its sensitivities, as a message to send."""
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
         replaced = self.run.replaced[i]
@@ -136,18 +138,19 @@ class Consensus(Algorithm[S]):
         )
 
     def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
-        """Return the state after the dual update (9), with the next anchor."""
+        """Return the state after agents exchanged f_i(t), with the dual variable λ_i updated by (9)."""
         f, mean, neighbours = inbox.own, inbox.mix(), len(here.in_neighbors)
         dual = s.dual
-        if here.t > 1:  # the random f_i(0) must not change the dual variable
+        if here.t > 1:  # because the random f_i(0) must not change the dual variable
             dual = dual + (self.theta(here.agent, here.t - 1) / 2) * neighbours * (f - mean)
         return State(f.copy(), 0.5 * (f + mean), dual)
 
     def validate(self) -> None:
-        """Check the assumption of Theorem 3.1 on the penalties: η_i(t) ≥ θ_i(t), and neither decreases.
+        """Check that every agent has a neighbor, and that penalties satisfy Theorem 3.1: η_i(t) ≥ θ_i(t) for all t.
 
         Raises:
-            ValueError: the penalties violate it, or an agent has no neighbours; the message names the agent.
+            ValueError: an agent has no neighbors, a setting has a wrong number of values, or a penalty is too small or
+                grows beyond 1e100; the message names the agent or the setting.
         """
         if 0 in self.run.degrees:
             lonely = self.run.degrees.index(0)
@@ -172,30 +175,36 @@ class Consensus(Algorithm[S]):
 
 @dataclass(frozen=True)
 class ADMM(Consensus[State]):
-    """Send the minimizer without noise in every round."""
+    """Run ADMM without noise: send the minimizer of the local problem in every round."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (8)"
 
     def init(self, x: Vector) -> State:
-        """Return the state with f_i(0) = x and λ_i(0) = 0."""
+        """Return the state before round 1: the iterate f_i(0) is x, and the dual variable λ_i is 0."""
         return State(f=x, anchor=x, dual=np.zeros_like(x))
 
     def message(self, s: State, here: Neighborhood) -> Solve | Start:
-        """Return f_i(0) in round 1, later the problem whose minimizer is f_i(t − 1)."""
+        """Return the message of round t: the start f_i(0) if t = 1, otherwise the local problem of iteration t − 1.
+
+        mpinodes solves the local problem and sends its minimizer f_i(t − 1).
+        """
         return Start() if here.t == 1 else self.problem(s, here.agent, here.t - 1)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state after the dual update (9)."""
+        """Return the state of the next round, after the dual update (9)."""
         return self.after(s, here, inbox)
 
     def decision(self, s: State) -> Vector:
-        """Return f_i(t), the minimizer that was sent last."""
+        """Return the iterate that the agent sent last."""
         return s.f
 
 
 @dataclass(frozen=True)
 class Perturbed(Consensus[S]):
-    """Add noise with the rate α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`."""
+    """Define what the private ADMM variants share: noise e with density ∝ exp(−a‖e‖₂).
+
+    The rate a of agent i in iteration t is α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`.
+    """
 
     noise_rate: Annotated[
         Positives,
@@ -208,15 +217,18 @@ class Perturbed(Consensus[S]):
     defaults = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """Return the noise scale 1/α_i(t), for epsilon = 1."""
+        """Return the noise scale 1/α_i(t) of an agent in iteration t, before `privacy.epsilon` divides it."""
         return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))
 
     @abstractmethod
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
-        """Return the ε that the paper claims for each of the iterations t, with the α that `privacy.epsilon` scales."""
+        """Return the ε that the paper claims for an agent in each of the iterations t, for this `privacy.epsilon`."""
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Return the sum of the claimed losses for each agent; nan if features are longer than the paper assumes, 1."""
+        """Return the ε that the paper claims for each agent: the sum of `claimed_losses` over all iterations.
+
+        It is nan if features may have an L2 norm above 1, because the paper assumes at most 1.
+        """
         if self.run.sample_sensitivity > 1:
             return [nan] * self.run.agents
         t = np.arange(1, rounds)

@@ -1,18 +1,19 @@
 """DOLA: differentially private distributed online learning on time-varying doubly stochastic weights.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 1. The paper's w is x
-here. Our round t computes what the paper's listing numbers t + 1:
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 1. The paper's w is
+our x. Our round t is the paper's round t + 1:
 
     m_i  = x_i + σ_i,  σ_i ~ Lap(S(t)/ε)                 step 7, the release; x_i is the decision
-    b_i  = Σ_j a_ij m_j                                  step 4, own noised m_i included
+    b_i  = Σ_j a_ij m_j                                  step 4, the agent's own release m_i included
     g_i  = ∇f_i^t(b_i)                                   step 5
     x_i <- P(b_i − α(t) g_i)                             step 6
 
-An x_i that was computed with the step α(t) gets noise for S = 2α(t)√d·L (Lemma 1). The first x_i depends on no data, so
-it gets none. b_i depends on releases alone, so one sample changes only one message. If each sample is used once,
-parallel composition therefore holds (Theorem 1). Clipping at b_i, which need not lie in 𝒳, enforces L. The
-regularizer's gradient at b_i is public and changes nothing. The step is α(t) = 1/(λt) for λ-strongly convex losses and
-1/(2√t) for convex losses.
+An x_i that was computed with the step α(t) gets noise for the L1 sensitivity S = 2α(t)√d·L (Lemma 1), where L bounds
+the norm of a sample's gradient. The first x_i depends on no data and gets no noise. The mix b_i depends only on
+releases, so one sample changes only one message. Therefore parallel composition holds if each sample is used once
+(Theorem 1). The bound L is enforced by clipping the gradients at b_i, which need not be in 𝒳. The regularizer's
+gradient at b_i is public, so it does not change the sensitivity. The step is α(t) = 1/(λt) for λ-strongly convex losses
+and 1/(2√t) for convex losses.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["DOLA"]
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
     x: Vector  # (d,)
     made_with: float  # the step α with which x was computed; 0 before the first step
@@ -35,7 +36,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DOLA(Algorithm[State]):
-    """Run Algorithm 1 of the paper."""
+    """Run DOLA: mix the noisy releases, take a gradient step at the mix, and project onto 𝒳."""
 
     mixings = ("metropolis", "lazy-metropolis", "laplacian")
 
@@ -56,22 +57,22 @@ class DOLA(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """Return the state with x_i = P(x)."""
+        """Return the state before round 1: the decision x_i is the projection of x onto 𝒳."""
         return State(self.run.feasible.project(x), made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return x_i, to be released as m_i with noise for S(t)."""
+        """Return the decision x_i as the message, with its sensitivities. The first message carries no noise."""
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2
         return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=RELEASED, calibration=l1 if s.made_with else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return x_i of the next round, by steps 4 to 6."""
+        """Return the state of the next round: x_i = P(b_i − α(t) ∇f(b_i)), where b_i is the mix of the releases."""
         alpha = self.run.step(here.t)
         b = inbox.mix()
         g = loss.grad(b)
         return State(self.run.feasible.project(b - alpha * g), made_with=alpha)
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Return the ε of Theorem 1 for the whole run: ε times the number of passes over the data."""
+        """Return the ε that Theorem 1 claims for the whole run: `privacy.epsilon` times the passes over the data."""
         return self.run.epsilon * passes

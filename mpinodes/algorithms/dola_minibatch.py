@@ -1,13 +1,14 @@
-"""DOLA's offline form: private distributed learning by mini-batches, with the average iterate as its result.
+"""DOLA's offline form: private distributed learning by mini-batches, whose result is the average of all iterates.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 2. Each batch H_t has
-h samples that no other batch has, φ is the regularizer, and step 6 is
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 2. The h samples of a
+batch H_t are in no other batch, and φ is the weight of the regularizer. With b_i, the mix of the releases, step 6 is
 
     x_i <- P(b_i − α(t) (φ x_i + (1/h) Σ_{k ∈ H_t} ∇f_k(b_i)))
 
-The noise is that of Algorithm 1 divided by h (Lemma 7). As printed, φ multiplies the hidden x_i. A change δ of x_i then
-leaves α(t) φ δ in the next message, beyond what was released. Theorem 3 omits this: for α(t) = 1/(λt) the loss is ε Σ_k
-(φ/λ)^k/k! instead of ε. With regularizer_at = "public", φ multiplies b_i; this is the gradient of f + (φ/2)‖·‖² at b_i.
+The noise is that of Algorithm 1 divided by h (Lemma 7). As printed, φ multiplies x_i, which is hidden: only x_i plus
+noise is released. So a change δ of x_i changes the next message by α(t) φ δ, even if all releases are given. Theorem 3
+omits this: for α(t) = 1/(λt) the privacy loss is ε Σ_k (φ/λ)^k/k! instead of ε. With regularizer_at = "public", φ
+multiplies b_i instead, and the step uses the gradient of f + (φ/2)‖·‖² at b_i.
 """
 
 from __future__ import annotations
@@ -22,18 +23,19 @@ from mpinodes.core import Feedback, Inbox, Loss, Neighborhood, Query
 
 __all__ = ["DOLAMinibatch"]
 
-REGULARIZED = {"problem": {"regularizer": 1.0}, "step": {"kind": "strongly-convex", "modulus": 0.5}}  # of probes
+# The keys of both probes.
+REGULARIZED = {"problem": {"regularizer": 1.0}, "step": {"kind": "strongly-convex", "modulus": 0.5}}
 
 
 @dataclass(frozen=True)
 class DOLAMinibatch(DOLA):
-    """Run Algorithm 2 of the paper."""
+    """Run DOLA by mini-batches, with the regularizer's gradient at the hidden x_i (as printed) or at the mix b_i."""
 
     regularizer_at: Annotated[
         Literal["hidden", "public"],
         Meta(
-            description="where the regularizer's gradient is taken: hidden, as the paper prints it, at the agent's "
-            "unreleased estimate; public: at the mix of releases"
+            description="the point of the regularizer's gradient. hidden: the agent's unreleased estimate, as the "
+            "paper prints it; public: the mix of releases"
         ),
     ] = "hidden"
 
@@ -53,9 +55,10 @@ class DOLAMinibatch(DOLA):
     }
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return x_i, to be released as m_i.
+        """Return the decision x_i as the message, with its sensitivities and leakage.
 
-        If φ multiplies the hidden x_i, the message states what leaks of older changes.
+        If the regularizer's gradient is taken at the hidden x_i, the leakage states how an older change of x_i moves
+        this message.
         """
         query = super().message(s, here)
         if self.regularizer_at == "public":
@@ -63,7 +66,7 @@ class DOLAMinibatch(DOLA):
         return replace(query, leaks=Feedback(query.l2, 0.0, 0.0, linear=s.made_with * self.run.regularizer))
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return x_i of the next round, by step 6."""
+        """Return the state of the next round, whose x_i is computed by the paper's step 6."""
         phi, alpha = self.run.regularizer, self.run.step(here.t)
         b = inbox.mix()
         at = s.x if self.regularizer_at == "hidden" else b

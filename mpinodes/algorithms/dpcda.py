@@ -1,7 +1,8 @@
 """DPCDA: differentially private centralized dual averaging, the baseline without a network.
 
 H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 3.1
-("Discussion"). It is DPSDA with one agent, which owns every coordinate and receives only its own message:
+("Discussion"). DPCDA is DPSDA with one agent, which owns all coordinates and receives only its own message. With the
+gradient g at y and noise η:
 
     z <- z + η + g
     y <- Π(z, α(t))
@@ -18,11 +19,12 @@ __all__ = ["DPCDA"]
 
 @dataclass(frozen=True)
 class DPCDA(DPSDA):
-    """Run DPSDA with n = 1."""
+    """Run DPSDA with a single agent."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, section 3.1"
     mixings = ("uniform",)
-    # Each of DPSDA's n agents adds n·u to its own block. One agent adds u, so c is smaller in proportion.
+    # Each of DPSDA's n agents adds n·u to its block, where u is the block's gradient. One agent adds only u, so the
+    # constant c of `privacy.scale` is smaller in proportion.
     defaults = {"topology": {"name": "complete", "agents": 1}, "privacy": {"scale": 0.6}}
     probes = {"": {}}
     only_agents = 1

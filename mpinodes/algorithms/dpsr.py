@@ -1,16 +1,17 @@
 """DPSR: differentially private subgradient rescaling on a fixed, unbalanced digraph, for decomposable objectives.
 
 Y. Xiong, J. Xu, K. You, J. Liu, L. Wu, "Privacy preserving distributed online optimization over unbalanced digraphs via
-subgradient rescaling" (2020). This is the method in its usual form; we had no access to the paper. With A
-row-stochastic:
+subgradient rescaling" (2020). We had no access to the paper; this is the usual form of the method. With A
+row-stochastic and noise η_i:
 
     h_i  = x_i + η_i                                          the release; x_i is the decision
     x_i <- P(Σ_j a_ij h_j − α(t) g_i / [r_i]_i)               g_i = ∇f_i^t(x_i) at the old x_i
     r_i <- Σ_j a_ij r_j,  r_i(1) = e_i                        the rescaling mixing; the line above uses the old r_i
 
-A changed sample changes x_i by at most 2·clip·α(t)/[r_i]_i. The noise is calibrated to this bound; the first x_i
-depends on no data and gets no noise. The decision x_i is hidden, and a change of x_i changes later gradients. The
-scalar [r_i]_i depends on the scalars that the neighbours send. If neighbours may lie about them, nothing is claimed.
+Replacing a sample changes x_i by at most 2·clip·α(t)/[r_i]_i in L2 norm, and the noise is calibrated to this bound. The
+first x_i depends on no data and gets no noise. The decision x_i is hidden, and a change of x_i changes later gradients.
+The scalar [r_i]_i depends on the vectors r_j that the neighbors send. If neighbors may send wrong vectors, no privacy
+is claimed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["DPSR"]
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
     x: Vector  # (d,)
     made_with: float  # the rescaled step α/[r_i]_i with which x was computed; 0 before the first step
@@ -34,7 +35,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DPSR(Algorithm[State]):
-    """Run subgradient rescaling on a fixed digraph."""
+    """Run DPSR: private gradient steps on a fixed digraph, rescaled to correct for unbalanced weights."""
 
     mixings = ("rescaling",)
 
@@ -54,11 +55,11 @@ class DPSR(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """Return the state with x_i = P(x)."""
+        """Return the state before round 1: the decision x_i is the projection of x onto 𝒳."""
         return State(self.run.feasible.project(x), made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return x_i, to be released as h_i, with its leakage."""
+        """Return the decision x_i as the message, with its sensitivities and leakage. The first carries no noise."""
         step = s.made_with
         l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2
@@ -66,6 +67,9 @@ class DPSR(Algorithm[State]):
         return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=leaks, calibration=l1 if step else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return x_i of the next round; the mixing updates r_i."""
+        """Return the state of the next round: x_i is the projection of the mix minus a rescaled gradient step.
+
+        The step is α(t) divided by [r_i]_i, which the mixing provides as `inbox.scale`.
+        """
         rescaled = self.run.step(here.t) / inbox.scale
         return State(self.run.feasible.project(inbox.mix() - rescaled * loss.grad(s.x)), made_with=rescaled)

@@ -1,10 +1,10 @@
-"""DVP: private ADMM by dual variable perturbation, which is penalty perturbation with η = θ.
+"""DVP: private ADMM by dual variable perturbation, which equals penalty perturbation (PP) with penalty η = dual step θ.
 
 T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017), as described
 by X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (24) to
-(26). The argmin of iteration t has a noise e in its penalty term. Its density is ∝ exp(−α_i(t)‖e‖₂) with α_i(t) =
-α_i(1) q₂^(t−1), times `privacy.epsilon`. By Theorem 4.1, with c₁ = sup L'', |L'| ≤ 1 and ‖x‖ ≤ 1, agent i loses over T
-iterations at most
+(26). The penalty term of the local problem of iteration t contains noise e. The density of e is ∝ exp(−a‖e‖₂) with the
+rate a = α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`. Let c₁ = sup L'', |L'| ≤ 1 and ‖x‖ ≤ 1. By Theorem 4.1 the
+privacy loss of agent i over T iterations is at most
 
     P_i(T) = Σ_t C (1.4 c₁ + α_i(t)) / (η_i(t) V_i B_i).
 
@@ -27,7 +27,7 @@ __all__ = ["DVPADMM"]
 
 @dataclass(frozen=True)
 class DVPADMM(Perturbed[State], ADMM):
-    """Run Algorithm 1 with η = θ."""
+    """Run ADMM whose local problems contain noise, with the penalty η equal to the dual step θ."""
 
     grid: Annotated[
         float,
@@ -35,7 +35,7 @@ class DVPADMM(Perturbed[State], ADMM):
             ge=0,
             le=1,
             description="releases are rounded to multiples of this number after a private dither, which hides the "
-            "errors of local solvers and costs a delta; 0: no rounding, and the proof holds for exact minimizers only",
+            "errors of local solvers and costs a delta. 0: no rounding; the proof holds for exact minimizers only",
         ),
     ] = 0.0
 
@@ -44,14 +44,14 @@ class DVPADMM(Perturbed[State], ADMM):
     against_colluders = True
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the minimization (25), with the grid for its release."""
+        """Return the local problem (25) of agent i in iteration t as a message, with the grid to which f is rounded."""
         return replace(super().problem(s, i, t), grid=self.grid)
 
     def validate(self) -> None:
-        """Check the conditions of Theorems 3.1 and 4.1: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
+        """Check the conditions of Theorems 3.1 and 4.1 for every agent: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
 
         Raises:
-            ValueError: a condition does not hold; the message names the agent.
+            ValueError: a condition does not hold; the message names the agent and a remedy.
         """
         super().validate()
         for i in range(self.run.agents) if self.run.private else ():
@@ -69,7 +69,7 @@ class DVPADMM(Perturbed[State], ADMM):
                 )
 
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
-        """Return the terms of P_i in (26)."""
+        """Return the ε that (26) claims for an agent in each of the iterations t: the terms of P_i."""
         alpha, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
         weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]
         return weight * (1.4 * self.run.sample_curvature + alpha) / (eta * neighbours)

@@ -1,17 +1,18 @@
-"""Private averaging by gossip: every agent adds noise to its own value once, and afterwards all agents relay mixes.
+"""Private averaging by gossip: every agent releases its own value plus noise once; later it relays mixes of releases.
 
 The setting is that of E. Cyffers, M. Even, A. Bellet, L. Massoulié, "Muffliato: Peer-to-Peer Privacy Amplification for
-Decentralized Optimization and Averaging" (2022), without its acceleration. The accounting is ours. In our rounds, with
-x = 0 before round 1:
+Decentralized Optimization and Averaging" (2022), without the paper's acceleration. The privacy accounting is ours. In
+our rounds, with x = 0 before round 1:
 
     x_i = −∇f_i(0)                              round 1: for averaged squared distances, the mean of the agent's points
     y_i = x_i + n_i,  n_i ~ N(0, s² I)          round 2: the release
     y_i <- Σ_j a_ij y_j                         from round 3 on
 
-The noise has s = Δ/m, where Δ is the largest L2 change of ∇f_i(0) between adjacent data, and m-GDP implies (ε, δ)-DP.
+The noise has s = Δ/m. Here Δ is the largest L2 change of ∇f_i(0) between adjacent data, and m is the largest number for
+which m-GDP implies (ε, δ)-DP.
 
-Every message is a fixed linear mix of the releases of round 2. So the information of one node about another node's data
-is known exactly; `mpinodes.privacy.views` computes it.
+Every message is a fixed linear combination of the releases of round 2. So the privacy loss of one agent towards another
+agent can be computed exactly; `mpinodes.privacy.views` does so.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ __all__ = ["GossipAveraging"]
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
     x: Vector  # (d,) the agent's estimate of the average
 
 
 @dataclass(frozen=True)
 class GossipAveraging(Algorithm[State]):
-    """Release noise once, then relay mixes."""
+    """Run private gossip averaging: one noisy release of each agent's value, then relays of mixes."""
 
     noise_scale: Annotated[
         float, Meta(ge=0, le=1e100, description="s: the standard deviation of the noise; 0: calibrated to epsilon")
@@ -62,11 +63,14 @@ class GossipAveraging(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """Return the state that starts at 0."""
+        """Return the state before round 1, with the estimate x (which is 0)."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
-        """Return x_i in round 2, to be released as y_i, and relay the mix of the received y_j in later rounds."""
+        """Return the message of round t: the start 0 if t = 1, the agent's value x_i if t = 2, and later a relay.
+
+        The value is released with noise. A relay sends the mix of the releases that the agent received.
+        """
         if here.t == 1:
             return Start()
         if here.t > 2:
@@ -76,5 +80,5 @@ class GossipAveraging(Algorithm[State]):
         return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=noise)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return x_i after round 1, and later the mix of the received y_j."""
+        """Return the state of the next round: after round 1 the value −∇f_i(0), later the mix of the releases."""
         return State(-loss.grad(s.x) if here.t == 1 else inbox.mix())

@@ -1,7 +1,8 @@
 """Private distributed optimization with geometrically decreasing steps and noise.
 
-Z. Huang, S. Mitra, N. Vaidya, "Differentially Private Distributed Optimization" (2015). The gradient steps are those of
-M. Showkatbakhsh, C. Karakus, S. Diggavi, whose method extends this one. x_i(t − 1) is the decision of round t:
+Z. Huang, S. Mitra, N. Vaidya, "Differentially Private Distributed Optimization" (2015). The gradient steps are as in
+M. Showkatbakhsh, C. Karakus, S. Diggavi (`two_stage_gaussian`), who extend this method. x_i(t − 1) is the decision of
+round t:
 
     y_i = x_i(t−1) + Lap(b(t−1))               the release; x_i(0) = 0 depends on no data and gets no noise
     z_i = Σ_j a_ij y_j
@@ -27,18 +28,18 @@ Share = Annotated[float, Meta(gt=0, lt=1)]
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
     x: Vector  # (d,)
 
 
 @dataclass(frozen=True)
 class HuangDP(Algorithm[State]):
-    """Run gradient steps on mixed releases, with decreasing steps and Laplace noise."""
+    """Run gradient steps at mixed releases; the steps and the Laplace noise decrease geometrically."""
 
     first_step: Annotated[float, Meta(gt=0, le=1e100, description="c: the step of round 1")] = 0.005
-    step_decay: Annotated[Share, Meta(description="q: every step is q times the step before")] = 0.9
-    noise_decay: Annotated[Share, Meta(description="p: noise shrinks by p in each round; above step_decay")] = 0.95
+    step_decay: Annotated[Share, Meta(description="q: every step is q times the previous step")] = 0.9
+    noise_decay: Annotated[Share, Meta(description="p: the noise scale is multiplied by p in each round; p > q")] = 0.95
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
     decomposable = True
@@ -63,11 +64,14 @@ class HuangDP(Algorithm[State]):
         return self.first_step * self.step_decay ** (t - 1)
 
     def init(self, x: Vector) -> State:
-        """Return the state with x_i(0) = 0."""
+        """Return the state before round 1, with the decision x (which is 0)."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start:
-        """Return x_i(t − 1), to be released as y_i."""
+        """Return the decision x_i(t − 1) as the message of round t, with its sensitivities and the paper's noise scale.
+
+        In round 1 the decision is the start 0, which is sent without noise.
+        """
         t, p, q = here.t - 1, self.noise_decay, self.step_decay
         if t == 0:
             return Start()
@@ -77,15 +81,15 @@ class HuangDP(Algorithm[State]):
         return Query(s.x, l1=l1 * self.gamma(t), l2=l2 * self.gamma(t), uses=t, leaks=RELEASED, calibration=noised)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return x_i(t) after one gradient step at z_i."""
+        """Return the state of the next round: the projection of z − γ(t) ∇f(z), where z is the mix of the releases."""
         z = inbox.mix()
         return State(self.run.feasible.project(z - self.gamma(here.t) * loss.grad(z)))
 
     def validate(self) -> None:
-        """Check that q < p and that no step underflows to 0.
+        """Check that `step_decay` is below `noise_decay`, and that no step underflows to 0.
 
         Raises:
-            ValueError: q ≥ p, or the last step is 0.
+            ValueError: `step_decay` is not below `noise_decay`, or the last step is 0.
         """
         if self.step_decay >= self.noise_decay:
             limit = f"algorithm.noise_decay = {self.noise_decay:g}: the noise must decrease more slowly than the steps"
@@ -94,5 +98,8 @@ class HuangDP(Algorithm[State]):
             raise ValueError(f"the step of round {rounds} is 0: set fewer rounds, or a larger algorithm.step_decay")
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Return ε for the whole run; the paper's proof lets every round use every sample."""
+        """Return the ε that the paper claims for the whole run: `privacy.epsilon`.
+
+        The claim holds for any number of rounds and passes, because the proof lets every round use every sample.
+        """
         return self.run.epsilon

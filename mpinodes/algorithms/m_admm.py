@@ -1,9 +1,9 @@
-"""M-ADMM: every agent chooses its own penalty parameter in every iteration, and keeps it to itself.
+"""M-ADMM: ADMM in which every agent has its own penalty parameter, which increases and is kept secret.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (10) and
-(11). It is ADMM with penalties η_i(t) in the argmin that differ from the dual step θ. It converges to the optimum if
-η_i(t + 1) ≥ η_i(t) ≥ θ and η_i stays bounded (Theorem 3.1). As in the paper's experiments, η_i(t) = η_i(1) q_i^(t−1),
-up to a cap. Without a cap it stalls before it reaches the optimum.
+(11). The penalty η_i(t) in the local problem of agent i may differ from the dual step θ. M-ADMM converges to the
+optimum if η_i(t + 1) ≥ η_i(t) ≥ θ and η_i stays bounded (Theorem 3.1). As in the paper's experiments, η_i(t) = η_i(1)
+q_i^(t−1), up to a cap. Without a cap M-ADMM stalls before the optimum.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ Caps: TypeAlias = Cap | tuple[Cap, ...]
 
 @dataclass(frozen=True)
 class MADMM(ADMM):
-    """Run ADMM with the penalties of (10) and (11)."""
+    """Run ADMM with a penalty η_i(t) of each agent that grows up to a cap."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (10)"
 
     penalty: Annotated[Positives, Meta(description="eta of iteration 1, or one for each agent")] = 0.5
-    penalty_growth: Annotated[Growths, Meta(description="q1: eta(t) = eta q1^(t - 1), or one for each agent")] = 1.02
-    penalty_cap: Annotated[Caps, Meta(description="the largest value of a penalty, or one for each agent")] = inf
+    penalty_growth: Annotated[Growths, Meta(description="q1: eta(t) = eta q1^(t - 1); or one for each agent")] = 1.02
+    penalty_cap: Annotated[Caps, Meta(description="the largest penalty, or one for each agent")] = inf
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
-        """Return the penalty η_i(t), at most its cap."""
+        """Return the penalty η_i(t) of an agent in iteration t, which is at most the agent's cap."""
         grown = of(self.penalty, agent) * np.power(of(self.penalty_growth, agent), t - 1.0)
         return np.minimum(grown, of(self.penalty_cap, agent))

@@ -1,8 +1,8 @@
 """PP: private M-ADMM by penalty perturbation.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", Algorithm 1.
-It combines M-ADMM's private penalties η_i(t) with the noise, the conditions and the P_i(T) that `dvp_admm` states.
-Keeping η secret gives no privacy: an attacker who has the messages can fit a schedule
+PP uses M-ADMM's secret penalties η_i(t). The noise, the conditions and the claimed privacy loss P_i(T) are as in
+`dvp_admm`. The secrecy of η_i gives no privacy: an attacker who has the messages can fit the growth of η_i
 (`scripts/papers/appendix_e.py`).
 """
 
@@ -18,7 +18,7 @@ __all__ = ["PPADMM"]
 
 @dataclass(frozen=True)
 class PPADMM(DVPADMM, MADMM):
-    """Run Algorithm 1 of the paper."""
+    """Run M-ADMM whose local problems contain noise."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, Algorithm 1"
     against_colluders = True

@@ -1,14 +1,14 @@
 """PVP: private ADMM by primal variable perturbation: agents solve without noise, and send the minimizer plus noise.
 
 T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017). Agent i
-sends f_i(t) + e, where e has density ∝ exp(−a_i(t)‖e‖₂) and a_i(t) = a_i(1) q₂^(t−1), times `privacy.epsilon`. From
-then on the agent uses the sent vector in the place of f_i(t).
+sends f_i(t) + e, where the noise e has density ∝ exp(−a_i(t)‖e‖₂) and the rate is a_i(t) = a_i(1) q₂^(t−1), times
+`privacy.epsilon`. From then on the agent uses the sent vector instead of f_i(t).
 
 Privacy: the minimizer of a (ρ/N + 2ηV)-strongly convex function changes by at most (2C/B)/(ρ/N + 2ηV) between adjacent
-data. The solver finds it up to tolerance/(ρ/N + 2ηV). So f_i(t) has the L2 sensitivity (2C/B + 2·tolerance)/(ρ/N +
-2ηV), and its release costs a_i(t) times this sensitivity as pure ε. With δ > 0 it costs less (`privacy.gamma_norm`):
-given all earlier messages, f_i(t) follows from the data alone, so adjacent data shift the noise by a vector that does
-not depend on the noise and whose norm is bounded by a constant.
+data. The solver finds the minimizer up to an error of tolerance/(ρ/N + 2ηV). So f_i(t) has the L2 sensitivity (2C/B +
+2·tolerance)/(ρ/N + 2ηV), and its release has a pure ε of a_i(t) times this sensitivity. For δ > 0 the ε is smaller
+(`privacy.gamma_norm`): given all earlier messages, f_i(t) is a function of the data alone. So adjacent data shift the
+noise by a vector that does not depend on the noise and whose norm is bounded by a constant.
 """
 
 from __future__ import annotations
@@ -27,24 +27,27 @@ __all__ = ["PVPADMM"]
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
-    sent: Sent
+    sent: Sent  # the state of ADMM, in which the sent vector replaces the minimizer
     minimizer: Solved  # f_i(t), to be sent next
 
 
 @dataclass(frozen=True)
 class PVPADMM(Perturbed[State]):
-    """Send the minimizer plus noise."""
+    """Run ADMM that solves local problems without noise, and sends the minimizer plus noise."""
 
     paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
 
     def init(self, x: Vector) -> State:
-        """Return the state with f_i(0) = x and λ_i(0) = 0."""
+        """Return the state before round 1: the iterate f_i(0) is x, and the dual variable λ_i is 0."""
         return State(Sent(f=x, anchor=x, dual=np.zeros_like(x)), Solved(x, 0.0, 0))
 
     def message(self, s: State, here: Neighborhood) -> Query | Start:
-        """Return f_i(0) in round 1, later f_i(t − 1), to be released with noise."""
+        """Return the message of round t: the start f_i(0) if t = 1, otherwise the minimizer f_i(t − 1).
+
+        The mechanism adds noise to the minimizer. Its sensitivity is inf if the solver missed the tolerance.
+        """
         if here.t == 1:
             return Start()
         ask, f = self.problem(s.sent, here.agent, here.t - 1), s.minimizer
@@ -53,17 +56,20 @@ class PVPADMM(Perturbed[State]):
         return Query(f.x, l1, l2, uses, RELEASED, noise, residual=f.residual, solver_steps=f.steps)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state after (9), with the sent vector as f_i(t), and after the argmin of (8) without noise."""
+        """Return the state of the next round: the dual variable by (9), and the new minimizer, without noise."""
         sent = self.after(s.sent, here, inbox)
         ask = self.problem(sent, here.agent, here.t)
         return State(sent, loss.prox(ask.center, ask.step, ask.near, ask.tolerance))
 
     def decision(self, s: State) -> Vector:
-        """Return the minimizer f_i(t) before noise; the agent's decision is its release, not this vector."""
+        """Return the minimizer f_i(t) before noise. The agent's decision is the noisy release, not this vector."""
         return s.minimizer.x
 
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
-        """Return a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i), the rate of the noise times the change of the minimizer."""
+        """Return the ε that the paper claims for an agent in each of the iterations t.
+
+        It is a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i), the rate of the noise times the L2 sensitivity of the minimizer.
+        """
         a, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
         weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]
         return 2 * weight * a / (self.run.regularizer + 2 * eta * neighbours)

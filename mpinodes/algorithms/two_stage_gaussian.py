@@ -1,20 +1,21 @@
 """Private consensus optimization in two stages with Gaussian noise.
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", Algorithm
-1. The paper's t is our round: y_i(1) = 0, and x_i(t − 1) is the decision of round t. Stage I, t = 1 .. T:
+1. The paper's t is our round. y_i(1) is 0, and x_i(t − 1) is the decision of round t. Stage I, t = 1 .. T:
 
     y_i(t) = x_i(t−1) + n_i,  n_i ~ N(0, M²(t−1) I)                  (11), the release
     z_i    = P(Σ_j w_ij y_j)                                         (9)
     x_i    = P(z_i − η(t) ∇f_i(z_i))                                 (8)
 
-Stage II, t > T: x_i = Σ_j w_ij y_j (12), which the agent sends in the next round. By (11) the hand-over y_i(T + 1)
-carries noise; by (12) it carries none. Without noise, anyone can compute the last gradient as [z_i(T) − x_i(T)]/η(T),
-if x_i(T) lies inside 𝒳.
+Stage II, t > T: x_i = Σ_j w_ij y_j (12), which the agent sends in the next round. The first message of stage II,
+y_i(T + 1), is the hand-over. By (11) the hand-over carries noise, but by (12) it carries none. Without noise, anyone
+can compute the last gradient as [z_i(T) − x_i(T)]/η(T), if x_i(T) is in the interior of 𝒳.
 
 Let μ and L be the least strong convexity and the largest smoothness of the f_i, and K = (μ + L)/(2μL). Theorem 2 takes
-η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t) with κ = ε²/(4G²(ε + 2 ln(2/δ))). Here 2G is the largest change of ∇f_i between
-adjacent data. By Theorem 1, the run is (ε, δ)-DP if Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)) with Δ(t) = 2η(t)G. Exact
-accounting of Gaussian noise needs only Σ_t Δ²(t)/M²(t) = m², where m-GDP implies (ε, δ)-DP; this takes less noise.
+η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t) with κ = ε²/(4G²(ε + 2 ln(2/δ))). Here 2G is the largest L2 change of ∇f_i
+between adjacent data. By Theorem 1, the run is (ε, δ)-DP if Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)) with Δ(t) = 2η(t)G.
+Exact accounting of Gaussian noise needs only Σ_t Δ²(t)/M²(t) = m², where m is the largest number for which m-GDP
+implies (ε, δ)-DP. This needs less noise.
 """
 
 from __future__ import annotations
@@ -36,37 +37,38 @@ Rounds: TypeAlias = Any  # a round t, or an array of them
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
     x: Vector  # (d,)
 
 
 @dataclass(frozen=True)
 class TwoStageGaussian(Algorithm[State]):
-    """Run Algorithm 1 of the paper."""
+    """Run gradient steps with Gaussian noise in stage I, then averaging without gradients in stage II."""
 
     gradient_rounds: Annotated[int, Meta(ge=1, description="T: rounds of stage I, with gradients and noise")] = 100
     handover: Annotated[
         Literal["noised", "clean"],
-        Meta(description="the first release of stage II; clean: without noise, as in (12); reveals the last gradient"),
+        Meta(description="the first release of stage II; clean: without noise, as in (12), reveals the last gradient"),
     ] = "noised"
     calibration: Annotated[
         Literal["theorem-2", "theorem-1", "exact"],
         Meta(
-            description="how the noise is calibrated to (epsilon, delta). theorem-2: the paper's schedule; theorem-1 "
-            "or exact: the least noise with the given shape by Theorem 1, or by exact Gaussian accounting"
+            description="how the noise is calibrated to (epsilon, delta). theorem-2: the paper's schedule of noise. "
+            "theorem-1: the least noise of the chosen shape that Theorem 1 allows. exact: the least noise of the "
+            "chosen shape by exact Gaussian accounting"
         ),
     ] = "theorem-2"
     noise_decay: Annotated[float, Meta(ge=0, le=10, description="the noise M(t) decreases as t^-noise_decay")] = 0.75
     noise_shape: Annotated[
-        tuple[Positive, ...], Meta(description="replaces noise_decay: M(1), ..., M(T) up to a common factor")
+        tuple[Positive, ...], Meta(description="used instead of noise_decay: M(1), ..., M(T) up to a common factor")
     ] = ()
-    noise_scale: Annotated[NotNegative, Meta(description="common factor of the noise M(t); 0: by calibration")] = 0.0
-    modulus: Annotated[NotNegative, Meta(description="mu in the steps; 0: the data-independent bound on losses")] = 0.0
-    largest_curvature: Annotated[NotNegative, Meta(description="L in the steps; 0: likewise")] = 0.0
+    noise_scale: Annotated[NotNegative, Meta(description="common factor of the noise M(t); 0: calibrated")] = 0.0
+    modulus: Annotated[NotNegative, Meta(description="mu in the steps; 0: a data-independent bound")] = 0.0
+    largest_curvature: Annotated[NotNegative, Meta(description="L in the steps; 0: a data-independent bound")] = 0.0
     stop: Annotated[
         float,
-        Meta(ge=0, lt=1, description="stage II ends if no release changes by more, relative to its norm; 0: never"),
+        Meta(ge=0, lt=1, description="stage II ends if every release changes by at most this share of its norm"),
     ] = 0.0
     mixings = ("laplacian", "metropolis", "lazy-metropolis")
 
@@ -101,37 +103,37 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def fewest_rounds(self) -> int:
-        """Return T + 1, the rounds of stage I and the hand-over."""
+        """Return T + 1: the T rounds of stage I, and the round of the first message of stage II (the hand-over)."""
         return self.gradient_rounds + 1
 
     @property
     def settled_below(self) -> float:
-        """Return the hyper-parameter `stop`."""
+        """Return `stop`, the relative change of releases below which stage II ends; 0: it never ends early."""
         return self.stop
 
     @property
     def k(self) -> float:
-        """Return K = (μ + L)/(2μL), which is 1/(2μ) if L is not known to be finite."""
+        """Return K = (μ + L)/(2μL) of the step K/t; it is 1/(2μ) if the smoothness L is not known to be finite."""
         mu, largest = self.modulus or self.run.least_modulus, self.largest_curvature or self.run.largest_smoothness
         return (1 / mu + 1 / largest) / 2
 
     def eta(self, t: Rounds) -> Rounds:
-        """Return the step η(t) = K/t."""
+        """Return the step η(t) = K/t of round t."""
         return self.k / t
 
     def noise(self, t: Rounds) -> Rounds:
-        """Return the standard deviation M(t) of the noise, for t ≤ T."""
+        """Return the standard deviation M(t) of the noise on x_i(t), for the rounds t ≤ T of stage I."""
         return self.factor * self.shape(t)
 
     def shape(self, t: Rounds) -> Rounds:
-        """Return M(t) up to the common factor."""
+        """Return the standard deviation M(t) of the noise up to a common factor, for the rounds t ≤ T of stage I."""
         if self.noise_shape:
             return np.asarray(self.noise_shape)[np.asarray(t) - 1]
         return np.power(t, -self.noise_decay)
 
     @property
     def factor(self) -> float:
-        """Return the common factor of M(t) that makes the run (ε, δ)-DP."""
+        """Return the common factor of all M(t): `noise_scale`, or the factor that makes the run (ε, δ)-DP."""
         if self.noise_scale:
             return self.noise_scale
         if isinf(self.run.epsilon):
@@ -144,12 +146,15 @@ class TwoStageGaussian(Algorithm[State]):
         return spent / (self.run.gdp(self.run.epsilon, self.run.delta) if self.calibration == "exact" else theorem_1)
 
     def init(self, x: Vector) -> State:
-        """Return the state with x_i(0) = 0, which is sent as y_i(1)."""
+        """Return the state before round 1, with the decision x (which is 0)."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
-        """Return x_i(t − 1), to be released by (11), and from round T + 2 on a relay by (12)."""
-        made, last = here.t - 1, self.gradient_rounds  # x_i was computed in the round before
+        """Return the message of round t: the start 0 if t = 1, the decision x_i(t − 1) up to round T + 1, then a relay.
+
+        The decision is released with noise. The noise of round T + 1, the hand-over, depends on `handover`.
+        """
+        made, last = here.t - 1, self.gradient_rounds  # x_i was computed in the previous round
         if made == 0:
             return Start()
         if made > last:
@@ -160,7 +165,7 @@ class TwoStageGaussian(Algorithm[State]):
         return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=made, leaks=RELEASED, calibration=noise)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return x_i(t), by (9) and (8) in stage I and by (12) in stage II."""
+        """Return the state of the next round: a projected gradient step at the mix in stage I, the mix in stage II."""
         mixed = inbox.mix()
         if here.t > self.gradient_rounds:
             return State(mixed)
@@ -168,17 +173,20 @@ class TwoStageGaussian(Algorithm[State]):
         return State(self.run.feasible.project(z - self.eta(here.t) * loss.grad(z)))
 
     def carried_on(self, t: int) -> float | None:
-        """Return 1 − η(t − 1)·h if all losses have the Hessian h·I and nothing is projected, else None."""
+        """Return the factor 1 − η(t − 1)·h of the mix in an agent's message of round t.
+
+        Return None if the losses do not all have the same Hessian h·I, or if decisions are projected.
+        """
         curvature = self.run.least_modulus
         if self.run.feasible.bounded or curvature != self.run.largest_smoothness:
             return None
         return 1 - float(self.eta(t - 1)) * curvature
 
     def validate(self) -> None:
-        """Check that the run has a stage II, strong convexity, and noise for every round.
+        """Check that the run reaches stage II, that losses are strongly convex, and that the noise settings agree.
 
         Raises:
-            ValueError: one of them is missing; the message says which keys to change.
+            ValueError: a check fails; the message says which keys to change.
         """
         if (rounds := self.run.rounds) <= self.gradient_rounds:
             remedy = f"set rounds above algorithm.gradient_rounds = {self.gradient_rounds}"
@@ -193,7 +201,7 @@ class TwoStageGaussian(Algorithm[State]):
             raise ValueError(f"algorithm.calibration = 'theorem-2' fixes the shape t^-0.75: {remedy}")
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Return the ε of Theorem 1 at δ, for each agent."""
+        """Return the ε that Theorem 1 claims at `privacy.delta` for the first `rounds` rounds, for each agent."""
         t = np.arange(1, min(rounds - 1, self.gradient_rounds) + 1)
         spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.run.grad_sensitivity]
         return [(a + sqrt(a * a + 8 * a * log(2 / self.run.delta))) / 2 for a in spent]

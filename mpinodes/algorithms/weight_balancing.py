@@ -1,20 +1,21 @@
-"""Differentially private weight-balancing subgradient method, on digraphs for which it is sound.
+"""Differentially private weight-balancing subgradient method, on digraphs on which weight balancing converges.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks". d_i is the out-degree of agent i without itself:
+Networks". d_i is the number of out-neighbors of agent i, and w_i is the balancing scalar of agent i:
 
     (6) y_i  = x_i + η_i,  η_i ~ Lap(σ(t))                              the release; x_i is the decision
     (7) z_i <- (1 − w_i d_i) y_i + Σ_j w_j y_j                          over in-neighbours j
     (8) x_i <- z_i − α(t) g_i,  g_i = ∇f_i^t(x_i) + error               at the x_i from before the mixing
     (9) w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j                                the balancing mixing
 
-The paper has σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). But x_i(t) was computed with α(t − 1), which is
-larger. noise_index = "paper" keeps the paper's noise; "corrected" calibrates to α(t − 1), and adds no noise in round 1,
-when x_i depends on no data. Clipping enforces the bound L.
+The paper has the noise scale σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). But x_i(t) was computed with the
+step α(t − 1), which is larger. noise_index = "paper" keeps the paper's noise. "corrected" calibrates to α(t − 1), and
+adds no noise in round 1, when x_i depends on no data. The bound L on a sample's gradient is enforced by clipping.
 
-As printed, g_i is taken at the hidden x_i. A sample that changed x_i by δ also changes every later g_i: through the
-loss by at most min(2L, βδ) if gradients are β-Lipschitz, and through the regularizer by λδ. The paper's parallel
-composition omits this. With gradient_at = "public", g_i is taken at z_i, which depends on releases alone.
+As printed, the gradient g_i is taken at the hidden x_i. A sample that changed x_i by δ also changes every later g_i:
+the loss's gradient changes by at most min(2L, βδ) if it is β-Lipschitz, and the regularizer's gradient by λδ. The
+paper's parallel composition omits this. With gradient_at = "public", g_i is taken at z_i, which depends only on
+releases.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from mpinodes.core import RELEASED, Algorithm, Inbox, Loss, Neighborhood, Query,
 
 __all__ = ["WeightBalancing"]
 
-INVERSE = {"kind": "inverse", "initial": 1.0}  # of probes
+INVERSE = {"kind": "inverse", "initial": 1.0}  # the step of three probes
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
     x: Vector  # (d,)
     made_with: float  # the step α with which x was computed; 0 before the first step
@@ -42,14 +43,14 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightBalancing(Algorithm[State]):
-    """Run the iteration (6) to (8)."""
+    """Run gradient steps on noisy releases that are mixed by weight balancing."""
 
     gradient_at: GradientAt = "hidden"
     noise_index: Annotated[
         Literal["paper", "corrected"],
         Meta(
-            description="which step the noise is calibrated to: paper, as printed, that of the round; corrected: that "
-            "which made the message"
+            description="the step to which the noise is calibrated. paper: the step of the round, as printed; "
+            "corrected: the step with which the message was computed"
         ),
     ] = "paper"
     mixings = ("balancing",)
@@ -58,7 +59,7 @@ class WeightBalancing(Algorithm[State]):
     anytime = True
     unconstrained = True
     averaging = "linear"  # x̂_j(t) = Σ_s s·x_j(s) / (t(t + 1)/2)
-    # α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. The proof of Theorem 2 uses ½ Σ μ_i, which is wrong by a factor n.
+    # The step is α = 1/(μ̃(t + 1)) with μ̃ ≤ (1/2n) Σ μ_i. The proof of Theorem 2 uses ½ Σ μ_i, wrong by a factor n.
     modulus_share = 0.5
     hidden = ("x",)
     claims_agents = True
@@ -76,7 +77,7 @@ class WeightBalancing(Algorithm[State]):
     }
     probes = {
         "as printed": {"step": INVERSE},
-        "gradient at hidden x, noise index right": {  # times 2, the losses' curvature: 0.9 of a hidden change stays
+        "gradient at hidden x, noise index right": {  # times the losses' curvature 2: a hidden change decays by 0.9
             "rounds": 10, "step": {"kind": "constant", "value": 0.45}, "algorithm": {"noise_index": "corrected"},
             "privacy": {"epsilon": 2.0},
         },
@@ -85,11 +86,11 @@ class WeightBalancing(Algorithm[State]):
     }  # fmt: skip
 
     def init(self, x: Vector) -> State:
-        """Return the state with x_i = x."""
+        """Return the state before round 1: the decision x_i is x."""
         return State(x, made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return x_i, to be released by (6), with its leakage."""
+        """Return the decision x_i as the message, with its sensitivities, leakage and noise calibration."""
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, weight=s.made_with)
         noised = self.run.step(here.t) if self.noise_index == "paper" else s.made_with
@@ -97,16 +98,16 @@ class WeightBalancing(Algorithm[State]):
         return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=here.t - 1, leaks=leaks, calibration=calibration)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return x_i of the next round, by (7) and (8)."""
+        """Return the state of the next round: x_i = z_i − α(t) g_i, where z_i is the mix and g_i the gradient."""
         alpha = self.run.step(here.t)
         z = inbox.mix()
         g = loss.grad(s.x if self.gradient_at == "hidden" else z)
         return State(z - alpha * g, made_with=alpha)
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Return the ε of Theorem 1 for the whole run: ε times the number of passes over the data.
+        """Return the ε that Theorem 1 claims for the whole run: `privacy.epsilon` times the passes over the data.
 
-        In Definition 1 all data of one participant may differ (adjacency one-agent), but the proof changes the loss of
-        one round only.
+        Definition 1 lets all data of one participant differ (adjacency one-agent). But the proof of Theorem 1 changes
+        only the loss of one round.
         """
         return self.run.epsilon * passes
