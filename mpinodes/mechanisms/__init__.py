@@ -1,4 +1,4 @@
-"""Hold the noise mechanisms, one file each, and the arithmetic of their noise.
+"""Hold the noise mechanisms, one file each, and the arithmetic of their noise in `backends`.
 
-Experiments find a mechanism by its name.
+A mechanism adds noise to each message. Experiments find a mechanism by its name.
 """

@@ -1,17 +1,18 @@
-"""The arithmetic of Laplace and Gaussian noise: the backends that `noise.backend` chooses from.
+"""Draw and add Laplace and Gaussian noise, by one of three backends (`noise.backend`): numpy, lattice or opendp.
 
 The low bits of a floating-point sum reveal its terms (I. Mironov, "On Significance of the Least Significant Bits for
-Differential Privacy", 2012). So `plain` noise is for simulation only. `on_lattice` rounds the value and the noise to
-multiples of g, and adds integers exactly:
+Differential Privacy", 2012). So the backend numpy (`plain`) is for simulation only. The backend lattice (`on_lattice`)
+rounds the value x and the noise e to multiples of g, and adds integers exactly:
 
     g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
 
-Hence its release is a function of the continuous mechanism's release of the rounded value. Rounding increases the L1
-and L2 sensitivities by at most d·g and √d·g, which the event states as its rounding. All this assumes that the
-generator is random; numpy's generator is not cryptographic. Entries that are so large, relative to the scale, that
-doubles cannot hold the sum exactly are clamped first. Clamping moves no two values apart, so it costs no privacy. An
-error in its place would reveal data, and so would a log entry. `by_opendp` samples exactly, from a cryptographic
-generator that cannot be seeded.
+The right side is a function of g·rint(x/g) + e, the release of the rounded value by the exact continuous mechanism. So
+the release is as private as that mechanism. Rounding increases the L1 sensitivity by at most d·g and the L2 sensitivity
+by at most √d·g; the event of the release states this rounding. The proof assumes a truly random generator, but numpy's
+generator is not cryptographic. If an entry of x is so large, relative to the noise, that doubles cannot represent the
+sum exactly, the entry is first clamped. Clamping does not increase the distance of two values, so it costs no privacy.
+An error message or a log entry instead of clamping would reveal data. The backend opendp (`by_opendp`) samples exactly,
+from a cryptographic generator that cannot be seeded.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from mpinodes.core import Diverged, Event, Kind, Mechanism, Query, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws
 
-FINENESS = 20
-REACH = 2.0**52  # the clamp in multiples of g; with noise of at most 45 scales, sums stay below 2^53
+FINENESS = 20  # see `spacing`
+REACH = 2.0**52  # entries are clamped to ±REACH·g; noise is at most 45 scales, so sums stay below 2^53·g
 
 
 class Law(NamedTuple):
-    """The distribution of the noise: Laplace or Gaussian, and its scale or standard deviation."""
+    """Hold a distribution of noise: Laplace with its scale, or Gaussian with its standard deviation as the scale."""
 
     kind: Kind
     scale: float
@@ -42,7 +43,7 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 
 
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """Write `query.value` plus floating-point noise to `out` (d,), and return the event."""
+    """Write `query.value` plus floating-point noise to `out` (d,), and return the event for the accountant."""
     kind, scale = law
     drawn = noise.standard("laplace" if kind == Kind.LAPLACE else "standard_normal", t, len(out))
     drawn *= scale
@@ -51,17 +52,17 @@ def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
 
 
 def spacing(scale: float) -> float:
-    """Return g: 2^-20 times the largest power of two that is at most the scale.
+    """Return the spacing g of the lattice: 2^-20 times the largest power of two that is at most `scale`.
 
-    A finer lattice costs less privacy, since a release pays g/scale for the rounding of each coordinate. A coarser
-    lattice suits a generator of 53 random bits better. At 2^-20 the generator's error is about 2^-29 of a probability,
-    far less than the 2^-21 or more that is paid for rounding.
+    A finer lattice costs less privacy, because the accountant adds g/scale per coordinate to the ε of a release. But
+    the generator has only 53 random bits, too few for a much finer lattice. With the factor 2^-20 the generator changes
+    probabilities by a share of about 2^-29, far less than the 2^-21 or more that the accountant adds for rounding.
     """
     return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
 
 
 def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """Write `query.value` plus noise, both rounded to multiples of `spacing(scale)`, to `out` (d,); return the event.
+    """Write `query.value` plus noise to `out` (d,), both rounded to multiples of `spacing(scale)`; return the event.
 
     Raises:
         Diverged: an entry of the value is not finite.
@@ -72,14 +73,15 @@ def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Eve
     _require_finite(query, t, noise)
     point = np.rint(np.clip(query.value, -REACH * g, REACH * g) / g)
     if law.kind == Kind.LAPLACE:
-        # A single draw by the inverse distribution function would miss lattice points in the tail.
+        # The difference of two exponential draws is a Laplace draw. One draw by the inverse distribution function would
+        # miss points of the lattice in the tail.
         drawn = draws.standard_exponential(out.shape)
         drawn -= draws.standard_exponential(out.shape)
     else:
         drawn = draws.standard_normal(out.shape)
     drawn *= law.scale / g
     np.rint(drawn, out=drawn)
-    point += 0.0  # a negative zero would reveal the sign of the value
+    point += 0.0  # turns -0.0 into 0.0, because a negative zero reveals the sign of the value
     np.add(point, drawn, out=out)
     out *= g
     return Event.of(query, *law, lattice=g)
@@ -101,9 +103,12 @@ def _measurement(law: Law) -> Any:
 
 
 def by_opendp(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """Write `query.value` plus OpenDP's noise to `out` (d,), and return the event.
+    """Write `query.value` plus OpenDP's noise to `out` (d,), and return the event for the accountant.
 
-    The sum is exact before rounding to doubles.
+    OpenDP computes the sum exactly, and then rounds the sum to doubles.
+
+    Raises:
+        Diverged: an entry of the value is not finite.
     """
     if law.scale == 0:
         return plain(query, law, t, noise, out)
@@ -134,7 +139,7 @@ def backend(name: str) -> Backend:
 
 
 class Additive(Mechanism):
-    """Define a mechanism whose noise a backend draws and adds."""
+    """Define a mechanism whose noise is drawn and added by the backend that `noise.backend` names."""
 
     backends = tuple(BACKENDS)
 
@@ -142,5 +147,13 @@ class Additive(Mechanism):
         backend(self.backend)  # fail here, not in round 1, if the backend is not installed
 
     def draw(self, query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise of a law to `out` (d,), and return the event."""
+        """Write `query.value` plus noise to `out` (d,), and return the event for the accountant.
+
+        Args:
+            query: the value to release.
+            law: the distribution of the noise.
+            t: the round.
+            noise: the random draws, by round.
+            out: the array that receives the release.
+        """
         return backend(self.backend)(query, law, t, noise, out)

@@ -1,8 +1,9 @@
-"""Noise with density ∝ exp(−‖e‖₂/scale): its norm is Gamma(d, scale), its direction uniform.
+"""Gamma-norm noise: noise e with density ∝ exp(−‖e‖₂/scale), whose norm is Gamma(d, scale) and direction uniform.
 
 K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk Minimization" (2011). The ADMM papers
-write exp(−α‖e‖₂) with α = 1/scale. A value of L2 sensitivity D2 becomes D2/scale-DP, because a shift by D2 changes ‖e‖₂
-by at most D2. With δ > 0 it costs less, and the saving grows with d (`privacy.gamma_norm`).
+write the density as exp(−α‖e‖₂) with the noise rate α = 1/scale. The release of a value of L2 sensitivity D2 is
+(D2/scale)-DP, because a shift by D2 changes ‖e‖₂ by at most D2. For δ > 0 the ε is smaller, the more so for large d
+(`privacy.gamma_norm`).
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ __all__ = ["GammaNorm"]
 
 @dataclass(frozen=True)
 class GammaNorm(Mechanism):
-    """Add gamma-norm noise whose scale is calibration/epsilon, or c/epsilon if a constant c is given.
+    """Add noise with density ∝ exp(−‖e‖₂/scale).
 
-    The calibration is the inverse of the noise rate that the query asks for, or its L2 sensitivity if it asks for none.
+    The scale is c/epsilon if `privacy.scale` states a constant c. Otherwise it is the query's calibration, the inverse
+    of a noise rate, divided by epsilon. If the query has no calibration, the query's L2 sensitivity replaces it.
     """
 
     scale_is = "inverse of the noise rate"
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the event."""
+        """Write `query.value` plus noise to `out` (d,), and return the event for the accountant."""
         calibration = query.l2 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
         draws = noise.at(t)

@@ -15,13 +15,16 @@ __all__ = ["Gaussian"]
 
 @dataclass(frozen=True)
 class Gaussian(Additive):
-    """Add Gaussian noise. Its standard deviation is the query's calibration, or c/epsilon if a constant c is given."""
+    """Add Gaussian noise to every coordinate.
+
+    The standard deviation is c/epsilon if `privacy.scale` states a constant c, and otherwise the query's calibration.
+    """
 
     scale_is = "standard deviation"
     pure = False
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the event.
+        """Write `query.value` plus noise to `out` (d,), and return the event for the accountant.
 
         Raises:
             BadInput: the query states no finite calibration.

@@ -13,13 +13,14 @@ __all__ = ["Laplace"]
 
 @dataclass(frozen=True)
 class Laplace(Additive):
-    """Add Laplace noise of scale D1/epsilon, or c/epsilon if a constant c is given.
+    """Add Laplace noise to every coordinate.
 
-    D1 is the L1 sensitivity to which the query is calibrated.
+    The scale is c/epsilon if `privacy.scale` states a constant c. Otherwise it is D/epsilon, where D is the query's
+    calibration or, if the query has none, its L1 sensitivity.
     """
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the event."""
+        """Write `query.value` plus noise to `out` (d,), and return the event for the accountant."""
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
         return self.draw(query, Law(Kind.LAPLACE, scale), t, noise, out)

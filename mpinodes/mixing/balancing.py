@@ -1,9 +1,10 @@
-"""Weight balancing: a_ii = 1 − w_i d_i, a_ij = w_j, and w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j; d_i = out-degree without i.
+"""Weight balancing: a_ii = 1 − w_i d_i, a_ij = w_j, and w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks", (6) and (9). Rows sum to 1 only if w_i d_i = Σ_j w_j. On a fixed strongly connected digraph the recursion
-converges to such weights. On digraphs with in-degree = out-degree in every round, equal weights satisfy this from the
-start. On other time-varying digraphs w grows without bound; the paper's Lemma 2 fails there.
+Networks", (6) and (9). The sum is over the in-neighbors j of agent i, and d_i is the number of out-neighbors of i. The
+weights of agent i sum to 1 only if w_i d_i = Σ_j w_j. On a fixed strongly connected digraph the w_i converge to numbers
+with this property. On digraphs with in-degree = out-degree in every round, equal w_i have this property from the start.
+On other time-varying digraphs the w_i grow without bound; the paper's Lemma 2 fails there.
 """
 
 from __future__ import annotations
@@ -15,28 +16,31 @@ from mpinodes.core import Diverged, Mixing, Neighborhood, Vector
 
 __all__ = ["Balancing"]
 
-ROUNDING = 1e-12  # the largest negative own weight that rounding alone may cause
+ROUNDING = 1e-12  # an own weight above −ROUNDING counts as 0: rounding may cause it
 
 
 @dataclass(frozen=True)
 class Balancing(Mixing):
-    """Mix by weight balancing. Every agent sends w_j; the state is w_i."""
+    """Mix by weight balancing. Every agent j sends its balancing scalar w_j; the state of agent i is w_i."""
 
     width = 1
 
     def init(self, agent: int) -> float:
-        """Return w_i(1): 1/n on Eulerian digraphs, else 1/Σ_j d_j, which keeps all weights nonnegative."""
+        """Return the balancing scalar w_i of round 1, which keeps all weights of round 1 nonnegative.
+
+        It is 1/n if in-degrees equal out-degrees in every round, otherwise 1/(largest number of edges in a round).
+        """
         return 1 / (self.graph.agents if self.graph.is_eulerian else self.graph.most_edges)
 
     def outgoing(self, s: float, here: Neighborhood) -> tuple[float]:
-        """Return the scalar w_i to send."""
+        """Return the scalars to send with the release: the agent's balancing scalar w_i."""
         return (s,)
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return w_i of the next round, the weights a_ij (k,), and the scale 1.
+        """Return the balancing scalar w_i of the next round, the weights a_ij of the k senders (k,), and the scale 1.
 
         Raises:
-            Diverged: the agent's own weight 1 − w_i d_i is below 0.
+            Diverged: the weight a_ii = 1 − w_i d_i of the agent's own release is below 0.
         """
         d, own = len(here.out_neighbors), here.senders.index(here.agent)
         if (rest := 1 - s * d) < -ROUNDING:

@@ -1,8 +1,8 @@
-"""Laplacian weights: W = I − 2/(3 λ_max) L, with λ_max the largest Laplacian eigenvalue over all rounds.
+"""Laplacian weights: W = I − 2/(3 λ_max) L, where λ_max is the largest eigenvalue of the Laplacian L over all rounds.
 
-W is doubly stochastic on every undirected graph. No weight is negative, because λ_max is at least the largest degree
-plus 1 if the graph has an edge (M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based
-Distributed Optimization", section IV).
+The weight matrix W is doubly stochastic on every undirected graph. No weight is negative, because λ_max is at least the
+largest degree plus 1 if the graph has an edge (M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private
+Consensus-Based Distributed Optimization", section IV).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["Laplacian"]
 
 @dataclass(frozen=True)
 class Laplacian(Mixing):
-    """Mix by Laplacian weights. Agents send no scalars, because λ_max is a public fact of the topology."""
+    """Mix by Laplacian weights. Agents send no scalars, because λ_max is a public fact about the topology."""
 
     undirected = True
     under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state, the Laplacian weights a_ij (k,), and the scale 1."""
+        """Return no state (None), the Laplacian weights a_ij of the k senders (k,), and the scale 1."""
         own = here.senders.index(here.agent)
         weight = 2 / (3 * self.graph.laplacian_max) if here.in_neighbors else 0.0
         weights = [weight] * len(incoming)

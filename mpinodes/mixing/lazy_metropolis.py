@@ -1,7 +1,7 @@
-"""Lazy Metropolis weights: a_ij = 1/(2 max(d_i, d_j)), a_ii the rest; d_i = number of neighbours without i itself.
+"""Lazy Metropolis weights: a_ij = 1/(2 max(d_i, d_j)) and a_ii = 1 − Σ_j a_ij, where d_i is the degree of agent i.
 
-The weight matrix is doubly stochastic and positive definite on every undirected graph. On fixed graphs it mixes in a
-time quadratic in n (Olshevsky 2017).
+The weight matrix is doubly stochastic and positive definite on every undirected graph. On fixed graphs the number of
+rounds for consensus grows at most quadratically in n (Olshevsky 2017).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ __all__ = ["LazyMetropolis"]
 
 @dataclass(frozen=True)
 class LazyMetropolis(Metropolis):
-    """Mix by lazy Metropolis weights. Every agent sends its degree, as with Metropolis weights."""
+    """Mix by lazy Metropolis weights. Every agent sends its degree, its number of neighbors."""
 
     def share(self, degree: int, other: float) -> float:
-        """Return a_ij, given the degrees of agents i and j."""
+        """Return the weight a_ij for two neighbors i and j of degrees `degree` and `other`."""
         return 0.5 / max(degree, other)

@@ -1,4 +1,4 @@
-"""Metropolis weights: a_ij = 1/(1 + max(d_i, d_j)), a_ii the rest; d_i = number of neighbours without i itself.
+"""Metropolis weights: a_ij = 1/(1 + max(d_i, d_j)) and a_ii = 1 − Σ_j a_ij, where d_i is the degree of agent i.
 
 The weight matrix is doubly stochastic on every undirected graph (Xiao, Boyd, Kim 2007).
 """
@@ -15,7 +15,7 @@ __all__ = ["Metropolis"]
 
 @dataclass(frozen=True)
 class Metropolis(Mixing):
-    """Mix by Metropolis weights. Every agent sends its degree."""
+    """Mix by Metropolis weights. Every agent sends its degree, its number of neighbors."""
 
     anytime = True
     undirected = True
@@ -23,15 +23,15 @@ class Metropolis(Mixing):
     width = 1
 
     def outgoing(self, s: None, here: Neighborhood) -> tuple[float]:
-        """Return the degree d_i to send."""
+        """Return the scalars to send with the release: the agent's degree."""
         return (float(len(here.out_neighbors)),)
 
     def share(self, degree: int, other: float) -> float:
-        """Return a_ij, given the degrees of agents i and j."""
+        """Return the weight a_ij for two neighbors i and j of degrees `degree` and `other`."""
         return 1 / (1 + max(degree, other))
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state, the weights a_ij (k,), and the scale 1."""
+        """Return no state (None), the Metropolis weights a_ij of the k senders (k,), and the scale 1."""
         degree, own = len(here.in_neighbors), here.senders.index(here.agent)
         weights = [0.0 if k == own else self.share(degree, scalars.item(0)) for k, scalars in enumerate(incoming)]
         weights[own] = 1.0 - sum(weights)

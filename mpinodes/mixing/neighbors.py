@@ -1,4 +1,4 @@
-"""The mean of the neighbours: a_ij = 1/V_i for each of the V_i neighbours j, and a_ii = 0."""
+"""The mean over the neighbors: a_ij = 1/V_i for each of the V_i neighbors j of agent i, and a_ii = 0."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ __all__ = ["Neighbors"]
 
 @dataclass(frozen=True)
 class Neighbors(Mixing):
-    """Mix by the mean of the neighbours. Agents send no scalars."""
+    """Mix by the mean of the neighbors' releases, without the agent's own release. Agents send no scalars."""
 
     anytime = True
     undirected = True
     fixed = True
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state, the weights a_ij (k,) with 0 for the agent itself, and the scale 1."""
+        """Return no state (None), the weights a_ij of the k senders (k,), and the scale 1.
+
+        The agent itself is one of the senders and has the weight 0.
+        """
         return None, [0.0 if j == here.agent else 1 / len(here.in_neighbors) for j in here.senders], 1.0

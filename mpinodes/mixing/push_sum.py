@@ -1,7 +1,7 @@
-"""Push-sum: column-stochastic weights a_ij = 1/out_j, where out_j counts agent j itself, and w <- A w.
+"""Push-sum: column-stochastic weights a_ij = 1/out_j, and push-sum scalars w_i <- Σ_j a_ij w_j.
 
-The entries of w sum to n in every round. Division by w_i removes the bias of the weights, whose rows need not sum to 1
-(Kempe et al. 2003).
+Here out_j is the number of receivers of agent j, including j itself. The w_i sum to n in every round. The weights of
+agent i need not sum to 1. Dividing the mix by w_i corrects for this (Kempe et al. 2003).
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ __all__ = ["PushSum"]
 
 @dataclass(frozen=True)
 class PushSum(Mixing):
-    """Mix by push-sum. Every agent sends its share 1/out_j and its scalar w_j; the state is w_i."""
+    """Mix by push-sum. Every agent j sends two scalars, 1/out_j and w_j; the state of agent i is w_i.
+
+    out_j is the number of receivers of agent j, including j itself, and w_j is its push-sum scalar.
+    """
 
     anytime = True
     under_faults = "columns sum to 1 if delayed messages are counted: no mass is lost, and agents agree on the mean"
@@ -24,15 +27,18 @@ class PushSum(Mixing):
     width = 2
 
     def init(self, agent: int) -> float:
-        """Return w_i(1) = 1."""
+        """Return 1, the push-sum scalar w_i of round 1."""
         return 1.0
 
     def outgoing(self, s: float, here: Neighborhood) -> tuple[float, float]:
-        """Return the scalars (1/out_j, w_j) to send."""
+        """Return the two scalars to send with the release: 1/(number of receivers, with the agent itself), and w_j."""
         return 1 / (len(here.out_neighbors) + 1), s
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return w_i of the next round, the weights a_ij (k,), and the same w_i as the scale."""
+        """Return the push-sum scalar w_i of the next round, the weights a_ij of the k senders (k,), and the scale.
+
+        The scale, by which the mixed vector is divided, is the new w_i too.
+        """
         w, shares = 0.0, []
         for scalars in incoming:
             share, w_j = scalars.tolist()

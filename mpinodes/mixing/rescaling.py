@@ -1,7 +1,9 @@
-"""Subgradient rescaling: row-stochastic a_ij = 1/deg_i on a fixed digraph, and r_i <- Σ_j a_ij r_j from r_i(1) = e_i.
+"""Subgradient rescaling: a_ij = 1/deg_i on a fixed digraph, and vectors r_i <- Σ_j a_ij r_j that start at r_i(1) = e_i.
 
-[r_i]_i converges to entry i of the left Perron vector of A. An agent divides its gradients by [r_i]_i (Xi, Mai, Xin,
-Abed, Khan 2018; in DPSR, Xiong et al. 2020). deg_i counts agent i itself.
+Here deg_i is the number of senders to agent i, including i itself, so the weights of agent i sum to 1. The entry
+[r_i]_i converges to entry i of the left Perron eigenvector of the weight matrix. Agent i divides its gradients by
+[r_i]_i, because otherwise agents would have unequal influence (Xi, Mai, Xin, Abed, Khan 2018; in DPSR, Xiong et al.
+2020).
 """
 
 from __future__ import annotations
@@ -18,28 +20,35 @@ __all__ = ["Rescaling"]
 
 @dataclass(frozen=True)
 class Rescaling(Mixing):
-    """Mix by uniform row-stochastic weights. Every agent sends its whole vector r_j; the state is r_i (n,)."""
+    """Mix by uniform weights that sum to 1 over the senders, and estimate the factor by which gradients are divided.
+
+    Every agent j also sends a vector r_j (n,), its estimate of the left Perron eigenvector of the weight matrix. The
+    state of agent i is r_i. Agent i divides its gradients by the entry [r_i]_i.
+    """
 
     anytime = True
     fixed = True
 
     @property
     def width(self) -> int:
-        """Return n: the agent sends one scalar for each agent."""
+        """Return n, because an agent sends a vector r with one scalar for each agent."""
         return self.graph.agents
 
     def init(self, agent: int) -> Vector:
-        """Return r_i(1) = e_i, a vector (n,)."""
+        """Return the vector r_i (n,) of round 1, which is the unit vector e_i."""
         start = np.zeros(self.graph.agents)
         start[agent] = 1.0
         return start
 
     def outgoing(self, s: Vector, here: Neighborhood) -> Vector:
-        """Return the vector r_i (n,) to send."""
+        """Return the scalars to send with the release: the agent's vector r_i (n,)."""
         return s
 
     def weights(self, s: Vector, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Vector, list[float], float]:
-        """Return r_i of the next round, the weights a_ij (k,), and the old [r_i]_i as the scale."""
+        """Return the vector r_i of the next round, the weights a_ij of the k senders (k,), and the scale.
+
+        The scale, by which the agent divides its gradient, is the entry [r_i]_i before this round.
+        """
         share = 1 / len(incoming)
         r = share * incoming[0]
         for other in incoming[1:]:

@@ -1,4 +1,4 @@
-"""Uniform row-stochastic weights: a_ij = 1/deg_i, where deg_i counts agent i itself."""
+"""Uniform weights: a_ij = 1/deg_i, where deg_i is the number of senders to agent i, including i itself."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ __all__ = ["Uniform"]
 
 @dataclass(frozen=True)
 class Uniform(Mixing):
-    """Mix by the mean of all received releases. Agents send no scalars. Columns of the weights need not sum to 1."""
+    """Mix by the mean of the received releases and the agent's own release. Agents send no scalars.
+
+    The weights of each agent sum to 1, but the columns of the weight matrix need not sum to 1.
+    """
 
     undirected = True
     under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state, the equal weights 1/k (k,), and the scale 1."""
+        """Return no state (None), the equal weights 1/k of the k senders (k,), and the scale 1."""
         degree = len(incoming)
         return None, [1 / degree] * degree, 1.0

@@ -20,5 +20,5 @@ class Constant(Schedule):
     value: Annotated[Finite, Meta(description="the step of every round")] = 0.1
 
     def __call__(self, t: int) -> float:
-        """Return the step of round t."""
+        """Return the step `value` in every round t."""
         return self.value

@@ -21,5 +21,5 @@ class Doubling(Schedule):
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 
     def __call__(self, t: int) -> float:
-        """Return the step of round t."""
+        """Return the step initial / sqrt(2^m) of round t, where 2^m is the largest power of two that is at most t."""
         return self.initial / sqrt(1 << (t.bit_length() - 1))

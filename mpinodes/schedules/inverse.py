@@ -20,5 +20,5 @@ class Inverse(Schedule):
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 
     def __call__(self, t: int) -> float:
-        """Return the step of round t."""
+        """Return the step initial / t of round t."""
         return self.initial / t

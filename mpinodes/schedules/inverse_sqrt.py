@@ -21,5 +21,5 @@ class InverseSqrt(Schedule):
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 
     def __call__(self, t: int) -> float:
-        """Return the step of round t."""
+        """Return the step initial / sqrt(t) of round t."""
         return self.initial / sqrt(t)

@@ -19,12 +19,12 @@ class StronglyConvex(Schedule):
 
     modulus: Annotated[
         Finite,
-        Meta(description="modulus; default: that of the losses (problem.regularizer), or the share that is proven"),
+        Meta(description="modulus of strong convexity; default: problem.regularizer, times the algorithm's share"),
     ]
     offset: Annotated[float, Meta(ge=0, le=1e9, description="the number added to t")] = 0.0
 
     from_losses = "modulus"
 
     def __call__(self, t: int) -> float:
-        """Return the step of round t."""
+        """Return the step 1 / (modulus (t + offset)) of round t."""
         return 1 / (self.modulus * (t + self.offset))

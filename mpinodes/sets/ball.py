@@ -1,4 +1,4 @@
-"""The L2 ball ‖x‖₂ ≤ radius of the full vector."""
+"""The L2 ball ‖x‖₂ ≤ radius of the whole vector x."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ __all__ = ["Ball"]
 
 @dataclass(frozen=True)
 class Ball(Set):
-    """The L2 ball ‖x‖₂ ≤ radius of the full vector."""
+    """Define the L2 ball ‖x‖₂ ≤ radius of the whole vector x."""
 
     solid = True
 
     def project(self, x: Vector) -> Vector:
-        """Scale x to the sphere if it lies outside the ball."""
+        """Return x if x is in the ball, otherwise x scaled to the norm `radius`."""
         return shortened(x, self.radius)
 
     def support(self, g: Vector) -> float:
-        """Return the support function radius · ‖g‖₂."""
+        """Return the support function at g, the largest ⟨g, v⟩ over v in the ball: radius · ‖g‖₂."""
         return self.radius * norm(g)
 
     def reach(self, d: int) -> float:
-        """Return the radius, which bounds ‖x‖₂."""
+        """Return the largest L2 norm of a point of the ball: the radius, for any dimension d."""
         return self.radius
 
     @property
     def inradius(self) -> float:
-        """Return the radius of the ball."""
+        """Return the radius of the largest ball around 0 in this set, which is this ball."""
         return self.radius
 
     def within(self, margin: float) -> Self:
-        """Return the ball of radius `radius` − `margin`."""
+        """Return the ball of radius `radius` − `margin`, whose points are at least `margin` inside this ball."""
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return the second-order cone ‖x‖₂ ≤ radius on the coordinates in `used`."""
+        """Return one constraint, ‖x‖₂ ≤ radius, on a vector x of the coordinates `used` alone."""
         return [self.cone(np.arange(len(used)), len(used))]
 
     def cone(self, places: NDArray[np.int64], d: int) -> Cone:
-        """Return the constraint that the coordinates `places`, of d, have an L2 norm of at most the radius."""
+        """Return the constraint that the coordinates `places` of a vector (d,) have L2 norm at most the radius."""
         from scipy import sparse  # imported here because agents run without scipy
 
         rows = sparse.vstack([sparse.csr_array((1, d)), -sparse.eye_array(d, format="csr")[places]])

@@ -16,7 +16,7 @@ __all__ = ["Box"]
 
 @dataclass(frozen=True)
 class Box(Set):
-    """The box [−radius, radius]^d."""
+    """Define the box [−radius, radius]^d."""
 
     by_blocks = True
     solid = True
@@ -26,11 +26,11 @@ class Box(Set):
         return np.minimum(np.maximum(x, -self.radius), self.radius)
 
     def support(self, g: Vector) -> float:
-        """Return the support function radius · ‖g‖₁."""
+        """Return the support function at g, the largest ⟨g, v⟩ over v in the box: radius · ‖g‖₁."""
         return self.radius * float(np.abs(g).sum())
 
     def reach(self, d: int) -> float:
-        """Return radius · √d, the largest L2 norm."""
+        """Return the largest L2 norm of a point of the box: radius · √d."""
         return self.radius * sqrt(d)
 
     @property
@@ -39,11 +39,11 @@ class Box(Set):
         return self.radius
 
     def within(self, margin: float) -> Box:
-        """Return the box of radius `radius` − `margin`."""
+        """Return the box of half width `radius` − `margin`, whose points are at least `margin` inside this box."""
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return the constraints x ≤ radius and −x ≤ radius on each coordinate in `used`."""
+        """Return the constraints x_k ≤ radius and −x_k ≤ radius on a vector x of the coordinates `used` alone."""
         from scipy import sparse  # imported here because agents run without scipy
 
         identity = sparse.eye_array(len(used), format="csr")

@@ -16,7 +16,7 @@ __all__ = ["Unconstrained"]
 
 @dataclass(frozen=True)
 class Unconstrained(Set):
-    """All of R^d: no constraint."""
+    """Define the set R^d, for decisions without constraint."""
 
     bounded = False
     by_blocks = True
@@ -28,17 +28,17 @@ class Unconstrained(Set):
         return x
 
     def support(self, g: Vector) -> float:
-        """Return inf, or 0 for g = 0."""
+        """Return the support function at g, the largest ⟨g, v⟩ over v in R^d: inf, or 0 if g = 0."""
         return inf if g.any() else 0.0
 
     def reach(self, d: int) -> float:
-        """Return inf, since R^d is unbounded."""
+        """Return the largest L2 norm of a point: inf, because R^d is unbounded."""
         return inf
 
     def within(self, margin: float) -> Unconstrained:
-        """Return R^d itself for every margin."""
+        """Return R^d itself, because every point of R^d has any margin."""
         return self
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return an empty list of constraints."""
+        """Return an empty list, because there are no constraints."""
         return []

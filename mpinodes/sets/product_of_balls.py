@@ -1,4 +1,4 @@
-"""The product of L2 balls: ‖x_B‖₂ ≤ radius for the block B of every agent."""
+"""The product of L2 balls: ‖x_B‖₂ ≤ radius for the coordinates x_B of every agent's block B."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["ProductOfBalls"]
 
 @dataclass(frozen=True)
 class ProductOfBalls(Ball):
-    """The product of L2 balls: ‖x_B‖₂ ≤ radius for the block B of every agent."""
+    """Define the product of L2 balls: ‖x_B‖₂ ≤ radius for the coordinates x_B of every agent's block B."""
 
     by_blocks = True
     of_blocks = True
 
     def project(self, x: Vector) -> Vector:
-        """Project each block to its own ball."""
+        """Return x with each agent's block projected to an L2 ball of this radius."""
         return np.concatenate([super(ProductOfBalls, self).project(x[block]) for block in self.blocks])
 
     def support(self, g: Vector) -> float:
-        """Return the support function radius · Σ_B ‖g_B‖₂."""
+        """Return the support function at g, the largest ⟨g, v⟩ over v in the product: radius · Σ_B ‖g_B‖₂."""
         return sum(super(ProductOfBalls, self).support(g[block]) for block in self.blocks)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return the bound on the norm of each block."""
+        """Return one constraint for each block B, ‖x_B‖₂ ≤ radius, on a vector x of the coordinates `used` alone."""
         places = [np.flatnonzero((used >= block.start) & (used < block.stop)) for block in self.blocks]
         return [self.cone(block, len(used)) for block in places]
