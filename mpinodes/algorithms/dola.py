@@ -67,7 +67,7 @@ class DOLA(Algorithm[State]):
         return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=RELEASED, calibration=l1 if s.made_with else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round: x_i = P(b_i − α(t) ∇f(b_i)), where b_i is the mix of the releases."""
+        """Return the state of the next round: x is the projection of b − α(t) ∇f(b), where b is the mix of releases."""
         alpha = self.run.step(here.t)
         b = inbox.mix()
         g = loss.grad(b)

@@ -66,7 +66,11 @@ class DOLAMinibatch(DOLA):
         return replace(query, leaks=Feedback(query.l2, 0.0, 0.0, linear=s.made_with * self.run.regularizer))
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round, whose x_i is computed by the paper's step 6."""
+        """Return the state of the next round: x is the projection of b − α(t) (φ x + the samples' gradient at b).
+
+        b is the mix of the releases, and φ the weight of the regularizer. With `regularizer_at` = public, φ b replaces
+        φ x.
+        """
         phi, alpha = self.run.regularizer, self.run.step(here.t)
         b = inbox.mix()
         at = s.x if self.regularizer_at == "hidden" else b

@@ -73,9 +73,10 @@ class DPPS(Algorithm[State]):
         return Query(s.z, l1=sqrt(len(s.z)) * l2, l2=l2, uses=here.t - 1, leaks=leaks)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round: z_i is the mix plus the gradient, and x_i = Π(z_i / w_i, α(t)).
+        """Return the state of the next round.
 
-        The mixing updates the push-sum scalar w_i, which is `inbox.scale`.
+        The dual variable z_i is the mix of the releases plus the gradient at the old x_i. The new x_i is the projection
+        of −α(t) z_i / w_i, where w_i is the push-sum scalar, `inbox.scale`.
         """
         alpha = self.run.step(here.t)
         z = inbox.mix() + loss.grad(s.x)

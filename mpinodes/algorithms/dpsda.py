@@ -85,7 +85,8 @@ class DPSDA(Algorithm[State]):
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round.
 
-        The dual variable z_i is the mix plus n times the agent's block of the gradient, and y_i = Π(z_i / w_i, α(t)).
+        The dual variable z_i is the mix of the releases plus n times the agent's block of the gradient. The new y_i is
+        the projection of −α(t) z_i divided by `inbox.scale`.
         """
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)

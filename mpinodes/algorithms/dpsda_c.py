@@ -21,7 +21,7 @@ __all__ = ["DPSDAC"]
 
 @dataclass(frozen=True)
 class DPSDAC(DPSDA):
-    """Run DPSDA with circulation-based mixing."""
+    """Run DPSDA with circulation-based mixing, which uses row-stochastic weights."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 1"
     mixings = ("uniform", "metropolis")

@@ -22,7 +22,7 @@ __all__ = ["DPSDAPS"]
 
 @dataclass(frozen=True)
 class DPSDAPS(DPSDA):
-    """Run DPSDA with push-sum mixing."""
+    """Run DPSDA with push-sum mixing, which uses column-stochastic weights."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 2"
     mixings = ("push-sum",)

@@ -27,7 +27,7 @@ __all__ = ["DVPADMM"]
 
 @dataclass(frozen=True)
 class DVPADMM(Perturbed[State], ADMM):
-    """Run ADMM whose local problems contain noise, with the penalty η equal to the dual step θ."""
+    """Run private ADMM: agents minimize local problems that contain noise; the penalty η equals the dual step θ."""
 
     grid: Annotated[
         float,

@@ -63,7 +63,7 @@ class GossipAveraging(Algorithm[State]):
     }
 
     def init(self, x: Vector) -> State:
-        """Return the state before round 1, with the estimate x (which is 0)."""
+        """Return the state before round 1, whose estimate is x. In a run x is 0."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:

@@ -64,7 +64,7 @@ class HuangDP(Algorithm[State]):
         return self.first_step * self.step_decay ** (t - 1)
 
     def init(self, x: Vector) -> State:
-        """Return the state before round 1, with the decision x (which is 0)."""
+        """Return the state before round 1, whose decision is x. In a run x is 0."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start:

@@ -18,7 +18,7 @@ __all__ = ["PPADMM"]
 
 @dataclass(frozen=True)
 class PPADMM(DVPADMM, MADMM):
-    """Run M-ADMM whose local problems contain noise."""
+    """Run private M-ADMM: agents minimize local problems that contain noise, with penalties of their own."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, Algorithm 1"
     against_colluders = True

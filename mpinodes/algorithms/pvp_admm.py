@@ -35,7 +35,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class PVPADMM(Perturbed[State]):
-    """Run ADMM that solves local problems without noise, and sends the minimizer plus noise."""
+    """Run private ADMM: agents solve local problems without noise, and send the minimizer plus noise."""
 
     paper = "Zhang, Zhu, Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning (2017)"
 
@@ -56,7 +56,7 @@ class PVPADMM(Perturbed[State]):
         return Query(f.x, l1, l2, uses, RELEASED, noise, residual=f.residual, solver_steps=f.steps)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round: the dual variable by (9), and the new minimizer, without noise."""
+        """Return the state of the next round, with the updated dual variable and the next minimizer, without noise."""
         sent = self.after(s.sent, here, inbox)
         ask = self.problem(sent, here.agent, here.t)
         return State(sent, loss.prox(ask.center, ask.step, ask.near, ask.tolerance))

@@ -113,7 +113,10 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def k(self) -> float:
-        """Return K = (μ + L)/(2μL) of the step K/t; it is 1/(2μ) if the smoothness L is not known to be finite."""
+        """Return K of the step K/t: (μ + L)/(2μL), where μ is the strong convexity and L the smoothness of the losses.
+
+        If L is not known to be finite, K is 1/(2μ).
+        """
         mu, largest = self.modulus or self.run.least_modulus, self.largest_curvature or self.run.largest_smoothness
         return (1 / mu + 1 / largest) / 2
 
@@ -146,7 +149,7 @@ class TwoStageGaussian(Algorithm[State]):
         return spent / (self.run.gdp(self.run.epsilon, self.run.delta) if self.calibration == "exact" else theorem_1)
 
     def init(self, x: Vector) -> State:
-        """Return the state before round 1, with the decision x (which is 0)."""
+        """Return the state before round 1, whose decision is x. In a run x is 0."""
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:

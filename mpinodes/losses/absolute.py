@@ -30,7 +30,7 @@ class Absolute(PiecewiseLinearLoss):
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return 1, the largest |ℓ'|."""
+        """Return 1, the largest absolute slope |ℓ'|."""
         return 1.0
 
     @staticmethod

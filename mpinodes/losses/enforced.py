@@ -65,10 +65,10 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
     Args:
         loss: the loss of an agent in a round.
         clip: the L2 bound on one sample's gradient or, if `whole`, on the round's gradient.
-        opaque: for a loss that is no `SampleLoss`: the L2 bound on the round's gradient that gives the sensitivity that
-            the accountant assumes.
+        opaque: the L2 bound on the round's gradient if the loss is no `SampleLoss`. This bound gives the sensitivity
+            that the accountant assumes.
         whole: whether the clip bounds the gradient of the whole round.
-        regularizer: λ.
+        regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
     """
     kind = type(loss)
     if not issubclass(kind, SampleLoss):

@@ -38,9 +38,9 @@ class LeastSquares(SmoothLoss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return at most d + 1 samples whose losses have the same sum at every point x.
+        """Return at most d + 1 new samples whose losses have the same sum as those of the given samples, at every point.
 
-        They are the rows of R in the QR decomposition of the matrix (A, b) of features and targets, because
+        The new samples are the rows of R in the QR decomposition of the matrix (A, b) of features and targets, because
         ‖Ax − b‖² = ‖R (x, −1)‖².
         """
         left = np.asarray(np.linalg.qr(np.column_stack([dense(features), targets]), mode="r"))

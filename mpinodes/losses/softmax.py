@@ -70,7 +70,10 @@ class Softmax(LinearLoss):
         return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def _slopes(self, x: Vector) -> Vector:
-        """Compute p − e_b, the gradient in the K predictions, for each sample: (k, K)."""
+        """Compute the gradient of each sample's loss in its K predictions, as an array (k, K).
+
+        The gradient is p − e_b, where p are the probabilities of the classes and e_b is the unit vector of the class.
+        """
         logits = np.asarray(self.features @ x.reshape(-1, self.features.shape[1]).T)
         chances: Vector = np.exp(logits - logits.max(axis=1, keepdims=True))
         chances /= chances.sum(axis=1, keepdims=True)
@@ -80,7 +83,8 @@ class Softmax(LinearLoss):
     def hessian(self, x: Vector) -> Vector:
         """Compute the Hessian ∇²f(x) of the unclipped loss, an array (d, d).
 
-        The Hessian is the sum of (diag p − pp') ⊗ aa'/divisor over the samples, plus λI.
+        The Hessian is the sum of (diag p − pp') ⊗ aa'/divisor over the samples, plus λI. Here a are the features of a
+        sample, and p are the probabilities of its classes.
         """
         chances, rows = self._slopes(x), dense(self.features)
         chances[np.arange(len(chances)), _classes(self.targets, chances.shape[1])] += 1.0

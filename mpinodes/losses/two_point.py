@@ -48,7 +48,9 @@ from mpinodes.losses.linear import Around
 
 
 class Directions:
-    """Compute the public displacements r u from the center to the points that agents play, from seed and round.
+    """Compute the public displacements r(t) u between the points that agents play and the center of these points.
+
+    Here r(t) is a radius, and u is a random unit vector of an agent and a round, drawn from the seed.
 
     Args:
         experiment: the experiment, which states r(1), its decay and the seed.
@@ -61,7 +63,7 @@ class Directions:
         self._draws = [Draws(experiment.seed, Purpose.DIRECTION, i) for i in range(len(blocks))]
 
     def radius(self, t: int) -> float:
-        """Compute r(t), the distance from the center to each point played in round t."""
+        """Compute r(t), the distance of the two points that an agent plays in round t from their center."""
         return float(self._told.radius * t**-self._told.decay)
 
     def unit(self, agent: int, t: int) -> Vector:
@@ -71,7 +73,7 @@ class Directions:
         return np.asarray(drawn / norm(drawn))
 
     def offsets(self, first: int, rounds: int) -> Vector:
-        """Compute r u for `rounds` rounds from round `first` on: (rounds, agents, d), 0 outside each agent's block."""
+        """Compute r(t) u for `rounds` rounds from round `first` on: (rounds, agents, d); 0 outside an agent's block."""
         displacements = np.zeros((rounds, len(self._blocks), self._dimension))
         for k in range(rounds):
             for i, block in enumerate(self._blocks):

@@ -122,7 +122,7 @@ BACKENDS: dict[str, Backend] = {"numpy": plain, "lattice": on_lattice, "opendp":
 
 @lru_cache
 def backend(name: str) -> Backend:
-    """Return the backend with this name.
+    """Return the function that draws and adds the noise for a value of `noise.backend`.
 
     Raises:
         BadInput: the name is opendp, and opendp is not installed.

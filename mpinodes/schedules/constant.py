@@ -1,4 +1,4 @@
-"""alpha(t) = value."""
+"""The same step in every round t: alpha(t) = value."""
 
 from __future__ import annotations
 

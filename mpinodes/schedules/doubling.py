@@ -1,4 +1,4 @@
-"""alpha(t) = initial / sqrt(2^m) for t = 2^m .. 2^(m+1) − 1: the doubling trick."""
+"""The steps of the doubling trick: alpha(t) = initial / sqrt(2^m) in the rounds t = 2^m .. 2^(m+1) − 1."""
 
 from __future__ import annotations
 

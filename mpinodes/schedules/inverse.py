@@ -1,4 +1,4 @@
-"""alpha(t) = initial / t."""
+"""Steps that decrease as 1/t in the rounds t = 1, 2, ...: alpha(t) = initial / t."""
 
 from __future__ import annotations
 

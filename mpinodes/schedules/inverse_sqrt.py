@@ -1,4 +1,4 @@
-"""alpha(t) = initial / sqrt(t)."""
+"""Steps that decrease as 1/sqrt(t) in the rounds t = 1, 2, ...: alpha(t) = initial / sqrt(t)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""alpha(t) = 1 / (modulus (t + offset)), for strongly convex losses."""
+"""Steps for strongly convex losses: alpha(t) = 1 / (modulus (t + offset)) in the rounds t = 1, 2, ..."""
 
 from __future__ import annotations
 

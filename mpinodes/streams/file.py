@@ -252,7 +252,7 @@ class File(LabelledStream):
 def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which columns have standard deviation 1 up to rounding, and which have a largest |entry| of exactly 1.
 
-    Neither is reported of columns whose entries are 0 or have one common absolute value, as labels ±1 do.
+    A column whose entries all have one common absolute value or are 0, such as labels ±1, is not reported.
 
     Args:
         source: the samples.

@@ -29,7 +29,7 @@ class Mushrooms(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training and a test set, both from one file. LIBSVM's label 2 is UCI's p, poisonous."""
+        """Return a training and a test set, both from one file. LIBSVM's label 2 and UCI's letter p mean poisonous."""
         (path,) = self.source_files
         if path.name.endswith(".data"):
             return split(agaricus.read(path), self.train)

@@ -36,7 +36,7 @@ class BarabasiAlbert(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         import networkx as nx
 
         rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)

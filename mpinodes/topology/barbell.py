@@ -47,7 +47,7 @@ class Barbell(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         import networkx as nx
 
         graph = nx.barbell_graph((self.agents - self.between) // 2, self.between)

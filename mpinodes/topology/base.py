@@ -70,7 +70,7 @@ def titled(template: str) -> Any:
 
 
 class Periodic(Topology):
-    """Define a graph that repeats after a period. The edges of one round of the period are a phase."""
+    """Define a graph that repeats after a period of rounds. `phases` has the edges of each round of the period."""
 
     @property
     @abstractmethod
@@ -114,19 +114,19 @@ class Connected(Periodic):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw one graph, connected or not, as an (n, n) matrix."""
+        """Draw one graph, connected or not, and return its adjacency matrix (n, n)."""
 
     @property
     @abstractmethod
     def too_sparse(self) -> tuple[str, str]:
-        """Return two texts for the error that no drawn graph is connected.
+        """Return two texts for the message of the error that no drawn graph is connected.
 
-        The first text is `key = value` of the setting that makes graphs too sparse. The second text is a remedy.
+        The first text is "key = value" for the setting that makes graphs too sparse. The second text is a remedy.
         """
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round.
+        """Return a tuple with one set of edges, because the graph is the same in every round.
 
         Raises:
             BadInput: none of `ATTEMPTS` drawn graphs is connected.
@@ -145,7 +145,7 @@ class EachRound(Topology):
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw the graph of one round, as an (n, n) matrix."""
+        """Draw the graph of one round, and return its adjacency matrix (n, n)."""
 
     @property
     def period(self) -> None:
@@ -180,7 +180,7 @@ class EachRound(Topology):
 
 
 def erdos_renyi(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """Draw an undirected Erdős–Rényi graph G(n, p), as an (n, n) matrix."""
+    """Draw an undirected Erdős–Rényi graph G(n, p), and return its adjacency matrix (n, n)."""
     upper = (rng.random((agents, agents)) < probability) & _above_diagonal(agents)
     return upper | upper.T
 
@@ -191,7 +191,7 @@ def _above_diagonal(agents: int) -> Matrix:
 
 
 def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
-    """Draw a directed ring of all agents in random order, as an (n, n) matrix."""
+    """Draw a directed ring of all agents in random order, and return its adjacency matrix (n, n)."""
     order = rng.permutation(agents)
     sends = np.zeros((agents, agents), dtype=bool)
     sends[order[:-1], order[1:]] = True
@@ -200,7 +200,7 @@ def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
 
 
 def random_digraph(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """Draw a random Hamiltonian cycle, and each other edge with the given probability, as an (n, n) matrix."""
+    """Draw a Hamiltonian cycle, and each other edge with this probability; return the adjacency matrix (n, n)."""
     sends = hamiltonian_cycle(agents, rng) | (rng.random((agents, agents)) < probability)
     np.fill_diagonal(sends, False)
     return sends

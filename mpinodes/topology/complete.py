@@ -19,6 +19,6 @@ class Complete(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         n = range(self.agents)
         return (frozenset((j, i) for j in n for i in n if i != j),)

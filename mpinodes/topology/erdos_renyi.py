@@ -24,10 +24,10 @@ class ErdosRenyi(Connected):
     title = titled("Erdős–Rényi graph, p = {0.probability:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw one graph, connected or not, as an (n, n) matrix."""
+        """Draw one graph, connected or not, and return its adjacency matrix (n, n)."""
         return erdos_renyi(self.agents, self.probability, rng)
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return the setting `probability` with its value, and a larger value; for the error message."""
+        """Return two texts for an error message: `probability` with its value, and a larger value that may suffice."""
         return f"probability = {self.probability:g}", f"{log(self.agents) / self.agents:.2g} or more usually is"

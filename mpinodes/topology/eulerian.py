@@ -27,7 +27,7 @@ class Eulerian(EachRound):
     title = titled("Eulerian digraph drawn anew each round, {0.cycles} permutations")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw the ring and the cycles that repeat no edge, as an (n, n) matrix."""
+        """Draw the ring and the cycles that repeat no edge, and return the adjacency matrix (n, n) of the graph."""
         sends, agents = hamiltonian_cycle(self.agents, rng), np.arange(self.agents)
         for _ in range(self.cycles):
             to = rng.permutation(self.agents)

@@ -42,7 +42,7 @@ class Expander(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round.
+        """Return a tuple with one set of edges, because the graph is the same in every round.
 
         Raises:
             BadInput: none of `ATTEMPTS` drawn graphs is a Ramanujan graph.

@@ -90,7 +90,7 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
 
 
 def _first_rounds(topology: Topology, rounds: int) -> range:
-    """Return the rounds of a run to check: at most one period, or `LONGEST_CHECK` rounds if the graph never repeats."""
+    """Return the rounds of a run that are checked: one period, or `LONGEST_CHECK` rounds if the graph never repeats."""
     return range(1, min(rounds, topology.period or LONGEST_CHECK) + 1)
 
 

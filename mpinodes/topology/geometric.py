@@ -29,7 +29,7 @@ class Geometric(Connected):
     title = titled("random geometric graph, radius {0.radius:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw one graph, connected or not, as an (n, n) matrix."""
+        """Draw one graph, connected or not, and return its adjacency matrix (n, n)."""
         x, y = rng.random((2, self.agents))
         near: Matrix = np.hypot(x - x[:, None], y - y[:, None]) < self.radius
         np.fill_diagonal(near, False)
@@ -37,6 +37,6 @@ class Geometric(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return the setting `radius` with its value, and a larger value; for the error message."""
+        """Return two texts for an error message: `radius` with its value, and a larger value that may suffice."""
         n = self.agents
         return f"radius = {self.radius:g}", f"{sqrt(log(n) / (pi * n)):.2g} or more usually is"

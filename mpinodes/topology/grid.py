@@ -21,7 +21,7 @@ class Grid(Torus):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         n, columns = self.agents, self.sides[1]
         across = {(j, j + 1) for j in range(n - 1) if (j + 1) % columns}
         down = {(j, j + columns) for j in range(n - columns)}

@@ -33,6 +33,6 @@ class Hypercube(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         bits = range(self.agents.bit_length() - 1)
         return (frozenset((j, j ^ 1 << k) for j in range(self.agents) for k in bits),)

@@ -22,7 +22,7 @@ class Matchings(EachRound):
     title = "random matching drawn anew each round"
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw the pairs of one round, as an (n, n) matrix."""
+        """Draw the pairs of one round, and return the adjacency matrix (n, n) of the graph."""
         first, second = rng.permutation(self.agents)[: self.agents // 2 * 2].reshape(2, -1)
         sends = np.zeros((self.agents, self.agents), dtype=bool)
         sends[first, second] = sends[second, first] = True

@@ -19,5 +19,5 @@ class Path(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         return (both_ways(frozenset((i - 1, i) for i in range(1, self.agents))),)

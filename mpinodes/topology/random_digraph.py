@@ -25,6 +25,6 @@ class RandomDigraph(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         rng = Draws(self.seed, Purpose.TOPOLOGY).at(0)
         return (as_edges(random_digraph(self.agents, self.probability, rng)),)

@@ -23,5 +23,5 @@ class RandomDigraphEachRound(EachRound):
     title = titled("random digraph drawn anew each round, p = {0.probability:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw the graph of one round, as an (n, n) matrix."""
+        """Draw the graph of one round, and return its adjacency matrix (n, n)."""
         return random_digraph(self.agents, self.probability, rng)

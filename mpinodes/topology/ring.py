@@ -22,12 +22,12 @@ class Ring(Periodic):
 
     @property
     def title(self) -> str:
-        """Return the name of the graph."""
+        """Return the name of the graph, "ring" or "directed ring"."""
         return "directed ring" if self.directed else "ring"
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         n = self.agents
         onward = frozenset((j, (j + 1) % n) for j in range(n) if n > 1)
         return (onward if self.directed else both_ways(onward),)

@@ -38,7 +38,7 @@ class SmallWorld(Connected):
             raise BadInput(f"topology.neighbours = {self.neighbours}: {limit}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw one graph, connected or not, as an (n, n) matrix."""
+        """Draw one graph, connected or not, and return its adjacency matrix (n, n)."""
         import networkx as nx
 
         graph = nx.watts_strogatz_graph(self.agents, self.neighbours, self.probability, seed=rng)
@@ -46,5 +46,5 @@ class SmallWorld(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return the setting `neighbours` with its value, and settings that help; for the error message."""
+        """Return two texts for an error message: `neighbours` with its value, and other settings that may suffice."""
         return f"neighbours = {self.neighbours}", "more neighbours, or a lower topology.probability, would do"

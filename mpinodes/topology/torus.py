@@ -54,7 +54,7 @@ class Torus(Periodic):
 
     @cached_property
     def phases(self) -> tuple[Edges, ...]:
-        """Return the edges of the graph as one phase: the graph is the same in every round."""
+        """Return a tuple with one set of edges, because the graph is the same in every round."""
         rows, columns = self.sides
         places = [divmod(j, columns) for j in range(self.agents)]
         across = {(j, r * columns + (c + 1) % columns) for j, (r, c) in enumerate(places)}
