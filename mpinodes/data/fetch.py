@@ -123,7 +123,7 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
                     _get([other for other in missing if other.url == file.url], folders[0], folders[-1])
                 except (OSError, ValueError) as error:
                     names = ", ".join(Path(other.names[0]).name for other in missing)
-                    failure = f"not in {folders[0]}, and not to be had from {file.url}: {_why(error)}"
+                    failure = f"not in {folders[0]}, and not downloadable from {file.url}: {_why(error)}"
                     remedy = f"get {file.file} from {file.home} and put it into {folders[-1]}"
                     raise BadInput(f"{names}: {failure}; {remedy}") from error
     return [path for file in wanted if (path := file.find(folders))]
@@ -181,7 +181,7 @@ def _why(error: OSError | ValueError) -> str:
 
     if isinstance(error, RequestException):
         answer = error.response
-        return "no connection, or it broke off" if answer is None else f"the server answers {answer.status_code}"
+        return "the connection failed" if answer is None else f"the server answers {answer.status_code}"
     if "hash of downloaded file" in str(error):
-        return "what arrives has another checksum than it should"
+        return "the download has a wrong checksum"
     return (isinstance(error, OSError) and error.strerror) or " ".join(str(error).split())

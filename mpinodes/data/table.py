@@ -29,7 +29,7 @@ from mpinodes.data.source import LARGEST, Labels, Source, lines, listed, number_
 INDEX = ("unnamed: 0", "__index_level_0__")  # the names that libraries give to an index without a name
 # Names, in lower case, that pandas, R and polars may give to an index, and that a user may also give to a feature.
 _may_be_index = re.compile(r"x|v1||index|level_\d+|unnamed\W*_*\d+|row[._]?(names?|nr|index|id)|\.\.\.1").fullmatch
-DROP = "is an index that was written along: drop it (index=False), or name it"
+DROP = "seems to be the index of a data frame: drop it (index=False), or name it"
 FOLDER = Path("runs", "frames")  # the folder to which data frames are written
 SPARSE = (".libsvm", ".svm", ".txt")
 
@@ -80,7 +80,7 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
     if ending in SPARSE:
         return libsvm.read(path, stated.columns or None, stated.labels)
     endings = f".npz, .csv, .parquet or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
-    raise BadInput(f"{path}: a file of one's own ends in {endings}")
+    raise BadInput(f"{path}: the name of a data file ends in {endings}")
 
 
 class _Table(NamedTuple):
@@ -292,7 +292,7 @@ def require_no_index(frame: Any, target: str, where: str) -> None:
         BadInput: the target names the index; the message says how to turn the index into a column.
     """
     if target.strip() in {str(name).strip() for name in frame.index.names} - {*map(str.strip, map(str, frame.columns))}:
-        raise BadInput(f"{where}: {target!r} is its index, and no column: reset_index() makes it one")
+        raise BadInput(f"{where}: {target!r} is its index, not a column: reset_index() makes it a column")
 
 
 def kept(data: dict[str, Any]) -> dict[str, Any]:

@@ -233,7 +233,7 @@ class File(LabelledStream):
     @property
     def remedy(self) -> str:
         """Return the end of the error message about a sample that exceeds `data.bound` or `data.norm`."""
-        return ", as data.bound or data.norm has it; a bound must hold for all data there could be"
+        return " (data.bound or data.norm); a bound must hold for all possible data"
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:

@@ -289,7 +289,7 @@ class LabelledStream(Stream):
             alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
             dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])
             if len(np.unique(dealt)) < len(dealt):
-                raise BadInput(f"{self.name}: a training sample stands in `shares` twice; each has one owner, once")
+                raise BadInput(f"{self.name}: a training sample is in `shares` twice; every sample must have one owner")
         features = doubles(self._everything if self.partition == "shared" else train.features(rows))
         targets = doubles(train.targets[rows])
         limits = (
@@ -299,7 +299,7 @@ class LabelledStream(Stream):
         )
         for quantity, sizes, most in limits:
             for k in np.flatnonzero(~(sizes <= most * (1 + 1e-9)))[:1]:
-                reason = unfit(sizes[k]) or f"is above {most:g}, the most there can be{self.remedy}"
+                reason = unfit(sizes[k]) or f"is above {most:g}, the stated bound{self.remedy}"
                 sample = f"training sample {rows[k]} (from 0)"
                 raise BadInput(f"{self.name}: {sample} has {quantity} {sizes[k]:g}, which {reason}")
         return features, targets
@@ -307,7 +307,7 @@ class LabelledStream(Stream):
     @property
     def remedy(self) -> str:
         """Return the end of the error message about a sample that exceeds the stated bounds on features."""
-        return ", by which privacy is accounted: not the data set that its name says"
+        return " that privacy is accounted for: the file is not the data set of this name"
 
     def passes(self, rounds: int) -> int:
         """Return how many times a sample may have been used in the first `rounds` rounds."""

@@ -98,7 +98,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     reader = _json if is_json else _graphml if first == b"<" else _lines
     nodes, edges, directed, attributes = reader(path, data)
     if not nodes:
-        raise BadInput(f"{path}: no nodes in it")
+        raise BadInput(f"{path}: no nodes")
     whole = [node for node in nodes if isinstance(node, int)]
     numbers = {node: k for k, node in enumerate(sorted(whole) if len(whole) == len(nodes) else nodes)}
     if len(numbers) < len(nodes):
@@ -327,7 +327,7 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
             raise BadInput(f"{path}: {where}: rounds must be numbers from 1 to the period, {period}, not {stated}")
     if edge.source == edge.target:
         loop = f"agent {numbers[edge.source]} has an edge to itself"
-        raise BadInput(f"{path}: round {rounds[0]}: {loop}; leave it out, every agent always hears itself")
+        raise BadInput(f"{path}: round {rounds[0]}: {loop}; leave it out: every agent always mixes its own release")
     return rounds
 
 

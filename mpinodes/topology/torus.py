@@ -40,7 +40,7 @@ class Torus(Periodic):
         n, (rows, columns) = self.agents, self.sides
         if rows * columns != n:
             divisors = ", ".join(str(k) for k in range(1, n + 1) if n % k == 0)
-            raise BadInput(f"topology.rows = {self.rows}: {n} agents do not fill it; choose from: {divisors}")
+            raise BadInput(f"topology.rows = {self.rows}: {n} agents do not fill these rows; choose from: {divisors}")
         if self.rows == "square" and rows == 1 and n > 3:
             remedy = f"set {n - 1} or {n + 1}, or topology.rows=1, a {self.line}"
             raise BadInput(f"topology.agents = {n}: {n} is prime and cannot fill two rows or more: {remedy}")

@@ -92,7 +92,7 @@ BAD_DATA = [
     (
         2,
         f"{DOLA} data.file=four.csv data.bound=2 topology.name=ring",
-        "the most there can be, as data.bound or data.norm has it",
+        "the stated bound (data.bound or data.norm)",
     ),
     (2, f"{DOLA} data.file=four.csv data.batch=3", "4 training samples do not give 2 agents a batch of 3 each"),
     (2, f"{DOLA} data.file=four.csv data.partition=uneven data.sizes=[3,3]", "data.sizes = [3, 3]: expected 2 sizes"),

@@ -135,8 +135,8 @@ def test_a_wrong_checksum_leaves_nothing_behind(server, mine):
     server.files["file.gz"] = DATA[1:]
     said = message([wanted(server)], mine)
     assert said == (
-        f"file.gz: not in {mine}, and not to be had from {server.url}/file.gz: what arrives has another checksum "
-        f"than it should; get file.gz from http://home.example and put it into {mine}"
+        f"file.gz: not in {mine}, and not downloadable from {server.url}/file.gz: the download has a wrong checksum; "
+        f"get file.gz from http://home.example and put it into {mine}"
     )
     assert everything(mine) == []
 
@@ -144,7 +144,7 @@ def test_a_wrong_checksum_leaves_nothing_behind(server, mine):
 def test_a_file_that_is_not_on_the_server_names_all_that_is_lacking(server, mine):
     server.files["file.gz"] = DATA
     said = message([wanted(server, "one.gz"), wanted(server), wanted(server, "two.gz")], mine)
-    assert said.startswith(f"one.gz, file.gz, two.gz: not in {mine}, and not to be had from {server.url}/one.gz: ")
+    assert said.startswith(f"one.gz, file.gz, two.gz: not in {mine}, and not downloadable from {server.url}/one.gz: ")
     assert "the server answers 404; get one.gz from http://home.example and put it into" in said
     said = message([wanted(server), wanted(server, "two.gz")], mine)
     assert said.startswith(f"two.gz: not in {mine}")
@@ -154,20 +154,20 @@ def test_a_file_that_is_not_on_the_server_names_all_that_is_lacking(server, mine
 @pytest.mark.parametrize("sha256", [SHA256, None])
 def test_a_connection_that_dies_half_way_leaves_nothing_behind(server, mine, sha256):
     server.files["dying.gz"] = DATA
-    assert "no connection, or it broke off; get dying.gz from" in message([wanted(server, "dying.gz", sha256)], mine)
+    assert "the connection failed; get dying.gz from" in message([wanted(server, "dying.gz", sha256)], mine)
     assert everything(mine) == []
 
 
 def test_a_server_that_is_down(mine, cache):
     with Server() as closed:
         nowhere = wanted(closed)
-    assert f"not in {mine}, and not to be had from {nowhere.url}: no connection" in message([nowhere], mine)
-    assert f"not in {cache}, and not to be had from {nowhere.url}: no connection" in message([nowhere], None)
+    assert f"not in {mine}, and not downloadable from {nowhere.url}: the connection failed" in message([nowhere], mine)
+    assert f"not in {cache}, and not downloadable from {nowhere.url}: the connection failed" in message([nowhere], None)
 
 
 def test_a_cache_that_cannot_be_made(server, cache):
     cache.parent.write_text("a file where a directory should be")
-    assert "not to be had" in (said := message([wanted(server)], None))
+    assert "not downloadable" in (said := message([wanted(server)], None))
     assert "Not a directory" in said
 
 
@@ -243,7 +243,7 @@ def test_an_archive_that_writes_elsewhere_or_links_gets_nowhere(server, mine, tm
 def test_a_broken_archive_leaves_nothing_half_written(server, mine, broken):
     server.files["cifar-10-binary.tar.gz"] = broken
     assert "cifar-10-binary.tar.gz cannot be unpacked: " in (said := message(batches(server), mine))
-    assert said.startswith(f"data_batch_1.bin, test_batch.bin: not in {mine}, and not to be had from")
+    assert said.startswith(f"data_batch_1.bin, test_batch.bin: not in {mine}, and not downloadable from")
     assert everything(mine) == []
 
 

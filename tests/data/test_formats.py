@@ -553,7 +553,7 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
             {"labels": ("no", "yes")},
             r"column 'd', row 2 \(from 0\): label 'maybe' is neither 'no' nor 'yes'",
         ),
-        ({"Unnamed: 0": [0, 1, 2]}, {}, "column 'Unnamed: 0' is an index that was written along"),
+        ({"Unnamed: 0": [0, 1, 2]}, {}, "column 'Unnamed: 0' seems to be the index of a data frame"),
     ],
 )
 def test_a_bad_parquet_says_which_column(tmp_path, columns, stated, message):
@@ -614,7 +614,7 @@ def test_what_is_missing_is_no_label_whatever_labels_are_called(tmp_path, missin
 @pytest.mark.parametrize("columns", [0, 3])
 def test_an_index_that_was_written_along_is_no_feature(tmp_path, text, columns):
     stated = table.FileFacts(columns, (0.0, 1.0), True if columns else None)
-    assert "is an index that was written along" in error(table.read, put(tmp_path / "own.csv", text), stated)
+    assert "seems to be the index of a data frame" in error(table.read, put(tmp_path / "own.csv", text), stated)
 
 
 INDEX_NAMES = ["index", "Index", "level_0", "unnamed: 0", "UNNAMED: 0", "unnamed_0", "Unnamed: 1", "X", "row.names",
@@ -631,7 +631,7 @@ def test_an_index_by_a_name_that_programs_give_is_no_feature(name, tmp_path, mon
         whole.to_parquet("own.parquet")
         for file in ("own.csv", "own.parquet", frames.kept({"file": whole})["file"]):
             message = error(table.read, tmp_path / file, table.FileFacts(labels=(0.0, 1.0)))
-            assert f"column {name!r} is an index that was written along: drop it" in message
+            assert f"column {name!r} seems to be the index of a data frame: drop it" in message
 
 
 @pytest.mark.parametrize("name", ["index", "level_0", "row.names", "...1"])
@@ -713,7 +713,7 @@ def test_an_index_with_a_name_is_left_out_unless_it_is_asked_for(index, tmp_path
         assert table.read(tmp_path / "own.parquet", table.FileFacts(0, target=target)).columns == tuple(names)
         kept = frames.kept({"file": whole, "target": target})
         assert table.read(tmp_path / kept["file"], table.FileFacts(header=True, target=target)).columns == tuple(names)
-    message = "'a' is its index, and no column: reset_index() makes it one"
+    message = "'a' is its index, not a column: reset_index() makes it a column"
     assert message in error(table.read, tmp_path / "own.parquet", table.FileFacts(0, target="a"))
     assert message in error(frames.kept, {"file": whole, "target": "a"})
 
@@ -739,7 +739,9 @@ def test_a_parquet_that_is_none(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["own.xlsx", "own", "own.csv.gz"])
 def test_another_kind_of_file(tmp_path, name):
-    assert re.search(f"{name}: a file of one's own ends in .npz, .csv, .parquet or", error(table.read, tmp_path / name))
+    assert re.search(
+        f"{name}: the name of a data file ends in .npz, .csv, .parquet or", error(table.read, tmp_path / name)
+    )
 
 
 def test_readers_start_without_scipy_and_pooch():

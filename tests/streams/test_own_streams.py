@@ -156,7 +156,7 @@ def test_false_groups_cost_no_more_than_is_printed(groups, stated, tmp_path):
 def test_a_row_that_stands_in_the_shares_twice_is_refused(shares, partition, tmp_path):
     asked = ask(tmp_path, LABELLED + f"    shares = {shares}\n", partition=partition)
     asked["topology"]["agents"] = 1 if "* 1" in shares else 2
-    with pytest.raises(BadInput, match="stands in `shares` twice"):
+    with pytest.raises(BadInput, match="is in `shares` twice"):
         rehearse(setup_of({**asked, "rounds": 1}))
 
 

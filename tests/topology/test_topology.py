@@ -164,7 +164,7 @@ def test_a_file_of_ones_own(tmp_path):
         ({"edges": [{"source": 0, "target": 1, "round": [1]}]}, r"edge 0 -> 1: 'round': did you mean 'rounds'"),
         ({"graph": {"perod": 3}}, r"the graph: 'perod': did you mean 'period'"),
         ({"nodes": [{"id": 1}, {"id": 2}, {"id": 1}]}, r"two nodes are called 1"),
-        ({"nodes": []}, r"no nodes in it"),
+        ({"nodes": []}, r"no nodes"),
         ({"graph": {"period": 0}}, r"period = 0: expected a number of rounds"),
         ({"graph": {"period": "x"}}, r"period = 'x': expected a number of rounds"),
     ],
@@ -336,7 +336,7 @@ def test_an_odd_graph_of_networkx_is_read_as_it_is_or_refused_in_a_line(tmp_path
         message = ""
     if message:
         assert "\n" not in message
-        assert graph or kind not in ("json", "graphml") or message.endswith("g.txt: no nodes in it")
+        assert graph or kind not in ("json", "graphml") or message.endswith("g.txt: no nodes")
         return
     number = {node: k for k, node in enumerate(graph)}
     edges = {(number[i], number[j]) for i, j in graph.to_directed().edges()}
@@ -677,7 +677,7 @@ def test_b_connected_edges_are_there_once_in_a_period_and_connect_over_every_one
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Torus(12, 5), r"topology.rows = 5: 12 agents do not fill it; choose from: 1, 2, 3, 4, 6, 12"),
+        (lambda: Torus(12, 5), r"topology.rows = 5: 12 agents do not fill these rows; choose from: 1, 2, 3, 4, 6, 12"),
         (lambda: Torus(3, 4), r"topology.rows = 4: 3 agents"),
         (lambda: Torus(7), r"topology.agents = 7: .* prime .* set 6 or 8, or topology.rows=1"),
         (lambda: Hypercube(7), r"topology.agents = 7: .* the nearest are 4 and 8"),
