@@ -48,7 +48,10 @@ class DVPADMM(Perturbed[State], ADMM):
         return replace(super().problem(s, i, t), grid=self.grid)
 
     def validate(self) -> None:
-        """Check the conditions of Theorems 3.1 and 4.1 for every agent: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
+        """Check the conditions of Theorems 3.1 and 4.1 for every agent i: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
+
+        C is `problem.weight`, B_i the number of samples, c₁ the largest curvature of a sample's loss, ρ/N
+        `problem.regularizer`, θ the dual step, and V_i the number of neighbors.
 
         Raises:
             ValueError: a condition does not hold; the message names the agent and a remedy.
@@ -69,7 +72,7 @@ class DVPADMM(Perturbed[State], ADMM):
                 )
 
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
-        """Return the ε that (26) claims for an agent in each of the iterations t: the terms of P_i."""
+        """Return the ε that the paper's (26) claims for an agent in each of the iterations t."""
         alpha, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
         weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]
         return weight * (1.4 * self.run.sample_curvature + alpha) / (eta * neighbours)

@@ -68,7 +68,7 @@ class PVPADMM(Perturbed[State]):
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
         """Return the ε that the paper claims for an agent in each of the iterations t.
 
-        It is a_i(t) (2C/B_i)/(ρ/N + 2 η_i(t) V_i), the rate of the noise times the L2 sensitivity of the minimizer.
+        This ε is the noise rate a_i(t) times (2C/B_i)/(ρ/N + 2 η_i(t) V_i), the L2 sensitivity of the exact minimizer.
         """
         a, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
         weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]

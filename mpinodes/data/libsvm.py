@@ -53,7 +53,11 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
 
 
 def _read(path: Path, dimension: int | None, labels: Labels) -> Arrays:
-    """Return targets (N,); values, column indices and row ends of the features as CSR; and the number of features."""
+    """Return the content of a file as five arrays.
+
+    The arrays are the targets (N,), the values, column indices and row ends of the features in the sparse format CSR,
+    and the number of features.
+    """
     numbers, words, ends = array("q"), [], array("q", [0])  # by row: line, label, end of its pairs
     indices, values = array("q"), array("d")
     for number, line in lines(path):

@@ -129,5 +129,5 @@ class Stated(NamedTuple):
 
 @cache
 def _is_clipped(kind: type[Loss]) -> bool:
-    """Return whether a class has `data_grad` from this package, whose methods clip samples of any doubles."""
+    """Return whether a class inherits `data_grad` from this package; those methods clip samples of any doubles."""
     return kind.data_grad.__module__.startswith("mpinodes.losses.")

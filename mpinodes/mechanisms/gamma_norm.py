@@ -23,8 +23,8 @@ __all__ = ["GammaNorm"]
 class GammaNorm(Mechanism):
     """Add noise with density ∝ exp(−‖e‖₂/scale).
 
-    The scale is c/epsilon if `privacy.scale` states a constant c. Otherwise it is the query's calibration, the inverse
-    of a noise rate, divided by epsilon. If the query has no calibration, the query's L2 sensitivity replaces it.
+    The scale is c/epsilon if `privacy.scale` states a constant c. Otherwise the scale is D/epsilon, where D is the
+    query's calibration (the inverse of a noise rate) or, if the query has none, its L2 sensitivity.
     """
 
     scale_is = "inverse of the noise rate"

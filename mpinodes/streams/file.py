@@ -28,7 +28,7 @@ BLOCK = 1 << 22  # the largest number of floats that `scaled_by_themselves` read
 
 @dataclass(frozen=True)
 class File(LabelledStream):
-    """Provide the samples of a user's file, with features as in the file."""
+    """Provide the samples of a user's file; the settings state how targets are read, and which facts are public."""
 
     file: Annotated[
         str,
