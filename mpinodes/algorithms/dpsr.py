@@ -59,7 +59,7 @@ class DPSR(Algorithm[State]):
         return State(self.run.feasible.project(x), made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with its sensitivities and leakage. The first carries no noise."""
+        """Return the decision x_i as the message, with its sensitivities and leakage. Message 1 has no noise."""
         step = s.made_with
         l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2
