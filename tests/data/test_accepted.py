@@ -608,7 +608,7 @@ INDEX = r"column '' seems to be the index of a data frame: drop it \(index=False
 REFUSED = {  # each could be two things, and was silently taken for one
     "csv: an index": INDEX,
     "csv: an index, columns stated": INDEX,
-    "csv: an index that was read and written": "column 'Unnamed: 0' is an index",
+    "csv: an index that was read and written": "column 'Unnamed: 0' seems to be the index",
     "parquet: a first name of blanks": INDEX,
     "parts: rows in the place of names": "part-1.csv: features and target are 9, 9, 0; but of .* 0.5, 0.25, 1",
     "parts: features called otherwise": "part-1.csv: features and target are a, c, y; but of .* a, b, y",
