@@ -87,7 +87,7 @@ MISTAKES = [
     # All that is missing at once
     ("algorithm.path=mine.py", ["algorithm.rate, algorithm.memory, algorithm.warm are missing"]),
     ("algorithm.path=mine.py algorithm.memory=2", ["algorithm.rate, algorithm.warm are missing"]),
-    ("algorithm.path=empty.py", ["line 7: Mine must have decision, init, message, update, decomposable, mixings"]),
+    ("algorithm.path=empty.py", ["line 7: Mine must have init, message, update, decomposable, mixings"]),
     # All mistakes at once
     (
         f"{DOLA} privacy.epsilon=-1 data.batch=x topology.name=rign seed=a",
