@@ -144,4 +144,6 @@ def _explained(meaning: str, by_part: dict[str, Key]) -> str:
         shown = str(next(iter(defaults.values())))
     else:
         shown = ", ".join(f"{value} for {part}" for part, value in defaults.items())
-    return f"{meaning}{': ' if meaning and choices else ''}{choices}{f' (default: {shown})' if shown else ''}"
+    if meaning and choices:
+        meaning = f"{meaning.removesuffix('.')}: "
+    return f"{meaning}{choices}{f' (default: {shown})' if shown else ''}"

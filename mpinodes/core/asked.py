@@ -30,7 +30,7 @@ def as_typed(text: str) -> str:
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
     by_module = "python -m mpinodes" + ("." if "." in module else " ")
     typed = by_module if module.partition(".")[0] == "mpinodes" else "mpinodes "
-    return re.sub(rf"(?:python -m mpinodes\.|\bmpinodes )({COMMANDS})\b", rf"{typed}\1", text)
+    return re.sub(rf"(?:python -m mpinodes[. ]|\bmpinodes )({COMMANDS})\b", rf"{typed}\1", text)
 
 
 class Request(Tree):
