@@ -173,7 +173,9 @@ def _with(tree: Tree, word: str) -> Tree:
             study.pop("seeds")
         return merge(tree | {"study": study}, parse(None, [word]))
     if key == "repeats":
-        raise BadInput(f"{word!r}: a study has seeds instead: seed={text}, or study.seeds=5")
+        raise BadInput(
+            f"{word!r}: a study lists seeds in place of repeats: seed={text}, or study.seeds=5 for the seeds 0 to 4"
+        )
     if key.startswith("study."):
         raise BadInput(f"{word!r}: expected study.<key>=<value>; only keys of an experiment make axes")
     if key == SEED:
@@ -232,7 +234,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
         raise BadInput(f"study: {runs} runs, but {MOST_RUNS} are the most; use fewer values or seeds")
     if "repeats" in tree:
-        raise BadInput("repeats: a study has seeds instead: study.seeds = 5")
+        raise BadInput("repeats: a study lists seeds in place of repeats: study.seeds = 5")
     return tuple(axes)
 
 
