@@ -1,11 +1,11 @@
-"""Compute the bounds of the papers' theorems with the constants of a run; each file has one theorem.
+"""Compute the bounds that the papers' theorems give for a run.
 
-The form "as printed" evaluates the formula in the paper. The form "checked" evaluates a bound that follows from a
-corrected proof. In some files the checked form is a sum over the steps and noise scales of the run, in place of a
-closed form.
+Many bounds have two forms. The form "as printed" evaluates the formula in the paper. The form "checked" evaluates a
+bound that follows from a corrected proof. Some checked forms have no closed formula, and are sums over the step sizes
+and noise scales of all rounds.
 
-`constants` computes the constants of a run that several theorems need. `weights` computes properties of the mixing
-matrices of a run.
+Each module treats the theorems of one algorithm, except for two modules. `constants` computes the constants of a run
+that several theorems need. `weights` computes properties of the mixing matrices of a run.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ __all__ = ["bounds"]
 
 
 def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-    """Compute the bounds of the paper of the run's algorithm; the list is empty if the algorithm has no bounds.
+    """Compute the bounds of the paper on the run's algorithm; the list is empty if the algorithm has no bounds.
 
-    If the run breaks an assumption of a theorem, the bound is returned too, with the reason why it does not apply.
+    If the run breaks an assumption of a theorem, the list also has the bound of this theorem. The bound then states
+    the reason why the theorem does not apply.
 
     Args:
         setup: the run.
-        horizons: (h,) rounds, counted from 1, ascending.
+        horizons: (h,) the rounds at which the bounds are evaluated, counted from 1, ascending.
         minimizer: (h, d) the best fixed decision of the rounds up to each horizon. If an entry is nan, the list is
             empty.
     """

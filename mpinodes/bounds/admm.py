@@ -3,7 +3,9 @@
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". Notation:
 O_i is the objective of agent i, f(t) the decisions, η_i(t) the penalties, θ the dual step, A the adjacency matrix, D
 the diagonal matrix of degrees, L = D − A, Q = D + A, W(t) = diag(η_i(t)). Y(0) = 0, Y(t) = Y(t−1) + θ√L f(t), Z = (Y,
-f), J(t) = diag(I/θ, W(t)Q). m is the least modulus of convexity, and M the largest smoothness, of the O_i:
+f), J(t) = diag(I/θ, W(t)Q). Ô(f) = Σ_i O_i(f_i), and Z* = (Y*, f*) is the solution: each row of f* is the minimizer of
+Σ_i O_i. ‖Z‖²_J = ⟨Z, JZ⟩, and a raised + denotes the pseudo-inverse. m is the least modulus of convexity, and M the
+largest smoothness, of the O_i:
 
     (1 + δ(t))‖Z(t) − Z*‖²_J(t) ≤ ‖Z(t−1) − Z*‖²_J(t)
     δ = max over μ > 1 of min{θS/(μ²σ̃), N/((μ²M² + μσ̄²)/(θS(μ − 1)) + σ̃)}                                       (23)

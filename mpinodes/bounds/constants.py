@@ -1,4 +1,4 @@
-"""Compute the constants of a run that theorems need: bounds on gradients, steps and noise scales. All are public."""
+"""Compute the constants of a run that theorems need: bounds on gradients, step sizes and noise scales."""
 
 from __future__ import annotations
 
@@ -33,12 +33,19 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
 
 
 def terms(setup: Setup) -> float:
-    """Return the sum of the weights of the samples' gradients in an agent's gradient; the largest sum of an agent."""
+    """Return the largest sum of sample weights of an agent.
+
+    An agent's gradient is a weighted sum of the gradients of its samples. The result is the sum of these weights, for
+    the agent with the largest sum.
+    """
     return setup.experiment.problem.weight * (1.0 if setup.experiment.problem.average else max(setup.samples))
 
 
 def whole_losses(setup: Setup) -> list[LinearLoss]:
-    """Return every agent's loss without clipping, if all samples are used in every round."""
+    """Return every agent's loss function of round 1, without clipping.
+
+    If all samples are used in every round, the loss functions of all rounds are equal to these.
+    """
     first: list[Any] = [setup.stream.of(i)(1) for i in range(setup.topology.agents)]
     return [replace(loss, clip=inf) for loss in first]
 
@@ -57,7 +64,8 @@ def unclipped(setup: Setup) -> str:
 def sample_gradient(setup: Setup, within: float = inf) -> float:
     """Return the largest L2 norm of a sample's unclipped gradient at points x with ‖x‖ ≤ `within`.
 
-    If each agent decides only a block of coordinates, the norm is the largest over a block.
+    If each agent decides only a block of coordinates, only the entries of one block count in the norm. The result is
+    then the largest over all blocks.
     """
     size = max(block.stop - block.start for block in setup.blocks)
     norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
@@ -92,7 +100,7 @@ def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
 
 
 def calibrated(setup: Setup) -> bool:
-    """Return whether the noise is calibrated to the sensitivity, as the theorems assume, or there is no noise."""
+    """Return True if the noise is calibrated to the sensitivity, as the theorems assume, or if there is no noise."""
     return not setup.experiment.private or setup.experiment.privacy.scale == "calibrated"
 
 

@@ -1,7 +1,8 @@
 """Compute the bounds of DOLA: Theorem 2.
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". There are m agents in d
-coordinates, all weights are 0 or at least η, and the graphs are connected over any N rounds. Let R = diam 𝒳, θ = (1 −
+coordinates, all weights of the mixing matrices A(t) are 0 or at least η, and the graphs are connected over any N
+rounds. L bounds the gradients, ε is the nominal epsilon of a round, and α_t is the step size. Let R = diam 𝒳, θ = (1 −
 η/4m²)^(−2), β = (1 − η/4m²)^(1/N). As printed, the regret of any agent's decisions is at most
 
     A = R + 3βθmL/(1−β) + 13L/2,  B = 3βθmL/(1−β) + (2L+1)/2m
@@ -10,12 +11,13 @@ coordinates, all weights are 0 or at least η, and the graphs are connected over
 
 The paper's proof compares norms although squares are needed (32), so "checked" uses another proof. Let μ_t be the noise
 scale, b_i(t) agent i's mixture of noisy messages, and G_t² the mean square of the gradients at b_i(t). With projection
-and doubly stochastic A, for any step sizes,
+and doubly stochastic A(t), for any step sizes and any v ∈ 𝒳,
 
     E Σ_t Σ_i f_i(b_i(t)) − f_i(v) ≤ Σ_t (mR²/2)[1/α_t − 1/α_{t−1} − λ]₊ + m d μ_t² [1/α_t − λ]₊ + (m/2) α_t G_t²
 
 If G_t = L, this is at most (mL²/λ)(½ + 4d²/ε²)(1 + log T), or mR²√T + mL²(½ + 4d²/ε²)√T + 3md²L²/ε². But the decisions
-are x_i, not b_i. With D_t² = E Σ_i ‖x_i − x̄‖², and K = Σ_k sup ‖A(t+k)⋯A(t) − J‖₂ over all lags k,
+are x_i, not b_i. Let x̄ be the mean of the x_i, D_t² = E Σ_i ‖x_i − x̄‖², J = 11ᵀ/m, and K = Σ_{k ≥ 0} sup_s
+‖A(s+k−1)⋯A(s) − J‖₂, where the product of k = 0 matrices is the identity. Then
 
     Σ_t D_t ≤ K Σ_t √m(√(2d) μ_t + α_t G_t)
     E Σ_i f_i(x_i) − f_i(b_i) ≤ 2√m L D_t,  E Σ_i f_i(x_j) − f_i(x_i) ≤ (m + √m) L D_t

@@ -1,7 +1,7 @@
 """Compute the bounds of Algorithm 2 of the DOLA paper, DOLA with minibatches: Theorem 4.
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". Each of m agents has T samples
-in batches of h samples, and the losses are λ-strongly convex. R_D is the bound of Theorem 2 for Algorithm 1. As
+in batches of h samples, and the loss functions are λ-strongly convex. R_D is the bound of Theorem 2 for Algorithm 1. As
 printed, the average w̄_i of the T/h decisions of any agent satisfies, with probability 1 − 4γ log T,
 
     F(w̄_i) − min F ≤ h²R_D/(mT) + 4√(L² log(T/h)/λ)·h√(hR_D/m)/T + max{16L²/λ, 6}·h log(1/γ)/T
@@ -13,11 +13,12 @@ the proof is the expected loss of future samples. But the run measures the gap o
 later rounds depend.
 
 So "checked" uses another proof. Its expectation is over the noise, and over the order in which agents use their
-samples, each sample once. From here on T is the number of rounds. Let R(t) be the checked bound of Theorem 2 on an
-agent's regret, L the bound on gradients without the regularizer, and φ the regularizer. Let U_{s,r}, for s < r, be the
-largest distance by which any decision of round r changes if an agent's batches of rounds s and r are exchanged. All
-orders are equally likely. So E f_i^s(x_j(r)) equals E f_i^r(x_j(r)) for s ≥ r. For s < r, the former exceeds the latter
-by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
+samples. Each sample is used once. From here on T is the number of rounds. Let f_i^s be the loss function of agent i's
+batch of round s, x_j(r) the decision of agent j in round r, and x̄_j(t) the average of x_j(1), ..., x_j(t). Let R(t) be
+the checked bound of Theorem 2 on an agent's regret, L the bound on gradients without the regularizer, and φ the
+regularizer. Let U_{s,r}, for s < r, be the largest distance by which any decision of round r changes if an agent's
+batches of rounds s and r are exchanged. All orders are equally likely. So E f_i^s(x_j(r)) equals E f_i^r(x_j(r)) for s
+≥ r. For s < r, the former exceeds the latter by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
 
     E F(x̄_j(t)) − F(v) ≤ R(t)/(mt) + (L/(tT)) Σ_{r ≤ t} Σ_{s < r} U_{s,r},  Σ_{s < r} U_{s,r} ≤ √((r−1)V_r)
     V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² if α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²

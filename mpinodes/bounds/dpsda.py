@@ -1,8 +1,9 @@
 """Compute the bounds of DPSDA-C and DPSDA-PS: Theorems 3 and 5, and the corollaries on running averages.
 
 H. Cheng, X. Liao, H. Li, "Differentially Private Distributed Online Learning of Convex Nondecomposable Objectives". For
-n agents in d coordinates, let σ be the noise scale, L ≥ ‖∇f‖, L̂² ≥ E‖u_i‖² the bound on an agent's block of the
-gradient, G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block, and C = sup ψ over 𝒳:
+n agents in d coordinates, let R(T) be the regret, σ the noise scale, and L ≥ ‖∇f‖. Let L̂² ≥ E‖u_i‖², where u_i is
+agent i's block of the gradient; G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block; and C = sup ψ over 𝒳, where ψ is the proximal
+function of dual averaging. The symbols β, γ, λ, K are explained below:
 
     R(T) ≤ (4dσ²/n + 2nL̂² + C + 2(L + diam 𝒳·G) √(nQ)) √T;   twice that for the running average (i.i.d. losses)
     Theorem 3, column sums 1:  Q = 3n⁴L̂²K² + 3n⁴L̂² + 6n³dσ²K²
@@ -11,7 +12,8 @@ gradient, G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block, and C = sup 
 With d = n and σ = 2nL̂/ε these formulas give the printed constants. For graphs that are connected in every round, the
 printed K is 1/(θ(1−θ)), where θ = 1 − φ/4n² and φ is the least weight. For graphs that are connected over B rounds, K =
 θ_B/(q²(1−θ_B)), where q = θ and θ_B = q^(1/B). K bounds sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|. The form
-"checked, own mixing" computes a bound on this sum from the matrices W themselves.
+"checked, own mixing" computes a bound on this sum from the matrices W themselves. In Theorem 5, γ is the least
+push-sum weight of an agent, β = 2 and λ = (1 − n^(−nB))^(1/B).
 
 Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, but (35) keeps
 only one. So in the checked form, Q of Theorem 5 is n² times the printed Q. In Assumption 2 we read L̂ = L² + ν² as L̂²

@@ -66,9 +66,11 @@ class Course(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Factors that depend on the penalty η: the contraction in a round, and bounds on decisions.
+    """The factors in the bounds that depend on the penalty η; the docstring of the module defines the symbols.
 
-    B bounds the squared distance of the algorithm's state from the solution.
+    B bounds the squared distance of the algorithm's state from the solution. In a round, B shrinks by the factor
+    `shrink`. The squared errors of the mean decision and of agent i's decision are at most `mean` and `agents[i]`
+    times B, apart from the errors of local solves.
     """
 
     shrink: float  # 1/(1 + δ)

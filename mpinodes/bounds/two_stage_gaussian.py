@@ -2,18 +2,20 @@
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". The paper's
 x(t − 1) is the decision of round t in this package. So x̄(T) is the mean decision of round T + 1, and x_i(t) for t > T
-are decisions of stage II. There are N agents in p coordinates. Let G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), and β = ‖W −
-J‖₂. In κ we replace G by G_s, where 2G_s is the largest change of ∇f_i between adjacent data sets, because the noise
-needs this change. As printed:
+are decisions of stage II. There are N agents in p coordinates, and T rounds with gradients. Each f_i is μ-strongly
+convex and has an L-Lipschitz gradient. Let G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), and β = ‖W − J‖₂, where W is the mixing
+matrix and J = 11ᵀ/N. Let κ = ε²/(4G_s²(ε + 2 log(2/δ))), where 2G_s is the largest change of ∇f_i between adjacent data
+sets. The paper has G in place of G_s, but the noise needs this change. As printed:
 
     E‖x̄(T) − x*‖² ≤ B = ‖x*‖²/T + G²(1 + 1/(1−β))K² log T/T + (2√(2p)G/√κ)(4 + 3/(1−β))K²/T^¼ + 2pK²/κ
     E‖x_i(t) − x*‖² ≤ 4‖x(T)‖²β^(2(t−T)) + 2B,  ‖x(T)‖² ≤ N sup{‖x‖²: x ∈ 𝒳}
 
-(17) has C_√T/√T, which the paper never defines, where its proof has twice the C_∜T/∜T of Theorem 2. B is too small at T
-= 1, because log T is 0 there. The proof has these mistakes: it uses Σ 1/t ≤ log T; (30) has only half of its last two
-terms; (34) has 3 in place of 4; the theorem has 2p in place of the 4p of (31); the projection error u(t) is due to n(t
-− 1), not to n(t); and the hand-over to stage II has no noise in (18), but has noise in (11). On the other hand, 1 − 1/t
-is 0 at t = 1, so the first step removes ‖x*‖²; and (33), (34) decrease like 1/√T. The corrected closed form is
+(17) has the term C_√T/√T, which the paper never defines. In the proof of (17), this term is twice the term C_∜T/∜T of
+Theorem 2. B is too small at T = 1, because log T is 0 there. The proof has these mistakes: it uses Σ 1/t ≤ log T; (30)
+has only half of its last two terms; (34) has 3 in place of 4; the theorem has 2p in place of the 4p of (31); the
+projection error u(t) is due to n(t − 1), not to n(t); and the hand-over to stage II has no noise in (18), but has noise
+in (11). On the other hand, 1 − 1/t is 0 at t = 1, so the first step removes ‖x*‖²; and (33), (34) decrease like 1/√T.
+The corrected closed form is
 
     B = G²K²(1 + 2/(1−β))(1 + log T)/T + (2√(2p)G/√κ)K²(4 + 8/(1−β))/√T + 4pK²/κ
 
@@ -48,7 +50,7 @@ CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below this for a connected graph
 
 
 class Constants(NamedTuple):
-    """The constants of a run that Theorem 2 needs."""
+    """The constants of a run that Theorem 2 needs; the docstring of the module defines the symbols."""
 
     algorithm: Any  # has the schedules of step sizes and noise scales
     gradient: np.float64  # G

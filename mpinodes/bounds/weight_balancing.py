@@ -1,8 +1,9 @@
 """Compute the bounds of weight balancing: Theorems 2 and 3.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks". There are n agents in d coordinates. L_i bounds agent i's gradients, and ν_i² is their variance. Let L = Σ
-L_i, q² = Σ (L_i + ν_i)², and x_j(1) = 0. As printed, the regret of any agent's decisions is at most
+Networks". There are n agents in d coordinates. L_i bounds agent i's gradients, and ν_i² is their variance. f_i is
+μ_i-strongly convex. Let L = Σ L_i, L_max = max L_i, q² = Σ (L_i + ν_i)², and x_j(1) = 0. α is the step size, ε the
+nominal epsilon of a round, and x* the best fixed decision. As printed, the regret of any agent's decisions is at most
 
     2  α = 1/(μ̃(t+1)):  2nμ̃‖x*‖² + C₂(1 + log T)
        C₂ = (5L+2nL_max)·2√2nλdL_maxC/(μ̃ε(1−λ)) + 8ndL_max²/(μ̃ε²) + q²/μ̃
@@ -11,11 +12,12 @@ L_i, q² = Σ (L_i + ν_i)², and x_j(1) = 0. As printed, the regret of any agen
        β = n‖x*‖² + 2L_max(L+2n+2nL_max) + 2√2ndL_maxC(5L+2nL_max)/(ε(1−λ)) + q²
            + (L+4n+2nL_max)nCL_max/(1−λ) + 8ndL_max²/ε²
 
-The first line belongs to Theorem 2 and the second to Theorem 3. The paper does not state C and λ of Lemma 2,
-|[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1). If the rows of W also sum to 1, we use C = 1 and λ = max_t ‖W(t) − J‖₂. Otherwise
-we fit C and λ to the products. The paper assumes that gradients are bounded on all of R^d and that losses are strongly
-convex, but no loss has both properties. Here L_i is the bound on the gradient without the regularizer, plus the
-regularizer times the largest mean-square norm of x_i that the recursion below allows.
+The formulas after 2 belong to Theorem 2, and the formulas after 3 to Theorem 3, whose steps follow the doubling scheme.
+The paper does not state C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1). If the rows of W also sum to 1, we use
+C = 1 and λ = max_t ‖W(t) − J‖₂. Otherwise we fit C and λ to the products. The paper assumes that gradients are bounded
+on all of R^d and that losses are strongly convex, but no loss has both properties. Here L_i is the bound on the
+gradient without the regularizer, plus the regularizer times the largest mean-square norm of x_i that the recursion
+below allows.
 
 The checked form does not bound the gradient of the regularizer, but computes a bound round by round. Let M_t² ≥ E‖x̄‖²,
 S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, σ_t the noise scale, L_c the bound on gradients after
@@ -136,7 +138,15 @@ def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
 
 
 def _printed(setup: Setup, weights: Weights, region: Region, at: Rounds, norm: Vector) -> Vector:
-    """Compute the bound on an agent's regret, as the paper prints it, at the rounds `at`: (h,)."""
+    """Compute the bound on an agent's regret, as the paper prints it: (h,).
+
+    Args:
+        setup: the run.
+        weights: the mixing matrices of the run.
+        region: bounds on the agents' decisions in every round.
+        at: (h,) the rounds at which the bound is evaluated.
+        norm: (h,) ‖x*‖, the norm of the best fixed decision up to each of these rounds.
+    """
     p, n, d = setup.experiment.problem, setup.topology.agents, setup.dimension
     doubly = weights.sums_to_one(axis=1)
     c, rate = (1.0, float(weights.contraction().max())) if doubly else weights.fitted()

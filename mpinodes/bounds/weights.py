@@ -88,8 +88,8 @@ class Weights:
         """Bound two sums, over all k, of the distances from J = 11ᵀ/n of products of k doubly stochastic matrices W.
 
         The first sum is Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂, where the product of k = 0 matrices is the identity. The
-        second sum is Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|. Both are inf if no bound is found for the
-        computed k.
+        second sum is Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|. Products are computed only up to a largest k.
+        Both results are inf if these products do not come close enough to J.
 
         For doubly stochastic X and Y, (X − J)(Y − J) = XY − J. Assume that all products of h matrices have distance at
         most ρ < 1 from J. Then the terms with k ≥ h add up to at most ρ times the whole sum. So the whole sum is at
