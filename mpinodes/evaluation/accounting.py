@@ -41,11 +41,11 @@ class Accounting:
     def close(self, events: Events, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
         """Compute the claimed and the proven privacy loss of the run at each horizon, from all its events.
 
-        A horizon is a round after which results are measured. Nothing is proven if public facts are computed from
-        private data, or if the secrecy of the noise key is unknown.
+        A horizon is a round after which results are measured. Nothing is proven if a fact that the proof treats as
+        public is computed from private data, or if the secrecy of the noise key is unknown.
 
         Args:
-            events: the events of the whole run, (rounds, agents).
+            events: (rounds, agents) the privacy events of the whole run, one event for each message.
             horizons: (h,) rounds, ascending.
             tell: a function that is called with the number of horizons done and the number of all horizons.
         """
@@ -81,7 +81,10 @@ class Accounting:
         together.take(cost, (same_things(self._setup, job=None), mark))
 
     def variables(self) -> Variables:
-        """Return variables of record.h5 by name: claimed, pure and proven ε over time, and ε toward single nodes."""
+        """Return variables of record.h5 by name: the claimed, the pure and the proven ε over time.
+
+        If a bound is known on what each single node learns of each agent, the result also has this bound, as ε.
+        """
         claimed, agents, network = self._losses
         delta = self._setup.experiment.privacy.delta
         pure, epsilon = np.moveaxis(np.array([[loss[:2] for loss in at] for at in agents]), -1, 0)
@@ -228,9 +231,9 @@ def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
 def _key(setup: Setup) -> typed.KeyState | None:
     """Return the state of the noise key: "secret", "rehearsal" (public) or "unknown"; None if the run has no noise.
 
-    A user-defined mechanism is tested: it draws noise with nine keys, and then again with the first key. The state is
-    "unknown" if all keys give the same number in a coordinate, or if the first key gives different noise the second
-    time.
+    A user-defined mechanism is tested: the mechanism draws noise with nine keys, and then again with the first key. The
+    state is "unknown" if a coordinate of the noise is the same number for all nine keys, or if the two draws with the
+    first key differ.
     """
     e, d = setup.experiment, setup.dimension
     if not e.private:

@@ -12,8 +12,9 @@ Built-in losses are never negative, so F(x) itself is a certificate. If F is μ-
 certificate.
 
 Piecewise linear losses: the problem is a quadratic or second-order cone program, solved by Clarabel. The certificate is
-the duality gap at feasible multipliers: with ℓ(m, b) = max of s(m − b) over slopes s in [lo, hi], any slope s of each
-sample gives min F ≥ −s·b + min_{v ∈ 𝒳} ⟨Aᵀs, v⟩ + (μ/2)‖v‖².
+the duality gap at feasible multipliers. Let A be the features, b the targets, and μ the regularizer. The term of sample
+j in F is the largest s_j(⟨A_j, v⟩ − b_j) over all slopes s_j in [lo_j, hi_j]. Therefore min F ≥ −s·b + min_{v ∈ 𝒳}
+⟨Aᵀs, v⟩ + (μ/2)‖v‖² for any vector s of such slopes.
 """
 
 from __future__ import annotations
@@ -59,14 +60,18 @@ class Comparator(NamedTuple):
 def best(
     total: SampleLoss, feasible: Set, start: Vector, lost: float = 0.0, others: Sequence[Vector] = ()
 ) -> Comparator:
-    """Minimize F, the sum of all losses, over the feasible set 𝒳; return the best point of the solver and all guesses.
+    """Minimize F, the sum of all loss functions, over the feasible set 𝒳.
+
+    The result is the better of two points: the point that the solver finds, and the best of the projected guesses.
 
     Args:
-        total: F, a convex sum of losses without clipping.
+        total: F, a convex sum of loss functions without clipping.
         feasible: 𝒳.
         start: (d,) a guess of the minimizer.
-        lost: the loss of the run. The solver accepts an error that is a small part of the regret, `lost` − min F.
-        others: further guesses. The solver starts from the best projection of `start`, `others` and 0.
+        lost: the sum of the loss functions at the decisions of the run. The solver accepts an error that is a small
+            part of the regret, `lost` − min F.
+        others: further guesses. All guesses and 0 are projected onto 𝒳. The solver starts from the projected point
+            with the least F.
     """
     with np.errstate(all="ignore"):  # steep losses may overflow far from the minimum
         points = [feasible.project(x) for x in (start, *others, np.zeros_like(start))]
@@ -150,7 +155,8 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
         total: F.
         feasible: 𝒳.
         start: (d,) a point in 𝒳.
-        lost: the loss of the run; an error that is a small part of `lost` − F is accepted.
+        lost: the sum of the loss functions at the decisions of the run. An error that is a small part of `lost` − min F
+            is accepted.
     """
     smoothness, d = _smoothness(total), len(start)
     step = 1 / max(smoothness, np.finfo(float).tiny) if smoothness < np.inf else 1.0
@@ -270,15 +276,17 @@ def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, floa
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
     """Minimize a piecewise linear F by Clarabel, in a program that models the kinks of only a few samples.
 
-    Near the minimizer, the loss of any other sample is linear. Which samples to model is guessed from the best point so
-    far. The bound on F(x) − min F holds for all samples, so a wrong guess makes it large. Then the samples on the wrong
-    side of their kink are added, unless these are very many, and the next guess takes twice as many samples.
+    The loss function of a sample has one kink. The program treats the loss function as linear if the minimizer is
+    probably far from the kink. The samples to model are those whose kinks are nearest to the best point so far. If a
+    kink between this point and the new solution is not modelled, the bound on F(x) − min F is still valid, but large.
+    Then the samples with such kinks are added, unless there are very many, and twice as many near samples are modelled.
 
     Args:
         total: F.
         feasible: the feasible set.
         start: (d,) a feasible point.
-        lost: the loss of the run; an error that is a small part of `lost` − F is accepted.
+        lost: the sum of the loss functions at the decisions of the run. An error that is a small part of `lost` − min F
+            is accepted.
     """
     n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
     has_minimum = feasible.bounded or total.regularizer  # then the problem with few kinks also has a minimum
@@ -310,8 +318,9 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
     Args:
         total: F, with features A, targets b, and slopes lo and hi of each loss.
         feasible: 𝒳.
-        some: (n,) whether the program models the kink of a sample. If not, the loss of the sample is taken as linear.
-        side: (n,) positive if the sample is above its kink; chooses the slope of a linear loss.
+        some: (n,) whether the program models the kink of a sample. Otherwise the sample's loss function is treated as
+            linear.
+        side: (n,) the side of the kink whose slope a linear loss function has: hi if positive, else lo.
     """
     import clarabel
     from scipy import sparse

@@ -70,7 +70,7 @@ class Evaluator:
         """Add the next rounds from a record, which has the values of metrics but no estimates.
 
         Args:
-            columns: the values of metrics by round, by name, (r, ...); must have "loss".
+            columns: for each metric name, an array whose first axis is the round. The name "loss" is required.
         """
         self._meter.recall(columns["loss"])
         by_round = {metric.name for metric in self._metrics if metric.dims[0] == "round"}
@@ -270,10 +270,12 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
     """Return Σ_t min_v Σ_i f_i^t(v), and the path length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers v(t): (2, h).
 
+    Row 0 has the first sum at each horizon, and row 1 the path length.
+
     Args:
         everything: the losses f_i^t of all agents i and rounds t.
         feasible: the feasible set, to which all v belong.
-        horizons: (h,) rounds; each sum is over the rounds up to a horizon.
+        horizons: (h,) the rounds at which results are measured; each sum is over the rounds t up to a horizon.
         fixed: the best fixed decision up to each horizon.
     """
     if everything.is_constant:

@@ -136,7 +136,10 @@ class RealValued(Examined):
         return float(np.sqrt(np.mean((self._source.targets - self._mean) ** 2)))
 
     def marks(self, points: Vector) -> Vector:
-        """Return the RMSE of every point x, √ of the mean of (a·x − b)². Points are columns: (d, k) -> (k,)."""
+        """Return the RMSE of every point x: (d, k) -> (k,). Points are columns.
+
+        The RMSE is the square root of the mean of (a·x − b)² over all samples with features a and target b.
+        """
         return np.asarray(np.sqrt(super().marks(points)))
 
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:

@@ -35,8 +35,8 @@ class Meter:
         horizons: (h,) the horizons, ascending.
         total: (h, 2 + n) the cumulative loss of the network, of its running averages, and of each agent's estimate.
         last, mean: (h, d) the last and the average decision, averaged over the deciders.
-        marks: (h, 2, k) the accuracy or root mean squared error of the average and of the last decision. The keys name
-            the mark and the data set: "accuracy.test".
+        marks: for each mark and data set, such as "accuracy.test", an array (h, 2, k). The entries [:, 0] are the
+            accuracy or root mean squared error of the average decision, and the entries [:, 1] of the last decision.
         judged: (h, k, d) the decisions by which an offline method is judged.
         whole: (h, k) the mean of all losses, over all rounds and agents, at `judged`; set by `end`.
     """
@@ -159,9 +159,10 @@ class Meter:
         return {**sums, **by_horizon, "marks": {name: values[reached] for name, values in self.marks.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that `state` returned, perhaps with another total number of rounds.
+        """Continue from a state that `state` returned.
 
-        Then the later rounds at which results are measured also differ from those of the stored run.
+        This run may have another total number of rounds than the stored run. Then this run also measures its results
+        at other rounds after the round of the state.
         """
         for name in _SUMS:
             setattr(self, name, state[name])

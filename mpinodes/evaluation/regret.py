@@ -1,4 +1,4 @@
-"""Compute the losses of a run; this page has the formulas of regret, average fitness and consensus error.
+"""Compute the losses of a run; this docstring has the formulas of regret, average fitness and consensus error.
 
 Nondecomposable objectives: all agents see the loss f^t, and agent i decides the block B_i of coordinates. Let y_i(t) be
 agent i's estimate of all coordinates, x(t) the network's decision (the blocks (y_i(t))_{B_i} side by side), and x̃(t)
@@ -9,7 +9,7 @@ the mean of x(1), ..., x(t):
     agent regret R_i(T)          = Σ_t f^t(y_i(t)) − min
 
 Decomposable objectives: agent i sees the loss f_i^t and decides x_i(t). Let x̃_i(t) be the average of x_i(1), ...,
-x_i(t), with weights 1, or with weight s for x_i(s) if the algorithm says so:
+x_i(t). Each x_i(s) has weight 1, or weight s if the algorithm asks for this weighted average:
 
     network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v)
     running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min
@@ -18,8 +18,8 @@ x_i(t), with weights 1, or with weight s for x_i(s) if the algorithm says so:
                                    with F = Σ_t Σ_i f_i^t / (n T) over the whole run
     decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t); offline methods only
     agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t); offline methods only
-    training loss of round t     = the mean over agents i of the mean of ℓ at x_i(t) over agent i's samples;
-                                   only of losses that stay the same
+    training loss of round t     = the mean over agents i of the mean loss at x_i(t) of agent i's samples;
+                                   only if the loss functions are the same in all rounds
 
 For both kinds of objectives, with y_i(t) = x_i(t) for decomposable objectives:
 
@@ -145,7 +145,7 @@ class Losses(ABC):
 
 
 class Changing(Losses):
-    """Losses with new samples in every round, with equally many samples in each round."""
+    """Loss functions with new samples in every round; all rounds have equally many samples."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
@@ -200,7 +200,7 @@ class Changing(Losses):
 
 
 class ConstantLosses(Losses):
-    """Losses that are the same in every round, because all samples are used in every round."""
+    """Loss functions that are the same in every round, because all samples are used in every round."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)

@@ -2,7 +2,7 @@
 
 `Samples` reads the samples of given rounds. When the run has ended, it makes a `Total`, which holds the distinct
 samples of the run and knows in which rounds each sample was used. `Total` sums the losses of any consecutive rounds.
-Samples that are used in one round only are read from the stream a second time for that purpose. If these samples have
+To make a `Total`, samples that are used in one round only are read from the stream a second time. If these samples have
 more than `KEPT` bytes and their loss class has a method `condensed`, a few weighted samples replace them (`Squares`).
 """
 
@@ -148,7 +148,10 @@ class Samples:
 
     @property
     def _is_summed(self) -> bool:
-        """Return whether samples are condensed to fewer samples. The loss's class, not a parent, must define how."""
+        """Return whether many samples are replaced by fewer samples with the same sum of losses.
+
+        The class of the loss must define the method `condensed` itself; an inherited method is not used.
+        """
         condenses = "condensed" in vars(type(self.first)) and not self._varying
         return condenses and self._size > KEPT and self._dimension < COLUMNS
 
