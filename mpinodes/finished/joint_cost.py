@@ -1,10 +1,13 @@
 """Compute the privacy loss of publishing several finished runs together.
 
-The runs are divided into classes, such that runs of different classes have no sample in common. Within a class the
-losses add up. The loss of all runs is the largest loss of a class. There are two ways to add:
+The runs are divided into classes, such that runs of different classes have no sample in common. The privacy loss of a
+class is a sum over the runs of the class. The privacy loss of all runs is the largest privacy loss of a class. There
+are two ways to compute the sum of a class:
 
-- If the samples of the runs can be matched, the losses are added for each sample. The largest sum counts.
-- If they cannot be matched, the losses of the worst sample of each run are added.
+- If the samples of the runs can be matched, the privacy losses of each sample are added over the runs. The largest of
+  these sums is the privacy loss of the class.
+- Otherwise, each run has a worst sample, the sample with the largest privacy loss. The privacy losses of the worst
+  samples of all runs are added, although these samples may differ.
 """
 
 from __future__ import annotations
@@ -74,7 +77,10 @@ class Finished(FinishedRun):
 
     @property
     def noise(self) -> Hashable:
-        """Return a value that is equal for runs with the same noise; None if no other run can draw this noise."""
+        """Return a value that is equal for runs with the same noise.
+
+        The value is None if the run has no noise, or if no other run can draw the same noise.
+        """
         e = self.experiment
         if not e.reproducible or not e.private:
             return None
@@ -84,14 +90,15 @@ class Finished(FinishedRun):
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """Return the privacy loss of every sample, after a key that tells whose samples can be matched.
+        """Return a key, and the privacy loss of every sample of the run.
 
-        Two runs with equal keys use the same numbers for their samples. The loss is computed from the recorded privacy
-        events and from the data. If the data cannot be read again, the result is the loss of the worst sample, as
-        summary.json states it, with a key that no other run has.
+        If two runs have equal keys, their samples can be matched: a sample has the same number in both runs. The
+        privacy losses are computed from the recorded privacy events and from the data. If the data cannot be read
+        again, only the privacy loss of the worst sample is returned, from summary.json, with a key that no other run
+        has.
 
         Raises:
-            Unproven: neither loss can be computed.
+            Unproven: the data cannot be read, and summary.json does not determine the privacy loss.
         """
         privacy = self.summary.privacy
         try:
@@ -159,7 +166,7 @@ def _same_run(first: Finished, other: Finished) -> bool:
 
 
 def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """Return the runs without repetitions, and the list of runs that repeat an earlier run bit by bit.
+    """Return the list of different runs, and the list of runs whose records equal those of an earlier run bit by bit.
 
     Raises:
         Unproven: two different runs have the same noise, so the difference of their messages has no noise.

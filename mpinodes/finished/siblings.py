@@ -1,4 +1,4 @@
-"""Find neighbouring run directories that have the same noise on other data.
+"""Find neighbouring run directories whose runs have the same noise on other data.
 
 If two runs add the same noise to messages about different data, the difference of the messages has no noise, so both
 runs together reveal their data. Therefore experiment.toml begins with a line that identifies the noise, and a line that
@@ -26,10 +26,12 @@ FILES = "# files "  # begins the next line, which contains the `files_mark`
 
 
 def headed(setup: Setup) -> str:
-    """Return the text of experiment.toml below two comment lines: the name of the noise, the mark of the data files.
+    """Return the whole text of experiment.toml, which begins with up to two comment lines.
 
-    The first line exists only if the noise key follows from the seed, and the second only if there are data files. A
-    job with repeats has neither line, because each repeat has its own experiment.toml.
+    The first line states the name of the noise, and the second line states the mark of the data files.
+
+    The first line is present only if the noise key follows from the seed, and the second only if there are data files.
+    A job with repeats has neither line, because each repeat has its own experiment.toml.
     """
     e = setup.experiment
     if e.repeats > 1:
@@ -51,7 +53,7 @@ def noise_of(file: Path) -> str:
 def sharing(setup: Setup, directory: Path) -> list[str]:
     """Return the names of neighbouring run directories that have the same noise on other data.
 
-    Data are different if their settings differ, or if a data file was written, moved or linked since that run. If
+    Data are different if their settings differ, or if a data file was written, moved or linked since the other run. If
     `noise.key` is not set, the noise depends on the contents of the data files, so runs on different files have
     different noise.
 
@@ -108,7 +110,9 @@ def files_mark_of(file: Path) -> str:
 
 
 def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
-    """Return `e` with the data paths of `other`, if both have read the same files, which were then moved.
+    """Return `e` with the data paths of `other` if both experiments have read the same files; otherwise return `e`.
+
+    The paths differ if the files were moved between the two runs.
 
     Args:
         e: an experiment.
