@@ -29,9 +29,10 @@ def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **att
 
     Args:
         name: the name of the metric.
-        dims: the axes of its values.
-        values: a function that computes the values, from consecutive rounds (`Stretch`) if the first axis is the round,
-            otherwise from the finished run (`Judged`). It returns None if the run has no such values.
+        dims: the names of the axes of the metric's values.
+        values: a function that computes the values of the metric, or returns None if the metric does not apply to the
+            run. Its argument is a `Stretch` of consecutive rounds if the first axis is the round, otherwise the
+            finished run, a `Judged`.
         attributes: further attributes of the class.
     """
     method = "take" if dims == ROUND else "judge"
@@ -111,9 +112,9 @@ def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector |
 
 
 def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
-    """Return a function of a run, which computes a metric from the best decisions of the single rounds.
+    """Return a function that computes a metric of a run from the best decision of each single round.
 
-    The function returns None unless the setting `record.dynamic_regret` asks for these decisions.
+    The function returns None unless the setting `record.dynamic_regret` asks for these best decisions.
 
     Args:
         values: computes the metric from a run and from its `best_of_rounds`.

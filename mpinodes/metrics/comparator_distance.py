@@ -11,9 +11,9 @@ __all__ = ["ComparatorDistance"]
 
 
 class ComparatorDistance(Metric):
-    """Measure ‖x(T) − v(T)‖, where v(T) minimizes Σ f(v) over v in 𝒳, and the sum is over the rounds up to T.
+    """Measure ‖x(T) − v(T)‖, where v(T) minimizes the sum of all loss functions of rounds 1 to T over 𝒳.
 
-    x(T) is the last decision, averaged over the deciders. The metric is defined for online and offline methods.
+    x(T) is the decision of round T, averaged over the deciders. The metric is defined for online and offline methods.
     """
 
     name = "comparator_distance"
