@@ -61,7 +61,7 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
     Args:
         s: the summary of the run.
         name: "accuracy" or "rmse".
-        worth: the results of another run of the same method, to return its value instead; None means the run itself.
+        worth: the results of another run of the same method, whose value is returned; None means the results of `s`.
     """
     values, key = (worth or s).values, f"{name}_last_decision" if s.judged == "last" else name
     which = "test" if f"{key}.test" in values else "train"

@@ -65,9 +65,11 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
 
 def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[tuple[str, ...]]:
-    """Return the privacy table: a row for the worst agent's share, and a row for the network.
+    """Return the privacy table: a row "worst agent's share", and a row for the network.
 
-    A row has five cells: the name, the claimed ε, the proven pure ε, the proven ε at δ, and the composition rule.
+    An agent's share is the part of the network's privacy loss that the messages of the agent add. A job with repeats
+    has both rows twice: for each run alone, and for all runs together. A row has five cells: the name, the claimed ε,
+    the proven pure ε, the proven ε at δ, and the composition rule.
 
     Args:
         privacy: the privacy loss of a run.

@@ -133,9 +133,10 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
 
 
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
-    """Draw a figure of metrics: curves, a band over agents, the run without noise, guessing, and bounds of theorems.
+    """Draw a figure of metrics: curves, a band over agents, the run without noise, constant predictions, and bounds.
 
-    Only bounds whose assumptions hold are drawn. Return None if the run has none of the metrics.
+    Of the bounds of theorems, only bounds whose assumptions hold are drawn. The result is None if the run has none of
+    the metrics.
 
     Args:
         name: the file name of the figure.

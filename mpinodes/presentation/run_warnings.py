@@ -67,9 +67,9 @@ def sentences(summary: Summary) -> list[str]:
 
 
 def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
-    """Return sentences for the warnings that only some repeats of a run have, by code.
+    """Return sentences, by code, for warnings that a repeat of a run has.
 
-    If the merged summary has the same warning, `of_numbers` replaces its sentence later.
+    If a warning also follows from the merged summary, the sentence of `of_numbers` later replaces the sentence here.
     """
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 
