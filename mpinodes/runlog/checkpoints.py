@@ -69,7 +69,7 @@ class Chunk(NamedTuple):
     """Consecutive rounds of all agents, as the logger receives them.
 
     Attributes:
-        rows: (agents, rounds, numbers) a row of numbers for each agent and round; overwritten by the next chunk.
+        rows: (agents, rounds, numbers) a row of numbers for each agent and round; the next chunk overwrites this array.
         order: the order that the agents followed in this chunk; None if the run ended early.
     """
 
@@ -152,7 +152,10 @@ class Keeper:
             self._forget(self._kept.pop(0))
 
     def keep_two(self) -> None:
-        """Remove all checkpoints except the last two; call this when all participants have written the last one."""
+        """Remove all checkpoints of this participant except the last two.
+
+        Call this method only when all participants have written their files of the last checkpoint.
+        """
         while len(self._kept) > 2:
             self._forget(self._kept.pop(0))
 

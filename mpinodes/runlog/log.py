@@ -41,7 +41,7 @@ class Variable(NamedTuple):
     Attributes:
         dims: the names of the axes.
         values: the array, with an axis for each name in `dims`.
-        label, unit: the label and unit that people read; "" means those of `long_names`.
+        label, unit: the label and unit that people read; "" means the label and unit in the module `long_names`.
     """
 
     dims: tuple[str, ...]
@@ -82,8 +82,8 @@ class Log(_Opened):
     Args:
         path: the file.
         facts: a dictionary with the `attributes` of the record, and the `sizes` of its dimensions.
-        place: the position where an existing log is cut off and continued; `require` has verified it. None: a new file
-            is created.
+        place: the position where an existing log is cut off and continued. The caller has verified this position by
+            `require`. None: a new file is created.
         rounds: the number of rounds before this position.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Read the rounds of a run from `record.h5`, or from `rounds.log` if there is no record.h5 yet.
 
-If a file is damaged, HDF5 may loop forever in data that have no checksums, such as texts of variable length and the
-names of dimension scales. So these data are not read here.
+Some data in an HDF5 file have no checksums, such as texts of variable length and the names of dimension scales. If such
+data are damaged, HDF5 may loop forever when it reads them. So this module never reads such data.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Rows:
     Attributes:
         read: a function that returns the events of all agents in the rounds `first` + 1 to `last`.
         shape, dtype: the shape and the type of the array.
-        agent: the agent whose events these are; ... means all agents.
+        agent: the number of the only agent whose events the array has; `...` (Ellipsis) means all agents.
     """
 
     read: Callable[[int, int], NDArray[Any]]
