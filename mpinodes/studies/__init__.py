@@ -66,10 +66,10 @@ def compare(
 
     Args:
         runs: the directory of a study, directories of finished runs, or directories that contain finished runs.
-        by: the key whose values are compared; None means the first distinguishing key with a value that is not a
-            number.
-        along: the keys of the other axes; means are taken over all remaining keys. None means the smallest set of keys
-            that distinguishes the runs.
+        by: the key whose values are compared. None means the first key that distinguishes runs and has a value that is
+            not a number.
+        along: the keys, besides `by`, whose values separate the groups of runs. Means are taken over all remaining
+            keys. None means the smallest set of keys that distinguishes the runs.
         output: the directory to write; None means `compare` in the study's directory, or in the working directory.
 
     Returns:

@@ -102,7 +102,8 @@ class Comparison:
         over: further keys, except the seed, that differ among runs with equal values of the axes. Means are taken over
             these keys and the seed.
         listed: the values of each axis, in the order of the study.
-        again: runs whose results equal those of another run bit by bit.
+        again: repetitions, which are not in `runs`: each has the same settings and results as a run in `runs`, bit by
+            bit.
         remarks: facts about the runs, as whole sentences.
     """
 
@@ -121,7 +122,7 @@ class Comparison:
         Args:
             places: the directory of a study, directories of runs, or directories that contain runs.
             by: the key whose values are compared; None means the first axis with a value that is not a number.
-            along: the keys of the other axes; None means the smallest set of keys that distinguishes the runs.
+            along: the keys of all axes besides `by`; None means the smallest set of keys that distinguishes the runs.
 
         Raises:
             BadInput: there are no finished runs, or the runs do not differ in the key `by` or in a key of `along`.
@@ -295,9 +296,10 @@ def _parts(runs: Sequence[FinishedRun], keys: Sequence[str]) -> int:
 
 
 def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[str]:
-    """Return those candidates that are needed to distinguish the runs, apart from the seed.
+    """Choose keys that distinguish the runs, apart from the seed.
 
-    A candidate is left out if the chosen candidates before it already determine its value.
+    The candidates are tried in order. A key is left out if the keys chosen before already determine the value of this
+    key in every run, or if mpinodes computed the value from a privacy budget.
     """
     keys: list[str] = []
     chosen = _chosen_by_budgets(runs)

@@ -53,8 +53,8 @@ class PlannedRun:
             with the same text draw the same noise.
         is_done: whether the directory contains the finished run.
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
-        near: the `privacy.epsilon` of a run that differs only in the seed, where the search for the noise scale starts;
-            0 if unknown.
+        near: the `privacy.epsilon` of a run that differs from this run only in the seed; 0 if unknown. The search for
+        the noise scale starts from this value.
         connected_over: the number of rounds over which the graph is connected, see `Setup`; 0 if the run is done.
     """
 
@@ -126,7 +126,10 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
-    """Return a text that identifies the run's noise and data, if no other run should have them; else an empty text."""
+    """Return a text that identifies the noise of the run and the paths of its data.
+
+    The text is empty if the run has no noise, if the noise is secret, or if the user has set `noise.key`.
+    """
     e = setup.experiment
     is_own = noise and e.private and not e.secret and e.noise.key is None
     return " ".join([noise, *(str(e.data.get(key)) for key in LOCATIONS)]) if is_own else ""

@@ -4,8 +4,8 @@ study.grid: a table with a list of values for each key. Each value is combined w
 study.zip: a table with a list of values for each key. The lists have equal lengths. The k-th values form one setting.
 study.cases: a list of tables. Each table sets several keys together.
 study.seeds: a list of seeds, or the number of seeds, counted from `seed` on.
-study.exclude: a list of tables. A run is left out if it has all values of a table. A list in the table matches each of
-its values.
+study.exclude: a list of tables. A run is left out if it has the values of all keys of a table. If a table has a list
+for a key, any value of the list matches.
 """
 
 from __future__ import annotations
