@@ -99,11 +99,11 @@ def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, 
 
     Args:
         parts: one or more structs of the same class.
-        rules: for fields marked `BY_KEY`, such as the values of metrics: the rule of each key.
+        rules: the rule of each key, for the fields marked `BY_KEY`, such as the values of metrics.
 
     Returns:
-        The merged struct; and for each field that is merged by the mean, the standard deviation, least and largest
-        value, by dotted key.
+        The merged struct, and a dictionary by dotted key. The dictionary has the standard deviation, the least and the
+        largest value of each field that is merged by the mean.
     """
     spread: dict[str, float] = {}
 

@@ -1,4 +1,4 @@
-"""Define the contents of summary.json by classes, which make, merge, write, read and print a summary.
+"""Define the content of summary.json as classes; a `Summary` object is made, merged, written, read and printed.
 
 The annotation of a field states its type and the rule that merges the field over repeats (`merging`). A field that
 appears in tables of runs also has a `Column`. A number that is not finite is None. In summary.json, the values of
@@ -79,7 +79,10 @@ P = TypeVar("P", bound=ProvenSummary)
 
 
 def worst_loss(losses: Sequence[P]) -> P:
-    """Return the loss with the largest proven ε, and replace its other numbers by the largest of all losses."""
+    """Return the privacy loss with the largest proven ε.
+
+    In the result, the pure ε, the claimed ε and the spent δ are the largest of all the given privacy losses.
+    """
     worst_proven = max(losses, key=lambda loss: inf if loss.proven is None else loss.proven)
     changed: dict[str, Any] = {
         "proven_pure": merging.worst([loss.proven_pure for loss in losses]),
@@ -100,10 +103,11 @@ class TogetherSummary(Struct, kw_only=True):
 
     Attributes:
         runs: the number of repeats.
-        by: how losses are added: for each "sample", "round" or "agent", or by the "maxima" of the runs.
-        network: the loss of the network.
-        agents: the loss of each agent.
-        unproven_because: the reason why nothing is proven; empty if a loss is proven.
+        by: how privacy losses are added over the repeats: separately for each "sample", "round" or "agent"; or "maxima"
+            if the largest privacy loss of each repeat is added.
+        network: the privacy loss of the network.
+        agents: the privacy loss of each agent.
+        unproven_because: the reason why nothing is proven; empty if a privacy loss is proven.
     """
 
     runs: int
@@ -153,7 +157,9 @@ class NoiseSummary(Struct, kw_only=True):
 
 
 class ViewsSummary(Struct, kw_only=True):
-    """The largest epsilon toward a single node, by the node's distance from the agent.
+    """What a single node learns of an agent: the largest proven ε, by the distance of the node from the agent.
+
+    The node reads only the messages that it receives, and colludes with no other node.
 
     Attributes:
         relayed_from: the round from which all messages are mixes of earlier messages.
@@ -229,7 +235,7 @@ class StartSummary(Struct, kw_only=True):
 
 
 class BaselinesSummary(Struct, kw_only=True):
-    """The accuracy, error and loss of trivial methods that learn nothing."""
+    """The accuracy, error and loss function value of trivial methods that learn nothing."""
 
     majority: Mean[Sets | None]  # the accuracy of always predicting the largest class
     mean_target: Mean[Sets | None] = None  # the error of always predicting the mean target
@@ -358,12 +364,12 @@ class FaultsSummary(Struct, kw_only=True):
 
 
 class FeedbackSummary(Struct, kw_only=True):
-    """The feedback that agents get on their losses, if it is not the gradient of the present round.
+    """The feedback that agents get on their loss functions, unless they get the gradient of the present round.
 
     Attributes:
         points: the number of loss values that replace a gradient; 0 if agents get gradients.
         radius: the distance in round 1 between the decision and the points at which losses are evaluated.
-        last_radius: this distance in the last round.
+        last_radius: the same distance in the last round.
         delay: the number of rounds after which feedback arrives.
     """
 
@@ -494,8 +500,9 @@ class Summary(WorthSummary, kw_only=True):
         return self.of_tree(msgspec.json.decode(self.json()), Path())
 
     def losses_in_a_round(self, metric: ShownMetric) -> int:
-        """Return how many losses a metric sums in a round: the number of agents if every agent has a loss, otherwise 1.
+        """Return how many loss functions a metric sums in a round.
 
+        The result is the number of agents if every agent has a loss function, and 1 if all agents share one.
         The result is also 1 for a metric that does not sum over agents.
         """
         sums_agents = metric.sums_agents or metric.variable in SUMS_AGENTS
