@@ -22,7 +22,7 @@ COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
 def as_typed(text: str) -> str:
-    """Return a text with all commands of mpinodes written as the user typed the present command.
+    """Return a text in which all commands of mpinodes are written as the user typed the running command.
 
     The two ways to type a command are `mpinodes run` and `python -m mpinodes.run`.
     """

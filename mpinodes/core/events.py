@@ -1,11 +1,11 @@
 """Describe the releases of agents for privacy accounting, and the rows of numbers that record them.
 
 A release is a vector after noise was added, as the agent sends it. An `Event` describes the noise and the sensitivity
-of one release. The leakage of a message says how earlier data change the message through hidden state
-(`core.messages`). In each round an agent sends a row of floats to the logger: its decision, an `Event` for each vector
-of its message, and the numbers of the message's leakage. If the transcript is recorded, the row ends with the frame,
-which is the message as the links carry it. `Layout` defines the columns of a row. `Events` reads the events and
-leakages of many rows by name.
+of one release. The leakage of a message says how data of earlier rounds change the message through hidden state, which
+is the part of the agent's state that its releases do not determine (`core.messages`). In each round an agent sends a
+row of floats to the logger: the agent's decision, an `Event` for each vector of the agent's message, and the leakage of
+the message as numbers. If the transcript is recorded, the row ends with the frame, which is the message as the links
+carry it. `Layout` defines the columns of a row. `Events` reads the events and leakages of many rows by name.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     Attributes:
         dimension: d, the dimension of a decision and of each vector.
         vectors: the names of the vectors in a message of the algorithm.
-        hidden: the names of the hidden parts of the algorithm's state.
+        hidden: the names of the hidden parts of the algorithm's state; see `core.messages.Hidden`.
         frame: the number of floats of the frame; 0 if rows have no frame.
     """
 
@@ -135,7 +135,11 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         row[self.dimension : self.message_end] = [*chain.from_iterable(events), *numbers]
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
-        """Split rows (..., width) into decisions (..., d), `Events` (...) and frames (..., frame)."""
+        """Split rows into decisions, `Events` and frames.
+
+        The last axis of `rows` has length `width`. All other axes, usually (rounds, agents), are axes of the three
+        results too. The last axis of the decisions has length d, and the last axis of the frames has length `frame`.
+        """
         decisions, messages, frames = np.split(rows, [self.dimension, self.message_end], axis=-1)
         return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
 
@@ -143,12 +147,14 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 class Events(msgspec.Struct, frozen=True):
     """Hold the events and the leakages of many messages.
 
-    Each field of `Event` is an attribute of this object: an array (..., vectors) with the values of all messages.
+    Each field of `Event` is an attribute of this object: an array with the values of all messages. Its axes are the
+    axes of `data`, then an axis with an entry for each vector of a message. For a run its shape is (rounds, agents,
+    vectors).
 
     Args:
-        data: (...) an array with the dtype `Layout.record`; usually (rounds, agents), or (rounds,) for one agent. If
-            the events are in a file, `data` reads rounds on request, and only the results of `blocks` have the fields
-            as attributes.
+        data: an array with the dtype `Layout.record` and an entry for each message: (rounds, agents), or (rounds,) for
+            one agent. If the events are in a file, `data` reads rounds on request, and only the results of `blocks`
+            have the fields as attributes.
         dimension: d; 0 if d is unknown. Gamma-norm noise is then accounted for as a pure ε-DP mechanism.
     """
 
@@ -159,7 +165,7 @@ class Events(msgspec.Struct, frozen=True):
         return len(self.data)
 
     def __getattr__(self, name: str) -> Vector:
-        """Return the field of `Event` with this name for all messages, as an array (..., vectors)."""
+        """Return the field of `Event` with this name for all messages: an array as `event` returns it."""
         if name not in Event._fields:
             raise AttributeError(name)
         return self.event(name)
@@ -218,7 +224,7 @@ class Events(msgspec.Struct, frozen=True):
         return Events(self.data.copy(), self.dimension)
 
     def event(self, name: str) -> Vector:
-        """Return a field of `Event` for all messages, as an array (..., vectors)."""
+        """Return a field of `Event` for all messages: an array with the axes of `data`, then (vectors,)."""
         return np.asarray(self.data["event"][name])
 
     def leakage(self, name: str) -> Vector:
@@ -238,12 +244,14 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def l1_per_l2(self) -> Vector:
-        """Return a bound on the ratio (L1 change)/(L2 change) of each vector on adjacent data, (..., vectors).
+        """Return a bound on the ratio (L1 change)/(L2 change) of each vector between adjacent data sets.
 
-        A changed sample that no earlier message depends on changes the vector by at most `l1` and `l2`: ratio l1/l2. A
-        changed sample that an earlier message depends on can change all d coordinates through hidden state: ratio √d,
-        or √k if the leakage states that only k coordinates change. The bound is the larger ratio, or l1/l2 if d is
-        unknown. For gamma-norm noise the result is 1, because only L2 changes count.
+        If no earlier message depends on the changed sample, the vector changes by at most `l1` in the L1 norm and `l2`
+        in the L2 norm, so the ratio l1/l2 is used. If an earlier message depends on the changed sample, all d
+        coordinates may change through hidden state, so the ratio is at most √d. The ratio is at most √k if the leakage
+        states that only k coordinates change. The bound is the larger of the two ratios, or l1/l2 if the messages
+        depend on no hidden state or d is unknown. For gamma-norm noise the bound is 1, because only L2 changes count.
+        The axes are as in `event`.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
@@ -255,25 +263,26 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def uses(self) -> NDArray[np.int64]:
-        """Return the round of the loss on which a message depends and no earlier message does; 0 if there is none.
+        """Return the round of the new loss function of each message, as an array with the axes of `data`.
 
-        The result is an array (...) with an entry for each message.
+        The new loss function of a message is the loss function on which the message depends, but no earlier message of
+        the agent. The round is 0 if a message depends on no new loss function.
         """
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
 
     @property
     def is_unknown(self) -> NDArray[np.bool_]:
-        """Return whether the leakage of a message is unknown, as an array (...) with an entry for each message."""
+        """Return whether the leakage of each message is unknown, as an array with the axes of `data`."""
         return np.asarray(self.leakage("kind") == UNKNOWN_KIND)
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """Return whether a message depends on hidden state, as an array (...) with an entry for each message."""
+        """Return whether each message depends on hidden state, as an array with the axes of `data`."""
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Return whether the stated leakage of a message is exact, as an array (...) with an entry for each message."""
+        """Return whether each message states `Hidden.exact`, as an array with the axes of `data`."""
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
     @property
@@ -282,7 +291,7 @@ class Events(msgspec.Struct, frozen=True):
         return int(self.data.shape[1])
 
     def of(self, agent: int) -> Events:
-        """Return the events of one agent, (rounds,)."""
+        """Return the events of one agent; `data` then has the shape (rounds,)."""
         return self[:, agent]
 
     def priced(self) -> bytes:

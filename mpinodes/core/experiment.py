@@ -60,7 +60,8 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         mechanism: the mechanism that adds noise to every release.
-        path: your Python file with a mechanism. This mechanism replaces the built-in mechanism that the file names.
+        path: your Python file with a mechanism. This mechanism replaces the built-in mechanism that the class attribute
+            takes_the_place_of names.
         epsilon: the paper's privacy parameter (nominal epsilon), which sets the noise; inf means no noise. The proven
             epsilon is another number, which mpinodes computes. If an algorithm does not calibrate its noise to a
             sensitivity, the documentation of the algorithm says which number is divided by epsilon.
@@ -126,9 +127,9 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
     """Choose how the noise is drawn.
 
     Attributes:
-        backend: the arithmetic of laplace and gaussian noise. numpy: doubles, whose lowest bits reveal more than exact
-            real numbers would. lattice: releases are rounded to a lattice, so that their bits reveal no more than the
-            proven epsilon, which includes the rounding. opendp: exact, slow and never reproducible.
+        backend: the arithmetic of laplace and gaussian noise. numpy: double-precision numbers, whose lowest bits reveal
+            more than exact real numbers would. lattice: releases are rounded to a lattice, so that their bits reveal no
+            more than the proven epsilon, which includes the rounding. opendp: exact, slow and never reproducible.
         entropy: the source of the noise. seed: a noise key that is computed from the seed and from every setting that
             can change a message. The released numbers are then not private, because anyone with the seed can regenerate
             the noise. os: a noise key of 256 bits that each agent takes from its operating system, uses once and never
@@ -247,9 +248,10 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
         radius: for points=2: the value of r in round 1. It must be below problem.radius, because x keeps the distance r
             from the boundary of the set.
         decay: for points=2: r decreases as t^-decay; 0 keeps r constant.
-        delay: k: the gradient or the loss values of round t arrive in round t + k, and are used with the step of round
-            t + k, to which the noise is calibrated. Nothing arrives in the first k rounds. An epsilon is proven only if
-            gradients are taken at released points (gradient_at=public). For late messages see faults.delay.
+        delay: k: the gradient or the loss values of round t arrive in round t + k, and are used with the step size of
+            round t + k. The noise is calibrated to this step size. Nothing arrives in the first k rounds. An epsilon is
+            proven only if gradients are taken at released points (gradient_at=public). For late messages see
+            faults.delay.
     """
 
     points: Literal[0, 2] = 0
@@ -272,8 +274,8 @@ class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
     """Hold the keys of the section `data` that exist for every stream of data.
 
     Attributes:
-        seed: seed of the data, of their partition among agents and of their order. Set this key if the data must stay
-            the same when the seed of the run changes. Default: seed.
+        seed: seed of the data, of the partition of the samples among agents, and of the order of the samples. Set this
+            key if the data must stay the same when the seed of the run changes. Default: seed.
         identity: a name that you give to the samples of this data set, for mpinodes spent. You state that runs with
             equal names use the same samples in the same rows, and that runs with different names have no sample in
             common. experiment.toml contains the name.

@@ -5,12 +5,13 @@ the agent passes the message to the mechanism, the only place that adds noise, a
 release. A `Start` or a `Relay` has no field for data and is sent without noise. All other numbers that are sent without
 noise come from a `Mixing`, which never receives the state or the loss of an agent.
 
-Every message with data depends on a new loss: the loss of round `uses`, on which no earlier message depends. A message
-states in two ways how much a change of the data changes the message, given all earlier releases. The *sensitivity* is
-the change of the message if a sample of the new loss is replaced. The *leakage* is the further change of the message
-that a replaced sample of an older loss causes through the agent's hidden state (the part of the state that releases do
-not determine). An algorithm must state both. If the leakage is unknown, the algorithm states `UNKNOWN`, and no epsilon
-is proven for the run.
+A message with data depends on a new loss function: the loss function of round `uses`, on which no earlier message of
+the agent depends. A message states its sensitivity and its leakage, which say how much a change of the data changes the
+message, given all earlier releases. The *sensitivity* is the change of the message if a sample of the new loss function
+is replaced. The *leakage* is the further change of the message that a replaced sample of an older loss function causes
+through the agent's hidden state (the part of the state that releases do not determine). An algorithm must state the
+sensitivity and the leakage. If the leakage is unknown, the algorithm states `UNKNOWN`, and no epsilon is proven for the
+run.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ def arrays(numbers: Any) -> Features:
 
 
 def doubles(numbers: Any) -> Features:
-    """Convert real numbers, dense or sparse, to doubles. An array of doubles is returned without a copy.
+    """Convert real numbers, dense or sparse, to double precision. An array of float64 is returned without a copy.
 
     Raises:
-        BadInput: doubles cannot represent the type of the numbers.
+        BadInput: double-precision numbers cannot represent the type of the numbers.
     """
     array = arrays(numbers)
     if not np.can_cast(array.dtype, np.float64, "same_kind"):
@@ -91,9 +92,10 @@ class Neighborhood(NamedTuple):
 
 
 class Released(NamedTuple):
-    """State that a message has no leakage: the message depends only on earlier releases and on the loss of `uses`.
+    """State that a message depends only on earlier releases and the loss function of one round: no leakage.
 
-    If the algorithm names hidden parts of its state, these parts also depend only on earlier releases and that loss.
+    This round is `Query.uses`. If the algorithm names hidden parts of its state, the hidden parts also depend only on
+    earlier releases and on the loss function of this round.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
@@ -109,7 +111,7 @@ class Released(NamedTuple):
 class Unknown(NamedTuple):
     """State that the leakage of a message is unknown. No epsilon is then proven for the run.
 
-    A replaced sample of an earlier loss may change such a message without bound.
+    A replaced sample of an earlier loss function may change such a message without bound.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
@@ -125,20 +127,23 @@ class Unknown(NamedTuple):
 class Hidden(NamedTuple):
     """State that a message depends on hidden parts h_1, ..., h_m of the agent's state, whose dynamics are public.
 
-    Compare two runs on adjacent data with equal releases so far. Let h be the difference of the hidden parts between
-    the two runs. Let g be the difference of the gradient (or another function of the data) that entered the state since
-    the previous message. Then
+    Compare two runs on adjacent data sets with equal releases so far. Let h = (h_1, ..., h_m) be the difference of the
+    hidden parts between the two runs. Let g be the difference of the gradient (or another function of the data) that
+    entered the state since the previous message. The bracket [...] is 1 if the statement in the bracket is true, and 0
+    otherwise. Then
 
         h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)  at the h before
         difference of vector v = c_v · h
 
-    The term w counts only after a message that used a changed sample.
+    The bound on ‖g‖₂ is computed from h before the update. The term w counts only after a message that used a changed
+    sample.
 
-    If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages of a run are exact,
-    privacy accounting uses the exact impulse response of the signed system. If only norms are bounded (projections,
-    Lipschitz maps), state nonnegative numbers; h is then a vector of norms, and h <- A h + b g is an upper bound. The
-    L1 difference of a vector is bounded by √d times the L2 difference, or by l1/l2 times the L2 difference if l1/l2 is
-    larger. If a sample of an earlier loss changes only a few coordinates, state their number as `coordinates`.
+    If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages of a run state
+    `exact=True`, privacy accounting uses the exact impulse response of this linear system. If only norms are bounded
+    (projections, Lipschitz maps), state nonnegative numbers; h is then a vector of norms, and h <- A h + b g is an
+    upper bound. The L1 difference of a vector is bounded by √d times the L2 difference, or by l1/l2 times the L2
+    difference if l1/l2 is larger. If a sample of an earlier loss function changes only a few coordinates, state the
+    number of these coordinates as `coordinates`.
 
     All numbers are public constants: the numbers must not depend on any agent's data.
 
@@ -155,8 +160,8 @@ class Hidden(NamedTuple):
             was used. For bandit feedback w must include the rounding of the gradient estimate (`Run.grad_rounding`
             times the weight of the gradient in the message); w = 0 is then replaced by `largest`. For delayed feedback
             w is always replaced by `largest`.
-        coordinates: the number of coordinates of a vector that a changed sample of an earlier loss can change; 0 means
-            all coordinates.
+        coordinates: the number of coordinates of a vector that a changed sample of an earlier loss function can change;
+            0 means all coordinates.
     """
 
     transition: Sequence[Sequence[float]]
@@ -178,7 +183,8 @@ class Hidden(NamedTuple):
             vectors: k, the number of vectors in a message.
 
         Raises:
-            ValueError: the shapes do not fit `hidden` and `vectors`, a bound is below 0, or a weight is not finite.
+            ValueError: the shapes do not fit `hidden` and `vectors`; a bound is below 0; an entry of A, b, p or c is
+                not finite; or such an entry is below 0 although `exact` is false.
         """
         transition, gradient, sensitivity, point, lipschitz, largest, reads, exact, offset, coordinates = self
         shapes = (len(transition), len(gradient), len(point), len(reads))
@@ -207,16 +213,17 @@ class Hidden(NamedTuple):
 class Feedback(NamedTuple):
     """State the leakage of a message that is itself the only hidden part of the state; see `Hidden`.
 
-    Let δ(t) be the L2 difference of the message of round t between two runs on adjacent data. Then
+    Let δ(t) be the L2 difference of the message of round t between two runs on adjacent data sets with equal releases
+    before round t. Then, with the bracket [...] as in `Hidden`,
 
         δ(t) = s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1) + w) + λ·δ(t − 1)
 
     Attributes:
         sensitivity: s, the L2 sensitivity of the message.
-        lipschitz: ℓ, the difference of this message, through the loss, per unit of δ(t − 1).
-        largest: r, the largest difference of this message that δ(t − 1) can cause through the loss.
-        linear: λ, the difference of this message per unit of δ(t − 1) that does not come through the loss; for example
-            through a regularizer whose gradient is taken at a hidden point.
+        lipschitz: ℓ, the difference of this message per unit of δ(t − 1) that comes through the loss function.
+        largest: r, the largest difference of this message that δ(t − 1) can cause through the loss function.
+        linear: λ, the difference of this message per unit of δ(t − 1) that does not come through the loss function, but
+            for example through a regularizer whose gradient is taken at a hidden point.
         offset, coordinates: as in `Hidden`; `offset` is w.
     """
 
@@ -228,7 +235,7 @@ class Feedback(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for a row of `Layout`: the kind, then the fields of the equal `Hidden`.
+        """Return the leakage as floats for a row of `Layout`: the floats of the `Hidden` that states the same leakage.
 
         Args:
             hidden: the number of the algorithm's hidden parts; it must be 1.
@@ -254,8 +261,8 @@ def offset_by(message: Message, share: float) -> Message:
     """Return a message whose leakage has an `offset` of at least `share` times `largest`.
 
     The message is returned unchanged if it carries no data, or if its gradients are taken at points that do not depend
-    on hidden parts. If the message states the offset 0, the new offset is `largest`, because a share of `largest` is no
-    bound on an absolute rounding error.
+    on hidden parts. If the message states the offset 0, the new offset is `largest`: the offset must include an
+    absolute rounding error, which can be larger than `share` times `largest`.
     """
     if not isinstance(message, (Query, Queries)) or not isinstance(leaks := message.leaks, (Feedback, Hidden)):
         return message
@@ -280,7 +287,8 @@ class Query:
         value: (d,) the vector without noise.
         l1: the L1 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
         l2: the L2 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
-        uses: the round of the new loss, on which this value depends and no earlier message does; 0 if there is none.
+        uses: the round of the new loss function, on which this value depends, but no earlier message of the agent; 0 if
+            this value depends on no new loss function.
         leaks: the leakage: `RELEASED`, a `Feedback` or `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
             sensitivity. 0 means that the paper sends this message without noise.
@@ -338,7 +346,7 @@ class Solve:
         center: (d,) a point that depends only on releases; only f depends on private data.
         step: the step of the proximal operator.
         near: (d,) the point at which the solver starts.
-        uses: the round whose loss is f.
+        uses: the round whose loss function is f.
         l2: a bound on the L2 distance between two noisy centers that give the same minimizer, each on one of two
             adjacent data sets. The bound is `step` times the L2 change of ∇f.
         log_volume: a bound on the difference of log det(∂(center + e)/∂x) between adjacent data sets.

@@ -15,7 +15,7 @@ SMALL, LARGE = 1e-280, 1e280  # a sum of squares between them has neither overfl
 
 
 def norm(v: Vector) -> float:
-    """Return ‖v‖₂. The result is nan if an entry is nan, and inf if the norm exceeds the largest double."""
+    """Return ‖v‖₂. The result is nan if an entry is nan, and inf if the norm exceeds the largest float64."""
     square = float(v.dot(v))
     if SMALL < square < LARGE:
         return sqrt(square)

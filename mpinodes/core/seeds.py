@@ -86,8 +86,8 @@ class Draws:
         """Return the first `size` random numbers of round t as a new array (size,).
 
         If the caller asks for consecutive rounds, one call draws the numbers of several rounds in advance, up to
-        `AHEAD` numbers. The reason is speed: agents that share a core find cold caches in each round, and a round of
-        784 numbers takes a tenth longer if each round is drawn alone.
+        `AHEAD` numbers. The reason is speed: if agents share a core, the caches of the core contain the data of other
+        agents when a round begins. If each round is drawn alone, a round of 784 numbers takes 10 % longer.
 
         Args:
             law: the distribution, with location 0 and scale 1.

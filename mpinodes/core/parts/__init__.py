@@ -17,8 +17,9 @@ right for most parts. The fields of a part's dataclass are its settings: each fi
     Schedule     returns the step size of every round
     Metric       computes a number or curve for the record, the summary and the page of a run
 
-To shorten the start of every rank, base classes do not generate the dataclass methods that the decorator of each part
-generates again, and classes that are not parts extend `msgspec.Struct`.
+Generating the methods of dataclasses delays the start of every rank. Therefore the base classes are dataclasses without
+`__repr__` and `__eq__`, which the dataclass decorator of each part generates anyway. Most classes that are not parts
+extend `msgspec.Struct`, which needs no generated methods.
 """
 
 from mpinodes.core.parts.algorithm import Algorithm, Bound, Horizons, Run

@@ -24,7 +24,7 @@ Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
 
 @dataclass(frozen=True)
 class Run:
-    """Hold the public constants of a run that its algorithm may use. None is computed from data.
+    """Hold the public constants of a run that its algorithm may use. No constant is computed from data.
 
     A bound on a gradient is a tuple with an entry for each agent. The bound is on the clipped gradient, restricted to
     the agent's block of coordinates (`blocks`). The value inf means that no bound is known.
@@ -102,7 +102,7 @@ class Bound(NamedTuple):
     """Hold the bound of a theorem on a quantity that the run measures, such as regret.
 
     Attributes:
-        name: the theorem, and whether the bound is the printed bound of the paper or the bound that we proved.
+        name: the theorem, and whether the bound is printed in the paper or was proved by the authors of mpinodes.
         of: the variable of record.h5 that is bounded; the bound is on its expectation over the noise.
         values: (h,) the bound at each of h horizons, in the unit of that variable; inf if the theorem gives no finite
             bound.
@@ -219,8 +219,8 @@ class Algorithm(ABC, Generic[S]):
     def decision(self, s: S) -> Vector:
         """Return the agent's estimate of all d coordinates: by default the field x of the state.
 
-        The agent's decision is this estimate, or the block of it that the agent decides. If the algorithm states
-        `decides_release`, the decision is the release instead.
+        The agent's decision is this estimate, or the block of this estimate that the agent decides. If the algorithm
+        states `decides_release`, the decision is the release instead.
         """
         x: Vector = s.x  # type: ignore[attr-defined]
         return x
@@ -279,8 +279,8 @@ class Algorithm(ABC, Generic[S]):
     def settled_below(self) -> float:
         """Return the tolerance at which the run ends early; 0 means that the run never ends early.
 
-        The run ends soon after a round in which the relayed vector of every agent changed by at most this share of the
-        norm of the vector.
+        A relayed vector is a vector that an agent sends by a `Relay`. The run ends soon after a round in which the
+        relayed vector of every agent changed by at most this tolerance times the norm of the vector.
         """
         return 0.0
 

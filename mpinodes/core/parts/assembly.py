@@ -29,13 +29,14 @@ class Setup:
         topology, stream, feasible, algorithm, mixing, mechanism: the parts of the run.
         run: the public constants of the run; see `Run`.
         samples: the number of samples that each agent uses in a round.
-        losses: maps an agent to a function from the round to the agent's loss. The gradients of these losses include
-            the random error of `problem.gradient_noise`.
+        losses: maps an agent to a function that maps a round to the agent's loss function. The gradients of these loss
+            functions include the random error of `problem.gradient_noise`.
         make_key: computes `noise_key` from this set-up.
         cut: maps an agent and a loss to a loss with clipped gradients; None if the gradients of `losses` are known to
             be clipped.
         metrics: the metrics of the run, built-in metrics first; empty on all ranks except the logger's rank.
-        endless: whether the run continues after all relayed vectors have converged (`Algorithm.settled_below`).
+        endless: whether the run continues after the vectors that agents send by a `Relay` have converged
+            (`Algorithm.settled_below`).
         links: decides which messages are lost or delayed; None if every message arrives in the round in which it is
             sent.
         connected_over: B, such that the union of the graphs of any B consecutive rounds is strongly connected; 0 if

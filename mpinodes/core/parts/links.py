@@ -94,7 +94,7 @@ class Links(ABC):
 
     @abstractmethod
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors of an agent whose messages of round t are not lost.
+        """Return the neighbors with which an agent exchanges messages of round t, even if a message arrives later.
 
         The in-neighbors are the senders whose message of round t reaches the agent, in round t or later. The
         out-neighbors are the agents that the agent's own message of round t reaches.

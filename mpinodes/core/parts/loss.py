@@ -16,7 +16,7 @@ ALL: slice = slice(None)
 
 
 class Loss(ABC):
-    """Define the loss f^t of one agent in round t: a loss of the agent's samples, plus (λ/2)‖x‖² if λ > 0."""
+    """Define the loss function f^t of one agent in round t: the loss of its samples, plus (λ/2)‖x‖² if λ > 0."""
 
     __slots__ = ()
 
@@ -99,7 +99,7 @@ class SampleLoss(Loss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return the L2 Lipschitz constant of a block of a sample's gradient as a function of x; inf if it is unknown.
+        """Return the L2 Lipschitz constant, in x, of a block of a sample's gradient; inf if the constant is unknown.
 
         Args:
             norm: the L2 norm of the features in that block.
@@ -129,7 +129,7 @@ class SampleLoss(Loss):
 
     @classmethod
     def value_rounding(cls, dimension: int, norm: float, radius: float) -> float:
-        """Return the largest rounding error of the computed loss of a sample; inf if it is unknown.
+        """Return the largest rounding error of the computed loss of a sample; inf if this error is unknown.
 
         Args:
             dimension: d.
@@ -140,10 +140,10 @@ class SampleLoss(Loss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return fewer samples, (m, d) and (m,), whose losses have the same sum at every point.
+        """Return the features (m, d) and targets (m,) of fewer samples with the same sum of losses at every point.
 
         Raises:
-            NotImplementedError: the class has no such method; a class need not have one.
+            NotImplementedError: the class does not override this method, because no such samples are known.
         """
         raise NotImplementedError(f"no fewer samples are known to stand for those of {cls.__name__}")
 

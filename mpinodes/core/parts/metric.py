@@ -19,7 +19,7 @@ from mpinodes.core.parts.loss import Loss
 
 
 class Stretch(Struct, frozen=True):
-    """Hold r consecutive rounds of a run. The logger passes such objects to the metrics while the run goes on.
+    """Hold r consecutive rounds of a run. During the run the logger passes objects of this class to the metrics.
 
     There are n agents and k decisions in a round. If the objective is decomposable, each agent has a decision (k = n);
     else the network has one decision (k = 1), whose blocks the agents decide.
@@ -30,8 +30,8 @@ class Stretch(Struct, frozen=True):
         decisions: (r, k, d) the decisions.
         losses: (r,) the loss of the network at its decisions.
         agent_losses: (r, n) the loss of the network if the estimate of one agent replaces all decisions.
-        training_losses: (r,) the mean over agents of the mean loss of the agent's samples; None if the losses change
-            from round to round.
+        training_losses: (r,) the mean over agents of the mean loss of the agent's samples; None if the loss functions
+            change from round to round.
     """
 
     rounds: NDArray[np.int64]
@@ -50,7 +50,8 @@ class Judged(Struct, frozen=True):
     Attributes:
         horizons: (h,) rounds, ascending; the last entry is the last round of the run.
         agents: n.
-        judged_by: for an offline method, the decision whose optimality gap is reported; None for an online method.
+        judged_by: for an offline method, which decision's optimality gap is reported: "average" (running average) or
+            "last"; None for an online method.
         total: (h, 2 + n) cumulative losses of the network: at its decisions, at the running averages of its decisions,
             and at the estimate of each agent.
         last, mean: (h, d) the last decision and the running average of the decisions, both averaged over the k

@@ -109,7 +109,7 @@ class MixedRound(NamedTuple):
 
 
 def mixed(mixing: Mixing, graph: Topology | Links, agents: Sequence[int], first: int = 1) -> Iterator[MixedRound]:
-    """Yield the scalars, weights and states of the mixing of all agents, for one round after the other without end.
+    """Yield the scalars, weights and states of the mixing of all agents, round after round, without end.
 
     Args:
         mixing: the mixing of the run.

@@ -155,20 +155,21 @@ class Stream(ABC):
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether every loss comes from `make_loss`, with `batch` samples within the bounds of this class.
+        """Return whether `make_loss` makes every loss from `batch` samples within the bounds of the stream.
 
-        If False, the constants of the loss's class are no bounds, and mpinodes clips the whole gradient of a round that
-        may violate them to half of the sensitivity that privacy accounting assumes. If a user's stream states True,
-        mpinodes checks each loss, and the run ends at the first loss that was not made this way (`losses.enforced`).
+        The bounds are `feature_bound` and `feature_norm`. If the result is False, the constants that the class of the
+        loss states are not trusted. The gradient of a round to which these constants may not apply is then clipped as a
+        whole, to half of the sensitivity that privacy accounting assumes. If a user's stream states True, mpinodes
+        checks each loss, and the run ends at the first loss that was not made in this way (`losses.enforced`).
         """
         return False
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether the rounds in which an agent uses its samples do not depend on the seed.
+        """Return whether an agent uses its samples in the same rounds for every seed.
 
-        If two runs differ only in the seed, and an agent has the same rows in both runs, True means that the agent uses
-        the same samples in the same rounds.
+        True means: if two runs differ only in the seed, and an agent has the same rows of the data in both runs, then
+        the agent uses the same samples in the same rounds.
         """
         return False
 
