@@ -95,9 +95,10 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 
 
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
-    """Return the losses that agents receive: with clipped gradients, and with the random error of gradients.
+    """Return the loss functions that agents receive. Their gradients are clipped and have a random error.
 
-    Under bandit feedback, the losses have estimates of gradients instead.
+    The variance of the random error is `problem.gradient_noise`. Under bandit feedback, the loss functions return
+    estimates of gradients instead of gradients.
 
     Args:
         experiment: determines the clipping, the random error, and whether agents receive gradients.
@@ -134,10 +135,10 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 
 
 def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
-    """Return a function that makes sure that the gradient of a loss is clipped.
+    """Return a function that maps a loss function to a loss function whose gradient is certainly clipped.
 
-    The returned function takes an agent and its loss, and returns a loss whose gradient has at most the sensitivity
-    that privacy accounting assumes (`Run.grad_sensitivity`).
+    The arguments of the returned function are an agent and the agent's loss function. The gradient of the result has at
+    most the sensitivity that privacy accounting assumes (`Run.grad_sensitivity`).
 
     Args:
         experiment: determines the clipping.

@@ -2,9 +2,9 @@
 
 A layer is a dictionary of keys and values. The layers are, from the lowest to the highest: the base, the defaults of
 the data, the preset, the defaults of the algorithm, and the user's settings. If two layers have the same key, the
-higher layer overrides the lower layer. The settings of a part (data, topology, step) in a layer are dropped if a higher
-layer chooses another part. The merged keys are then converted to the types of their sections, and all mistakes are
-collected.
+higher layer overrides the lower layer. If a layer chooses another part (data, topology or step schedule) than a lower
+layer, the settings of the part in the lower layer are dropped. The merged keys are then converted to the types of their
+sections, and all mistakes are collected.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _path(word: str) -> str:
 
 
 def _choice(layer: Tree, section: str) -> Tree:
-    """Return the keys of a layer that choose the part of a section (`CHOICES`); empty if the layer has no such key."""
+    """Return the keys by which a layer chooses the part of a section (`CHOICES`); empty if there is no such key."""
     keys = layer.get(section, {})
     return {key: keys[key] for key in CHOICES[section] if key in keys}
 
@@ -147,9 +147,10 @@ def _without(layer: Tree, section: str, key: str) -> Tree:
 
 
 def _without_other_parts(layers: list[Tree]) -> list[Tree]:
-    """Return the layers (lowest first) without settings of parts that a higher layer replaces by another part.
+    """Return the layers, lowest first, without the settings of parts that a higher layer replaces.
 
-    The highest layer that chooses a part of a section decides. The section is dropped from layers that choose another.
+    The highest layer that chooses the part of a section decides which part is used. In a layer that chooses another
+    part, the whole section is dropped.
     """
     for section in CHOICES:
         choices = [_choice(layer, section) for layer in layers]

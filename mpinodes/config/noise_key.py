@@ -8,11 +8,12 @@ a user's Python file, the fingerprint includes the contents of:
 - the user's modules and packages that the file imports, directly or indirectly; a package is included as a whole;
 - all code in the folder of the file and below, if the code uses a function that can load unnamed code (`LOADS`:
   importlib, exec, pickle, ...);
-- the files that strings in the code name, by paths relative to the folder of the file or to one of the two folders
-  above;
+- the files whose paths are strings in the code; a path is relative to the folder of the file, or to one of the two
+  folders above this folder;
 - the files in the folder and below whose names appear in strings of the code, if the code uses a function that can
   read files (`READS`);
-- the lists of files of the installed packages that the code imports, except `PLATFORM`, which mpinodes itself needs.
+- the list of files of each installed package that the code imports, except the packages in `PLATFORM`, which mpinodes
+  itself needs.
 
 The fingerprint includes the version of mpinodes, but not the standard library. The fingerprint is computed from the
 text of the code. No code is imported or run, so that every process computes the same key. Files whose names are
@@ -84,7 +85,10 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
 
 
 def noise_name(setup: Setup) -> str:
-    """Return the name of a run's noise, which the files of the run contain: a hash like the noise key, without data."""
+    """Return the name of a run's noise, which the files of the run contain.
+
+    The name is a hash that is computed like the noise key, but without the contents of data files.
+    """
     return noise_key(setup, with_data=False).hex()[:DIGITS]
 
 
@@ -183,8 +187,9 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
     """Return the code that a Python file may run, and the data files that it may read.
 
     An imported package is included as a whole. If code can load unnamed code (`LOADS`), all code in the folder of
-    `file` and below is included. If code can read files (`READS`), all files there whose names appear in strings of the
-    code are included. For code outside this folder, the folder of the code's package is searched too.
+    `file` and below is included. If code can read files (`READS`), all files in this folder and below whose names
+    appear in strings of the code are included. For code outside this folder, the folder of the code's package is
+    searched too.
 
     Args:
         file: the Python file.
@@ -310,8 +315,9 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
 def _places(module: str) -> list[Path]:
     """Return the file of a module, or the folders of a package, without importing the module.
 
-    The result is empty for modules that the fingerprint does not include: the standard library and `PLATFORM`, if they
-    are imported from the place of their installation. For a module in an archive, the result is the archive.
+    The result is empty for modules that the fingerprint does not include: modules of the standard library and of
+    `PLATFORM`, if Python finds them at the place of their installation. For a module in an archive, the result is the
+    archive.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None

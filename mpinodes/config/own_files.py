@@ -1,4 +1,4 @@
-"""Copy the user's files into run directories, detect changes of them, and record which passed `mpinodes check`.
+"""Copy the user's files to run directories, detect changed files, and record which files passed `mpinodes check`.
 
     <run directory>/sources/<key>-<file>    a copy of each Python file of the user
     ~/.cache/mpinodes/stamp-key             the user's secret key for hashes of files
@@ -47,7 +47,7 @@ def keep(e: Experiment, directory: Path) -> None:
 
 
 def changed_since(directory: Path, key: str, path: Path) -> bool:
-    """Return whether a file differs from its copy in a run directory, or one of the two cannot be read."""
+    """Return whether a file differs from its copy in a run directory; true if the file or the copy cannot be read."""
     try:
         return path.read_bytes() != _copy_of(directory, key, path).read_bytes()
     except OSError:
@@ -103,7 +103,7 @@ def _cache() -> Path:
 
 
 def checked(e: Experiment) -> list[dict[str, Any]] | None:
-    """Return the user's Python files on which proven numbers depend.
+    """Return the user's Python files on which the proven epsilon depends: all files except the files with metrics.
 
     Returns:
         For each file, its key, its path, its hash, and whether the file has passed `mpinodes check`; None if there is

@@ -17,8 +17,9 @@ def constants_of(
 ) -> Run:
     """Return the public constants of a run.
 
-    The constants of the loss's class are used only if the stream makes every loss of this class. The constants for
-    algorithms that minimize losses are used only if the loss is convex. Otherwise the worst case is assumed.
+    The bounds on gradients that the class of the loss states are used only if `Stream.makes_all_losses`. The constants
+    `sample_sensitivity` and `sample_curvature`, for algorithms that minimize loss functions, are finite only if the
+    loss is also convex. If a bound cannot be used, the worst case is assumed.
 
     Args:
         experiment: the complete experiment.
@@ -123,7 +124,8 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
 
     Args:
         graph: the topology.
-        rounds: the number of rounds of the run; None if the mixing states `anytime`, and so must not use the facts.
+        rounds: the number of rounds of the run; None if the mixing states `anytime`. Such a mixing must not use the
+            facts, and reading a fact raises an error.
     """
 
     def compute(fact: str) -> Any:

@@ -194,7 +194,7 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
 
 
 def _required(kind: PartKind, part: Any, where: str) -> Any:
-    """Return the class of a part if it implements the base class of its kind correctly.
+    """Return the class of a part if the class implements the base class of this kind of parts correctly.
 
     Args:
         kind: the kind of the part.
@@ -202,7 +202,7 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
         where: the place of the class, for error messages.
 
     Raises:
-        BadInput: the class does not; the message says in one line what to change.
+        BadInput: the class does not implement the base class correctly; the message says in one line what to change.
     """
     base = kind.base.__name__
     if not (isinstance(part, type) and issubclass(part, kind.base)):
@@ -292,7 +292,7 @@ def mixing_class(algorithm: type[parts.Algorithm[Any]], name: Any) -> type[parts
 
 
 def mixing_name(mixing: str | type[parts.Mixing]) -> str:
-    """Return the value of `algorithm.mixing` that chooses a mixing: its name, or the name of its class."""
+    """Return the value of `algorithm.mixing` that chooses a mixing: the given name, or the name of the given class."""
     return mixing if isinstance(mixing, str) else mixing.__name__
 
 

@@ -37,7 +37,7 @@ def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
 
 
 def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
-    """Yield an error message for each setting that the chosen parts cannot satisfy, as far as their classes show."""
+    """Yield an error message for each conflict that can be found from the settings and the classes of the parts."""
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
     partition, batch = e.data["partition"], e.data.get("batch", 1)
 
