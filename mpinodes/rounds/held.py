@@ -21,8 +21,8 @@ class Held:
     simulated link delivers it.
 
     Attributes:
-        frames: (turns, n, frame width); entry [s % turns, j] is the frame that agent j sent in round s, if the frame
-            reaches this agent.
+        frames: (turns, n, frame width), where turns = (largest delay of a message, in rounds) + 2. Entry [s % turns, j]
+            is the frame that agent j sent to this agent in round s, if the frame is not lost.
     """
 
     def __init__(self, network: Network, setup: Setup, agent: int) -> None:
@@ -39,7 +39,7 @@ class Held:
         return Arrivals.of_round(self._setup, here, self._frame_of)
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """Return the frames for a checkpoint: for each sender an array (turns, frame width)."""
+        """Return the stored frames for a checkpoint: for each sender an array (turns, frame width); see `frames`."""
         return {j: np.asarray(self.frames[:, j]) for j in range(self.frames.shape[1])}
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:

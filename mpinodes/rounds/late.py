@@ -4,12 +4,13 @@ The model is from P. Joulani, A. György, C. Szepesvári, "Online Learning under
 constant delay. The gradient of f^t at the point of round t is used in round t + k, with the step size of round t + k.
 The first k rounds use no gradient. The gradient of the regularizer is public and never delayed.
 
-The message of round t + 1 is the first message that carries the loss of round t − k. A changed sample of this loss
-changes the message by the change of its gradient times the step size of round t. The noise is therefore calibrated to
-the step size of round t. If gradients are taken at released points, changed samples of earlier losses do not change the
-message further, as without delay. If gradients are taken at hidden points, the point of round t − k may differ between
-adjacent data even if the hidden parts of round t do not differ. Therefore privacy accounting uses, in every round after
-the first use of a changed sample, the largest possible change of the gradient (`offset`), for every delay k.
+The message of round t + 1 is the first message that depends on the loss function of round t − k. A changed sample of
+this loss function changes the message by the change of the gradient times the step size of round t. The noise is
+therefore calibrated to the step size of round t. If gradients are taken at released points, changed samples of earlier
+loss functions do not change the message further, as without delay. If gradients are taken at hidden points, the point
+of round t − k may differ between adjacent data even if the hidden parts of round t do not differ. Therefore privacy
+accounting uses, in every round after the first use of a changed sample, the largest possible change of the gradient
+(`offset`), for every delay k.
 """
 
 from __future__ import annotations

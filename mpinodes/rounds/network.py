@@ -1,8 +1,9 @@
 """Send data over MPI: `Network` exchanges frames between agents, `Channel` sends rows from an agent to the logger.
 
 A frame is a message between agents, and a row describes one round of an agent for the record (`core.events`). Frames
-are float64 buffers that are allocated once and exchanged point to point by persistent requests. In the loop over rounds
-no object is pickled, every receive names its source, and there is no barrier.
+are float64 buffers that are allocated once. Agents exchange frames point to point by persistent requests of MPI: send
+and receive handles that are created once and used again in each round. In the loop over rounds no object is pickled,
+every receive names its source, and there is no barrier.
 """
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ class Network:
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """Return the frames for a checkpoint: for each sender the received frame, (frame width,)."""
+        """Return the frames for a checkpoint: for each sender the frame received in this round, (frame width,)."""
         return arrivals.by_sender
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """Store the frames of a checkpoint, and return them as the frames received in the round of `here`."""
+        """Store the frames of a checkpoint, and return these frames as the frames received in the round of `here`."""
         for j in here.in_neighbors:
             self._receive(j)
         for j, frame in frames.items():
@@ -99,7 +100,7 @@ class Network:
         return self._sends[i]
 
     def close(self) -> None:
-        """Free the persistent requests of MPI."""
+        """Free the send and receive handles that were used in each round."""
         for request in (*self._receives.values(), *self._sends.values()):
             request.Free()
 
@@ -111,7 +112,7 @@ class Channel:
     decides the last round of each chunk, and whether the agents save a checkpoint or stop after the chunk. The logger
     sends these decisions as an `Order`. After the logger has received chunk k, it sends the order of chunk k + 2.
     Therefore memory is bounded even if the logger is slow, and all agents know of a checkpoint or a stop before they
-    reach its round. An agent that waits for the logger sleeps, so that the logger can use the core.
+    reach the last round of the chunk. An agent that waits for the logger sleeps, so that the logger can use the core.
 
     Args:
         comm: the communicator of the agents and the logger.
@@ -136,7 +137,7 @@ class Channel:
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
-        """Note that the row of round t is complete. If round t ends a chunk, send the chunk, and return its `Order`."""
+        """Record that the row of round t is complete. If round t ends a chunk, send it and return its `Order`."""
         if t < self._order.end:
             return None
         self._send(t - self._begin)
@@ -177,8 +178,8 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: 
     """Receive the rows of all agents on the logger's rank, and yield them in chunks of consecutive rounds.
 
     Before each chunk, the logger sends an order to all agents: the last round of the chunk, and whether to save a
-    checkpoint or stop after it. If an agent sends fewer rounds than ordered, the chunk is the last. A chunk is valid
-    only until the caller asks for the next chunk, because its memory is used again.
+    checkpoint or to stop after this round. If an agent sends fewer rounds than the order asks for, no chunk follows. A
+    chunk is valid only until the caller asks for the next chunk, because its memory is used again.
 
     Args:
         comm: the communicator of the agents and the logger.

@@ -54,7 +54,7 @@ class Plan:
         self._whole, self._before = begin, 0  # the rounds of the last two complete checkpoints
 
     def next(self) -> Order | None:
-        """Return the order for the next chunk of rounds: its last round, and whether to save a checkpoint or stop.
+        """Return the order for the next chunk: the last round of the chunk, and whether to save a checkpoint or stop.
 
         Return None if the latest order ends or stops the run.
         """
@@ -68,7 +68,10 @@ class Plan:
         return Order(end, self.stopped or bool(is_due), self.stopped, self._before)
 
     def came(self) -> None:
-        """Note that a chunk has arrived from all agents, and adapt the length of later chunks to the time it took."""
+        """Record that a chunk has arrived from all agents, and adapt the length of later chunks.
+
+        The new length depends on the time since the previous chunk arrived.
+        """
         now = time.monotonic()
         took, self._came_at = now - self._came_at, now
         if took > LONG:
@@ -77,7 +80,7 @@ class Plan:
             self._length = min(self.longest, 2 * self._length)
 
     def is_whole(self, t: int) -> int:
-        """Note that all agents and the logger have saved their checkpoints of round t.
+        """Record that all agents and the logger have saved their checkpoints of round t.
 
         Returns:
             The round of the previous complete checkpoint. Checkpoints of earlier rounds may be deleted.

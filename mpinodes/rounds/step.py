@@ -2,6 +2,7 @@
 
 A frame is the message that an agent sends on its links in a round, as an array
 [round, kind, bits of `State.moving` | releases (vectors x d) | scalars of the mixing].
+The kind of every frame is `RELEASE_FRAME`.
 
 This module combines the algorithm, the mechanism, the mixing and the data. A step is a pure function: between rounds an
 agent remembers only its `State`, in a round it receives only its `Arrivals`, and every random number is a function of
@@ -44,12 +45,12 @@ RELEASE_FRAME = 1.0  # the kind of a frame that contains releases and scalars of
 
 
 class Arrivals(NamedTuple):
-    """Hold the frames that an agent receives in a round, in ascending order of senders.
+    """Hold the frames that an agent receives in a round, in ascending order of the senders.
 
     The agent's own frame is one of the frames.
 
     Attributes:
-        senders: the sender of each frame; a sender appears once for each of its frames.
+        senders: the sender of each frame; a sender of several frames appears several times.
         frames: the frames as sent; `frame[0]` is the round in which the frame was sent.
         releases, scalars: for each frame, a view of the releases and a view of the scalars of the mixing.
         own: the agent's own release of this round.
@@ -115,7 +116,7 @@ class State(NamedTuple):
         algorithm, mixing: the states of the algorithm and of the mixing.
         heard: the inbox of the round before; None in round 1.
         moving: an integer with one bit for each of the last rounds; the lowest bit is the latest round. A bit is 1 if
-            this agent knows of an agent whose relayed vector still changed in that round (`Algorithm.settled_below`).
+            this agent knows that, in that round, some agent's relayed vector still changed (`Algorithm.settled_below`).
         left: whether there was a round in which no relayed vector changed; all agents then end in the same round.
         pending: if feedback is delayed, the gradients that the algorithm has not received yet, the oldest first.
     """
@@ -300,11 +301,11 @@ class Releaser:
     """Turn the messages of one agent into releases. No other object adds noise.
 
     A release that is not finite is never sent; instead, the run ends with an error. The neighbors see in which round
-    the run ended, so this round must not depend on private data. The reason why it does not: gradients are clipped for
-    all data (`losses.clipping`). Given all earlier releases, the data change a message by at most its sensitivity, and
-    so only public numbers and released points can cause an overflow. The only exception is a release whose distance
-    from the largest double is less than the sensitivity, which requires noise of about that size. The error names only
-    the agent and the round.
+    the run ended, so this round must not depend on private data. The round does not depend on private data, because
+    gradients are clipped for all data (`losses.clipping`). Given all earlier releases, the data change a message by at
+    most the sensitivity, so only public numbers and released points can cause an overflow. The only exception is a
+    release that differs from the largest float64 by less than the sensitivity; such a release requires noise that is
+    about as large as the largest float64. The error names only the agent and the round.
 
     Attributes:
         start: (d,) the starting point, which `Algorithm.init` receives, and which a `Start` sends.

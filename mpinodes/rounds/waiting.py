@@ -168,7 +168,7 @@ class Waits:
         return word
 
     def tell(self, ranks: Sequence[int], word: Any = None) -> None:
-        """Send a message to ranks that receive the message by `hear`; the time limit applies to both ends."""
+        """Send a message to ranks that receive the message by `hear`; the time limit holds for both operations."""
         self.patiently([self._comm.isend(word, dest=rank, tag=WORDS) for rank in ranks], ranks)
 
     def share(self, word: Any = None) -> list[Any]:
