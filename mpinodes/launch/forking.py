@@ -1,10 +1,11 @@
 """Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than the host has cores.
 
 MPICH's mpirun starts each rank as a separate process. Forks of one process are faster for two reasons. First, all
-modules are imported once, and code has the same addresses in all forks, so that the ranks on a core share the state of
-its branch predictor. Second, forks share a session. Linux divides a core among sessions, and then among the processes
-of each session (sched(7), "the autogroup feature"). mpirun starts a new session for each rank. Therefore `sched_yield`
-in such a rank yields to no other rank, and the rank spins until its share of the core is used up.
+modules are imported only once, and code has the same addresses in all forks, so that the ranks on a core share what the
+branch predictor of the core has learned. Second, forks share a session. Linux divides a core among sessions, and then
+among the processes of each session (sched(7), "the autogroup feature"). mpirun starts a new session for each rank.
+Therefore `sched_yield` in such a rank yields to no other rank, and the rank spins until its share of the core is used
+up.
 
 There are three kinds of processes. The *original* is the process that mpirun started as a rank. The *server* is a fork
 of the first original on the host. Each original connects to the server and sends the state that defines the rank:
@@ -237,8 +238,8 @@ class _Server:
     def _bury(self, fork: _Fork) -> None:
         """Tell the original (the process that mpirun started) of an ended fork how the fork ended.
 
-        The original also learns which other forks are stopped by a signal such as SIGSTOP, because the ended fork may
-        have waited for such a fork until MPI's timeout.
+        The server also names the other forks that are stopped by a signal such as SIGSTOP: the ended fork may have
+        waited for a stopped fork until the timeout of MPI.
         """
         status, look = os.waitpid(fork.process, 0)[1], os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         self._forks.remove(fork)

@@ -168,8 +168,8 @@ def mpirun(python: str = sys.executable) -> list[str]:
 def in_words(error: BaseException) -> str:
     """Return one text with the type, the message and the notes of an exception.
 
-    If the traceback contains lines of a user's files, the text ends with the file and line number of the last one. The
-    module `traceback` is used because `str(error)` may raise an exception.
+    If the traceback contains lines of a user's files, the text ends with the file and the number of the last of these
+    lines. The module `traceback` is used because `str(error)` may raise an exception.
     """
     import traceback
 
@@ -193,9 +193,10 @@ def refuse(error: object) -> None:
 
 
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:
-    """Return `deadline.seconds` from the words of a command or from its file, at least 0.1; None if it is not set.
+    """Return `deadline.seconds` from the words of a command or from the experiment's file; None if this key is not set.
 
-    This function reads only this key, because the start of MPI needs the deadline before the experiment is read.
+    The result is at least 0.1. This function reads only this key, because the start of MPI needs the deadline before
+    the experiment is read.
 
     Args:
         words: the words of the command; the first word without "=" is the path of the experiment's file.
