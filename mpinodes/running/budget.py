@@ -1,8 +1,8 @@
 """Keep a run within its privacy budget: choose enough noise, or the rounds in which agents stop releasing their data.
 
-Neither way uses the data. The privacy loss of a release follows from public constants, so a run whose losses are 0
-everywhere has the same events (`core.events`) as the real run. A nominal epsilon is a value of `privacy.epsilon`, which
-scales the noise. The proven epsilon of the run is another number, which must not exceed the budget.
+Neither way uses the data. The privacy loss of a release follows from public constants, so a run whose loss functions
+are 0 everywhere has the same events (`core.events`) as the real run. A nominal epsilon is a value of `privacy.epsilon`,
+which scales the noise. The proven epsilon of the run is another number, which must not exceed the budget.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 
 
 def dry_events(run: Setup, nominal: float | None = None) -> Events:
-    """Return the events of all releases (rounds, agents) of a run, computed without data from losses that are 0.
+    """Return the events of all releases of a run, (rounds, agents), computed without data from zero loss functions.
 
     Args:
         run: the set-up of the run.
@@ -185,7 +185,7 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
 
 
 def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
-    """Return, for each agent, the last round up to which its releases are within the budget; 0 if all rounds are.
+    """Return the last round in which each agent may release data within the budget; 0: the agent need not stop.
 
     If several runs are published together, the round is the same for all agents, because a sample may belong to
     different agents in different runs.

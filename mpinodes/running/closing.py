@@ -89,7 +89,7 @@ def finish(
 
 
 def messages(setup: Setup, rounds: int) -> int:
-    """Return the number of messages that all agents send in rounds 1 to `rounds`: one on every edge in each round."""
+    """Return the number of messages in rounds 1 to `rounds`: one message on every edge of the graph in each round."""
     graph, period = setup.topology, setup.topology.period or rounds
     edges = [int(graph.sends(t).sum()) for t in range(1, min(period, rounds) + 1)]
     whole, rest = divmod(rounds, period)

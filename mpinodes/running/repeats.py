@@ -136,7 +136,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 
 
 def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:
-    """Write one record with the variables of all repeats, which have a first dimension `repeat`.
+    """Write one record with the variables of all repeats. Each variable gets a new first dimension `repeat`.
 
     The record contains the variables with a dimension `horizon`, and the metrics with a dimension `round`. All other
     variables are only in the records of the repeats.

@@ -50,7 +50,8 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         ranks: the number of MPI processes, as in `set_up`.
 
     Raises:
-        BadInput: the directory has no run, the run is finished, or the pairs change a key on which its rounds depend.
+        BadInput: the directory has no run, the run is finished, or a pair changes a key on which recorded rounds
+            depend.
     """
     for word in words:
         if "=" not in word:
@@ -144,9 +145,9 @@ def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
 
 
 def _require_same(where: Path, before: Tree, now: Experiment) -> None:
-    """Check that no key changed on which the recorded rounds depend.
+    """Check that all keys on which the recorded rounds depend have the same values as before.
 
-    Paths of files may change, because rounds depend only on the contents of files, which are compared elsewhere.
+    Paths of files may change, because rounds depend only on the contents of files. `_require_files` compares contents.
 
     Args:
         where: the run directory, for the error message.
