@@ -19,7 +19,7 @@ __all__ = ["load", "run_lockstep", "runs", "simulate"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
-    """Read the record of a run into memory, and return it. If the run is not finished, return the rounds so far.
+    """Read the record of a run into memory. If the run is not finished, the record has the rounds so far.
 
     Args:
         run: the run directory.
@@ -62,8 +62,8 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
         keys: sections and keys of the experiment, which override `asked`: rounds=200, privacy={"epsilon": 0.5}.
 
     Returns:
-        The result, which reads from a new run directory. Figures and page are drawn only if `report=True`, or on
-        request.
+        The result, which reads from a new run directory. The figures and the HTML page are drawn only if `report=True`,
+        or later by `Result.plot` and `Result.report`.
 
     Raises:
         mpinodes.core.errors.BadInput: the experiment is invalid.
@@ -86,8 +86,9 @@ def runs(directory: str | Path) -> pandas.DataFrame:
 
     The columns are: `run`, the run directory; the keys in which the runs differ; the results, by short names such as
     `accuracy_test`, `regret_per_round` and `epsilon_proven`; and `warnings`, the codes of warnings. The labels of the
-    results are in `attrs["labels"]`, and their units in `attrs["units"]`. If each agent has its own loss, losses and
-    regrets are divided by the number of agents, so that they are comparable with runs in which all agents share a loss.
+    results are in `attrs["labels"]`, and their units in `attrs["units"]`. If each agent has its own loss function,
+    losses and regrets are divided by the number of agents. The results are then comparable with runs in which all
+    agents share one loss function.
 
     Raises:
         mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes wrote it.

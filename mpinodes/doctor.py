@@ -166,7 +166,7 @@ def name_of(started: launching.Launcher) -> str:
 
 
 def about_launcher(started: launching.Launcher | None, size: int, library: str) -> Iterator[Line]:
-    """Check that the launcher belongs to the MPI library: if it does not, each process is the only rank.
+    """Check that the launcher belongs to the MPI library; if not, MPI reports to each process that there is one rank.
 
     Args:
         started: the launcher of this process; None if no known launcher started it.
