@@ -1,9 +1,10 @@
 """ADMM for consensus learning.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (8) and (9)
-(Forero, Cano, Giannakis 2010). Agent i has B_i samples (x_n, y_n), V_i neighbors j, an iterate f_i and a dual variable
-λ_i. Its objective is O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖². All λ_i start at 0, and f_i(0) is random.
-Iteration t is
+(Forero, Cano, Giannakis 2010). There are N agents. Agent i has B_i samples (features x_n, label y_n), V_i neighbors,
+an iterate f_i of length d and a dual variable λ_i. With the loss function L, the objective of agent i is O_i(f) =
+(C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖². All λ_i start at 0, and f_i(0) is random. With sums over the neighbors j of
+agent i, iteration t is
 
     f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
     λ_i   <- λ_i + (θ/2) Σ_j (f_i(t) − f_j(t))
@@ -12,21 +13,21 @@ with the penalty η equal to the dual step θ. Round 1 sends f_i(0), which does 
 f_i(t). With the step 1/(2ηV_i) and the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the iterate f_i(t) minimizes O_i(f)
 + ‖f − c‖²/(2·step). C is `problem.weight`, and ρ/N is `problem.regularizer`. c₁ is sup L'' times the largest ‖x_n‖².
 
-Privacy of the perturbed variants. These variants add noise e with density ∝ exp(−α(t)‖e‖₂) to the center. Given all
-earlier messages, an output f is the minimizer for exactly one e. Adjacent data change this e by at most step·2C/B in L2
-norm. The density of f contains the factor |∂e/∂f| = det(I + step·∇²O). Adjacent data change this factor by at most the
-factor 1 + (C c₁/B)/(ρ/N + 1/step).
+Privacy of the perturbed variants, without the index i. These variants add noise e with density ∝ exp(−α(t)‖e‖₂) to the
+center. Given all earlier messages, an output f is the minimizer for exactly one e. Between adjacent data sets, this e
+differs by at most step·2C/B in L2 norm. The density of f contains the determinant |∂e/∂f| = det(I + step·∇²O). The
+determinants of adjacent data sets have a ratio of at most 1 + (C c₁/B)/(ρ/N + 1/step).
 
-If k samples are replaced, the bound on the change of e is k times as large. For the factor, let m = ρ/N + 1/step and
-write I + step·∇²O = step·(m I + H + K). Here H = (C/B) Σ L''_n x_n x_nᵀ is the sum over the replaced samples, and K ≥ 0
-is the sum over all other samples. With M = m I + K, the logarithm of the factor is ln det(I + M^-½ H M^-½) up to a
-constant. This logarithm is at least 0. Since M ≥ m I, it is at most ln det(I + H/m) = Σ ln(1 + h/m) over the
+If k samples are replaced, the bound on the change of e is k times as large. For the determinant, let m = ρ/N + 1/step
+and write I + step·∇²O = step·(m I + H + K). Here H = (C/B) Σ L''_n x_n x_nᵀ is the sum over the replaced samples, and K
+≥ 0 is the sum over all other samples. With M = m I + K, the logarithm of the determinant is ln det(I + M^-½ H M^-½) up
+to a constant. This logarithm is at least 0. Since M ≥ m I, it is at most ln det(I + H/m) = Σ ln(1 + h/m) over the
 eigenvalues h > 0 of H. The loss is convex, so each sample adds to H a matrix with eigenvalues in [0, C c₁/B] and rank
-at most s (s = 1 for a loss of a·x). Thus H has at most r = min(d, k s) positive eigenvalues, and their sum is at most
-k s C c₁/B. As ln is concave, Σ ln(1 + h/m) is largest if the eigenvalues h are equal. So the logarithms of two adjacent
-data sets differ by at most r ln(1 + (k s C c₁/B)/(r m)). For s = 1 this bound is attained: one data set has features 0,
-and the other has k/r copies of r orthogonal features with the largest curvature. If the loss is not known to be convex,
-c₁ counts as infinite.
+at most s (s = 1 for a loss that depends only on f·x_n). Thus H has at most r = min(d, k s) positive eigenvalues, and
+their sum is at most k s C c₁/B. As ln is concave, Σ ln(1 + h/m) is largest if the eigenvalues h are equal. So the
+logarithms of two adjacent data sets differ by at most r ln(1 + (k s C c₁/B)/(r m)). For s = 1 this bound is attained:
+one data set has features 0, and the other has k/r copies of r orthogonal features with the largest curvature. If the
+loss is not known to be convex, c₁ counts as infinite.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class Consensus(Algorithm[S]):
         return 0.0 * t
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the local problem (8) of agent i in iteration t, with its sensitivities, as a message to send."""
+        """Return the local problem (8) of agent i in iteration t as a message, with the minimizer's sensitivities."""
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
         replaced = self.run.replaced[i]
@@ -203,7 +204,8 @@ class ADMM(Consensus[State]):
 class Perturbed(Consensus[S]):
     """Define what the private ADMM variants share: noise e with density ∝ exp(−a‖e‖₂).
 
-    The rate a of agent i in iteration t is α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`.
+    The rate a of agent i in iteration t is `privacy.epsilon` times α_i(t) = α_i(1) q₂^(t−1). Here α_i(1) is the setting
+    `noise_rate`, and q₂ is the setting `noise_growth`.
     """
 
     noise_rate: Annotated[
@@ -217,7 +219,7 @@ class Perturbed(Consensus[S]):
     defaults = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """Return the noise scale 1/α_i(t) of an agent in iteration t, before `privacy.epsilon` divides it."""
+        """Return 1/α_i(t) for an agent in iteration t. The noise scale is this number divided by `privacy.epsilon`."""
         return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))
 
     @abstractmethod
@@ -227,7 +229,7 @@ class Perturbed(Consensus[S]):
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Return the ε that the paper claims for each agent: the sum of `claimed_losses` over all iterations.
 
-        It is nan if features may have an L2 norm above 1, because the paper assumes at most 1.
+        The ε is nan if features may have an L2 norm above 1, because the paper assumes a norm of at most 1.
         """
         if self.run.sample_sensitivity > 1:
             return [nan] * self.run.agents

@@ -1,7 +1,8 @@
 """DOLA: differentially private distributed online learning on time-varying doubly stochastic weights.
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 1. The paper's w is
-our x. Our round t is the paper's round t + 1:
+our x. Our round t is the paper's round t + 1. P is the projection onto the constraint set 𝒳 in R^d, and a_ij are the
+mixing weights:
 
     m_i  = x_i + σ_i,  σ_i ~ Lap(S(t)/ε)                 step 7, the release; x_i is the decision
     b_i  = Σ_j a_ij m_j                                  step 4, the agent's own release m_i included
@@ -9,7 +10,7 @@ our x. Our round t is the paper's round t + 1:
     x_i <- P(b_i − α(t) g_i)                             step 6
 
 An x_i that was computed with the step α(t) gets noise for the L1 sensitivity S = 2α(t)√d·L (Lemma 1), where L bounds
-the norm of a sample's gradient. The first x_i depends on no data and gets no noise. The mix b_i depends only on
+the L2 norm of a sample's gradient. The first x_i depends on no data and gets no noise. The mix b_i depends only on
 releases, so one sample changes only one message. Therefore parallel composition holds if each sample is used once
 (Theorem 1). The bound L is enforced by clipping the gradients at b_i, which need not be in 𝒳. The regularizer's
 gradient at b_i is public, so it does not change the sensitivity. The step is α(t) = 1/(λt) for λ-strongly convex losses
@@ -36,7 +37,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DOLA(Algorithm[State]):
-    """Run DOLA: mix the noisy releases, take a gradient step at the mix, and project onto 𝒳."""
+    """Run DOLA: mix the noisy releases, take a gradient step at the mix, and project onto the constraint set 𝒳."""
 
     mixings = ("metropolis", "lazy-metropolis", "laplacian")
 

@@ -1,13 +1,15 @@
-"""DOLA's offline form: private distributed learning by mini-batches, whose result is the average of all iterates.
+"""DOLA's offline form: private distributed learning by mini-batches. The result is the average of all iterates.
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 2. The h samples of a
-batch H_t are in no other batch, and φ is the weight of the regularizer. With b_i, the mix of the releases, step 6 is
+batch H_t are in no other batch, φ is the weight of the regularizer, and P is the projection onto the constraint set 𝒳.
+With the mix b_i of the releases, step 6 is
 
     x_i <- P(b_i − α(t) (φ x_i + (1/h) Σ_{k ∈ H_t} ∇f_k(b_i)))
 
 The noise is that of Algorithm 1 divided by h (Lemma 7). As printed, φ multiplies x_i, which is hidden: only x_i plus
-noise is released. So a change δ of x_i changes the next message by α(t) φ δ, even if all releases are given. Theorem 3
-omits this: for α(t) = 1/(λt) the privacy loss is ε Σ_k (φ/λ)^k/k! instead of ε. With regularizer_at = "public", φ
+noise is released. So if a sample changes x_i by δ, it also changes the next message by α(t) φ δ, even if all releases
+are given. Theorem 3 omits this effect. For α(t) = 1/(λt), a sample of round 1 has the privacy loss ε Σ_k (φ/λ)^k/k!
+instead of ε, where k = 0, 1, ... numbers the messages that depend on the sample. With regularizer_at = "public", φ
 multiplies b_i instead, and the step uses the gradient of f + (φ/2)‖·‖² at b_i.
 """
 
@@ -57,8 +59,8 @@ class DOLAMinibatch(DOLA):
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return the decision x_i as the message, with its sensitivities and leakage.
 
-        If the regularizer's gradient is taken at the hidden x_i, the leakage states how an older change of x_i moves
-        this message.
+        If the regularizer's gradient is taken at the hidden x_i, a sample of an earlier round also moves this message.
+        The leakage states by how much.
         """
         query = super().message(s, here)
         if self.regularizer_at == "public":

@@ -2,7 +2,7 @@
 
 H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 3.1
 ("Discussion"). DPCDA is DPSDA with one agent, which owns all coordinates and receives only its own message. With the
-gradient g at y and noise η:
+gradient g at y, noise η, and Π(z, α) the projection of −αz onto the constraint set 𝒳:
 
     z <- z + η + g
     y <- Π(z, α(t))

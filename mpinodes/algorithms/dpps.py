@@ -1,8 +1,8 @@
 """DPPS: differentially private dual averaging by push-sum, for decomposable objectives.
 
 D. Han, K. Liu, Y. Lin, Y. Xia, "Differentially private distributed online learning over time-varying digraphs via dual
-averaging" (2021). We had no access to the paper; this is the usual form of the method. With A column-stochastic and
-noise η_i:
+averaging" (2021). We had no access to the paper; this is the usual form of the method. A is column-stochastic, η_i is
+noise, and Π(z, α) is the projection of −αz onto the constraint set 𝒳:
 
     h_i  = z_i + η_i                                     the release
     z_i <- Σ_j A_ij h_j + g_i,  g_i = ∇f_i^t(x_i)        at the old x_i, the decision
@@ -10,9 +10,9 @@ noise η_i:
     x_i <- Π(z_i / w_i, α(t))
 
 Replacing a sample changes z_i by at most 2·clip in L2 norm. The decision x_i is hidden, and a change of x_i changes
-later gradients. If z_i changes by 1, the gradient of a β-smooth loss changes by at most β·α/w_i, and the gradient of
-the regularizer by λ·α/w_i. The scalar w_i depends on the scalars that the neighbors send. If neighbors may send wrong
-scalars, no privacy is claimed.
+later gradients. If z_i changes by 1, the gradient of a β-smooth loss function changes by at most β·α/w_i, and the
+gradient of the regularizer (λ/2)‖x‖² by λ·α/w_i. The scalar w_i depends on the scalars that the neighbors send. If
+neighbors may send wrong scalars, no privacy is claimed.
 """
 
 from __future__ import annotations

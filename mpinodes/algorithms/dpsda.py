@@ -1,11 +1,12 @@
 """DPSDA: differentially private distributed online dual averaging, the framework.
 
 H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", Protocol 1. Every
-agent learns the loss f^t, but decides only its block B_i of the d coordinates. S_i embeds a block in R^d. Our z_i(t)
-and y_i(t), the state of round t, have the index t − 1 in the paper:
+one of the n agents learns the loss function f^t, but decides only its block B_i of the d coordinates. S_i embeds a
+block in R^d, and Π(z, α) is the projection of −αz onto the constraint set 𝒳. Our z_i(t) and y_i(t), the state of round
+t, have the index t − 1 in the paper:
 
     (4)  m_i    = z_i + η_i,  η_i ~ Lap(σ)                            the release
-    (14) u_i    = [∇f^t(y_i)]_{B_i} + ξ_i                             clipped to L̂, at the old y_i
+    (14) u_i    = [∇f^t(y_i)]_{B_i} + ξ_i                             clipped to norm L̂, at the old y_i
     (5)  z_i   <- 𝒜_i(ℬ_i) + (1/r_i) S_i u_i,  r_i = 1/n (Remark 3)   ℬ_i: received releases and the agent's own
     (6)  y_i   <- Π(𝒞_i(z_i), α(t))
          x_i    = (y_i)_{B_i}                                         the decision
@@ -15,10 +16,11 @@ other mixings. Sensitivity of (4), by Lemma 1 and Remark 5: given all earlier re
 block u_i, by at most 2L̂ in L2 norm. So z_i changes by at most 2nL̂ in L2 norm and 2n√d_i·L̂ in L1 norm, where d_i is
 the length of the block. Clipping enforces the bound L̂ on the gradient of every sample, not only on the mean.
 
-As printed, the gradient u_i is taken at the hidden y_i. Another loss f^t changes y_i, and thereby every later u_i. The
-paper's proof omits this. If the gradient is G-Lipschitz, a change δ of z_i changes y_i by at most δ·α/w_i, and so the
-next release by at most n·G·α/w_i·δ. With gradient_at = "public", u_i is taken at the point Π(𝒞_i(𝒜_i(ℬ_i)), α). This
-point depends only on releases, so f^t changes only one release.
+The term ξ_i is a stochastic error of the gradient. As printed, the gradient u_i is taken at the hidden y_i. If a sample
+of f^t is replaced, y_i changes, and thereby every later u_i. The paper's proof omits this. If the gradient is
+G-Lipschitz, a change δ of z_i changes y_i by at most δ·α/w_i, and so the next release by at most n·G·α/w_i·δ. With
+gradient_at = "public", u_i is taken at the point Π(𝒞_i(𝒜_i(ℬ_i)), α). This point depends only on releases, so a sample
+of f^t changes only one release.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ Algorithm 2, with A column-stochastic:
     (21) w_i <- Σ_j A_ij w_j,  w_i(1) = 1
     (22) y_i <- Π(z_i / w_i, α(t))
 
-Here h_j are the noisy releases, u_i is the gradient's block of agent i, and S_i embeds the block in R^d. The push-sum
-mixing computes (21). `DPSDA` computes (20) and (22).
+Here h_j are the noisy releases, u_i is the gradient's block of agent i, S_i embeds the block in R^d, n is the number of
+agents, and Π(z, α) is the projection of −αz onto the constraint set 𝒳. The push-sum mixing computes (21). `DPSDA`
+computes (20) and (22).
 """
 
 from __future__ import annotations

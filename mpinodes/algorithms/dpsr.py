@@ -1,8 +1,9 @@
 """DPSR: differentially private subgradient rescaling on a fixed, unbalanced digraph, for decomposable objectives.
 
 Y. Xiong, J. Xu, K. You, J. Liu, L. Wu, "Privacy preserving distributed online optimization over unbalanced digraphs via
-subgradient rescaling" (2020). We had no access to the paper; this is the usual form of the method. With A
-row-stochastic and noise η_i:
+subgradient rescaling" (2020). We had no access to the paper; this is the usual form of the method. A = (a_ij) is
+row-stochastic, η_i is noise, P is the projection onto the constraint set 𝒳, e_i is the unit vector of agent i, and
+[r_i]_i is entry i of the vector r_i:
 
     h_i  = x_i + η_i                                          the release; x_i is the decision
     x_i <- P(Σ_j a_ij h_j − α(t) g_i / [r_i]_i)               g_i = ∇f_i^t(x_i) at the old x_i

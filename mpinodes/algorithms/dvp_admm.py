@@ -2,13 +2,13 @@
 
 T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017), as described
 by X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (24) to
-(26). The penalty term of the local problem of iteration t contains noise e. The density of e is ∝ exp(−a‖e‖₂) with the
-rate a = α_i(t) = α_i(1) q₂^(t−1), times `privacy.epsilon`. Let c₁ = sup L'', |L'| ≤ 1 and ‖x‖ ≤ 1. By Theorem 4.1 the
-privacy loss of agent i over T iterations is at most
+(26). The symbols are those of `admm`. The penalty term of the local problem of iteration t contains noise e. The
+density of e is ∝ exp(−α_i(t)‖e‖₂), and α_i(t) is `privacy.epsilon` times α_i(1) q₂^(t−1). Suppose that |L'| ≤ 1 and
+‖x_n‖ ≤ 1, and let c₁ = sup L''. By Theorem 4.1 the privacy loss of agent i over T iterations is at most
 
     P_i(T) = Σ_t C (1.4 c₁ + α_i(t)) / (η_i(t) V_i B_i).
 
-The accountant uses a sharper bound: Σ_t α_i C/(η_i V_i B_i) + ln(1 + C c₁/(B_i (ρ/N + 2 η_i V_i))).
+The accountant uses a sharper bound: Σ_t [α_i C/(η_i V_i B_i) + ln(1 + C c₁/(B_i (ρ/N + 2 η_i V_i)))].
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class DVPADMM(Perturbed[State], ADMM):
     against_colluders = True
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the local problem (25) of agent i in iteration t as a message, with the grid to which f is rounded."""
+        """Return the local problem (25) of agent i in iteration t as a message.
+
+        The minimizer f is sent after rounding to multiples of the setting `grid`.
+        """
         return replace(super().problem(s, i, t), grid=self.grid)
 
     def validate(self) -> None:

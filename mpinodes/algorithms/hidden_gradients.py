@@ -1,7 +1,8 @@
 """Define the setting `gradient_at` and the leakage of algorithms that may take gradients at hidden points.
 
-A point is hidden if it depends on an agent's data beyond what the agent has released. Leakage is the effect of older
-changes of the data on a later message, through hidden points.
+A point is hidden if the releases of the agents do not determine the point. Suppose that a sample of an earlier round is
+replaced. This changes the hidden points of the following rounds, and thereby later messages. Leakage is this change of
+a message.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ GradientAt = Annotated[
 def feedback(run: Run, agent: int, l2: float, weight: float, gain: float = 1.0, coordinates: int = 0) -> Feedback:
     """Return the leakage of a message that contains a gradient at a hidden point.
 
-    A change of an older sample moves the hidden point, and thereby this message.
+    If a sample of an earlier round is replaced, the hidden point moves, and thereby this message.
 
     Args:
         run: the public constants of the run.
         agent: the sender of the message.
         l2: the L2 sensitivity of the message.
         weight: the factor of the gradient in the message; 0 before the first gradient.
-        gain: the largest L2 move of the point if the previous message moves by 1; 0 before the first gradient.
+        gain: the largest L2 distance by which the point moves if the value of the previous message, before noise,
+            moves by 1; 0 before the first gradient.
         coordinates: the number of coordinates of the gradient; 0 means all.
     """
     has_gradient = weight > 0 and gain > 0

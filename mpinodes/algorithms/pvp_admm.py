@@ -2,7 +2,7 @@
 
 T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017). Agent i
 sends f_i(t) + e, where the noise e has density ∝ exp(−a_i(t)‖e‖₂) and the rate is a_i(t) = a_i(1) q₂^(t−1), times
-`privacy.epsilon`. From then on the agent uses the sent vector instead of f_i(t).
+`privacy.epsilon`. From then on the agent uses the sent vector instead of f_i(t). The symbols are those of `admm`.
 
 Privacy: the minimizer of a (ρ/N + 2ηV)-strongly convex function changes by at most (2C/B)/(ρ/N + 2ηV) between adjacent
 data. The solver finds the minimizer up to an error of tolerance/(ρ/N + 2ηV). So f_i(t) has the L2 sensitivity (2C/B +
@@ -46,7 +46,7 @@ class PVPADMM(Perturbed[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start:
         """Return the message of round t: the start f_i(0) if t = 1, otherwise the minimizer f_i(t − 1).
 
-        The mechanism adds noise to the minimizer. Its sensitivity is inf if the solver missed the tolerance.
+        The mechanism adds noise to the minimizer. The sensitivity is inf if the solver did not reach `tolerance`.
         """
         if here.t == 1:
             return Start()

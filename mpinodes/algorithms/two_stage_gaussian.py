@@ -1,7 +1,8 @@
 """Private consensus optimization in two stages with Gaussian noise.
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", Algorithm
-1. The paper's t is our round. y_i(1) is 0, and x_i(t − 1) is the decision of round t. Stage I, t = 1 .. T:
+1. The paper's t is our round. y_i(1) is 0, and x_i(t − 1) is the decision of round t. P is the projection onto the
+constraint set 𝒳, and w_ij are the mixing weights. Stage I, t = 1 .. T:
 
     y_i(t) = x_i(t−1) + n_i,  n_i ~ N(0, M²(t−1) I)                  (11), the release
     z_i    = P(Σ_j w_ij y_j)                                         (9)
@@ -108,7 +109,7 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def settled_below(self) -> float:
-        """Return `stop`, the relative change of releases below which stage II ends; 0: it never ends early."""
+        """Return `stop`: stage II ends if the relative change of relayed vectors is at most `stop`; 0: never."""
         return self.stop
 
     @property
@@ -176,7 +177,7 @@ class TwoStageGaussian(Algorithm[State]):
         return State(self.run.feasible.project(z - self.eta(here.t) * loss.grad(z)))
 
     def carried_on(self, t: int) -> float | None:
-        """Return the factor 1 − η(t − 1)·h of the mix in an agent's message of round t.
+        """Return the factor 1 − η(t − 1)·h with which a message of round t contains the mix of round t − 1's releases.
 
         Return None if the losses do not all have the same Hessian h·I, or if decisions are projected.
         """

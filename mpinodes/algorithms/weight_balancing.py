@@ -1,11 +1,12 @@
 """Differentially private weight-balancing subgradient method, on digraphs on which weight balancing converges.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks". d_i is the number of out-neighbors of agent i, and w_i is the balancing scalar of agent i:
+Networks". d_i is the number of out-neighbors of agent i, w_i is the balancing scalar of agent i, and the sums are over
+its in-neighbors j:
 
     (6) y_i  = x_i + η_i,  η_i ~ Lap(σ(t))                              the release; x_i is the decision
-    (7) z_i <- (1 − w_i d_i) y_i + Σ_j w_j y_j                          over in-neighbours j
-    (8) x_i <- z_i − α(t) g_i,  g_i = ∇f_i^t(x_i) + error               at the x_i from before the mixing
+    (7) z_i <- (1 − w_i d_i) y_i + Σ_j w_j y_j                          the mix
+    (8) x_i <- z_i − α(t) g_i,  g_i = ∇f_i^t(x_i) + error               at the old x_i
     (9) w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j                                the balancing mixing
 
 The paper has the noise scale σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). But x_i(t) was computed with the
@@ -13,9 +14,9 @@ step α(t − 1), which is larger. noise_index = "paper" keeps the paper's noise
 adds no noise in round 1, when x_i depends on no data. The bound L on a sample's gradient is enforced by clipping.
 
 As printed, the gradient g_i is taken at the hidden x_i. A sample that changed x_i by δ also changes every later g_i:
-the loss's gradient changes by at most min(2L, βδ) if it is β-Lipschitz, and the regularizer's gradient by λδ. The
-paper's parallel composition omits this. With gradient_at = "public", g_i is taken at z_i, which depends only on
-releases.
+the loss's gradient changes by at most min(2L, βδ) if the gradient is β-Lipschitz, and the gradient of the regularizer
+(λ/2)‖x‖² changes by λδ. The paper's parallel composition omits this. With gradient_at = "public", g_i is taken at z_i,
+which depends only on releases.
 """
 
 from __future__ import annotations
