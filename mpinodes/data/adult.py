@@ -5,7 +5,7 @@ public bounds and clipped to [0, 1]. The last feature is the constant 1. A row o
 norm. No bound is computed from the data, so the bounds reveal nothing about a person. The maxima of the columns, by
 which `read_by_maxima` divides, do reveal something.
 
-The workclass Never-worked has no indicator: it occurs only in rows with a missing occupation, and these are dropped.
+The workclass Never-worked has no indicator: it occurs only in rows with a missing occupation, which are left out.
 """
 
 from __future__ import annotations

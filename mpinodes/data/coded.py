@@ -20,8 +20,10 @@ def codes(path: Path, fields: Mapping[str, Sequence[str]], missing: str = "") ->
     A whole number stays as it is. A category becomes its index in the field's list of values.
 
     Args:
-        path: the file. A first line that begins with `|` and a period at the end of a line are ignored (adult.test).
-        fields: by the name of each field, in the order of the file: its list of values; empty for whole numbers.
+        path: the file. The first line is ignored if it begins with `|`. A period at the end of any line is ignored.
+            (adult.test has both.)
+        fields: maps the name of each field to the list of its possible values, in the order of the fields in the file.
+            An empty list means that the values of the field are whole numbers.
         missing: the text that stands for a missing value. A row with this text in a field other than the last is left
             out. If the text is empty, no row is left out.
 
@@ -58,9 +60,10 @@ def put_ones(table: NDArray[np.float64], places: NDArray[np.float64], categories
     """Set the indicators of categorical values to 1, in place.
 
     Args:
-        table: (k, d) zeros. Its first columns are the indicators, one for each value of each category.
-        places: (k, c) the index of each row's value in the list of each category.
-        categories: the lists of values of the c categories.
+        table: (k, d) zeros, where k is the number of rows and d the number of features. The first columns are the
+            indicators, one for each possible value of each categorical field.
+        places: (k, c) the index of a row's value in the list of possible values of each of the c categorical fields.
+        categories: the c lists of possible values.
     """
     starts = np.cumsum([0, *map(len, categories)])[:-1]
     np.put_along_axis(table, starts + places.astype(np.int64), 1.0, axis=1)

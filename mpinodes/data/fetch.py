@@ -36,7 +36,7 @@ class Wanted:
         return self.url.rpartition("/")[2]
 
     def find(self, folders: Sequence[Path]) -> Path | None:
-        """Return the path of the file in the first folder that contains it; None if no folder does."""
+        """Return the path of the file in the first folder that contains the file; None if no folder contains it."""
         return next((path for folder in folders for name in self.names if (path := folder / name).is_file()), None)
 
 
@@ -99,9 +99,9 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
     """Return the paths of files in the order of `wanted`, and download missing files first.
 
     Files in `directory` are used without a check of their checksums. Missing files are downloaded into `directory`. If
-    `directory` is None or not writable, they are downloaded into the user's cache, where later runs find them. Several
-    processes may download at once, because a file gets its name only when it is complete. One rank should nevertheless
-    call this function before the other ranks, to save downloads.
+    `directory` is None or not writable, missing files are downloaded into the user's cache, where later runs find them.
+    Several processes may download at once, because a file gets its name only when it is complete. One rank should
+    nevertheless call this function before the other ranks, to save downloads.
 
     Raises:
         BadInput: the directory does not exist, or files are missing and cannot be downloaded; the message names the
@@ -130,7 +130,10 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
 
 
 def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
-    """Download the files that one url provides into `folder`; an archive in the user's folder `own` is used first."""
+    """Download the files that one url provides into `folder`.
+
+    If the url is an archive and the user's folder `own` already contains this archive, nothing is downloaded.
+    """
     import tarfile  # imported here because most agents download nothing
     from tempfile import TemporaryDirectory
 

@@ -1,7 +1,7 @@
 """Read LIBSVM's sparse text: lines `label index:value index:value ...` with ascending indices from 1.
 
-scikit-learn also reads this format. But its errors name no line, it takes 50 MB on the disk, and its import takes two
-seconds.
+scikit-learn also reads this format, but is not used here: its error messages name no line, scikit-learn takes 50 MB on
+the disk, and its import takes two seconds.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
     Args:
         path: the file, which may be packed by gzip or bzip2. Blank lines, and text after a `#`, are ignored.
         dimension: the number of features; None: the largest index in the file.
-        labels: two labels become the targets −1 and +1, and more labels become 0, 1, ...; empty: the labels in the
-            file are numbers and become the targets.
+        labels: the possible labels. Two labels become the targets −1 and +1, and more labels become 0, 1, ... If
+            `labels` is empty, the labels in the file must be numbers, and these numbers are the targets.
 
     Raises:
         BadInput: the file is missing, empty or truncated, or a line is malformed; the message names file and line.

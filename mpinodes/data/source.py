@@ -38,7 +38,7 @@ class Source:
             floats, so that a rank that owns 1/64 of the rows holds no more than these rows.
         upstream: the number of records in the published files with these file names; None if it is unknown.
         files: the files from which the samples are read.
-        records: the number of records in `files`; -1 stands for the number of targets.
+        records: the number of records in `files`; -1 means that this number is N.
         columns: the names of the features, then the name of the target; empty if the file has no names.
     """
 
@@ -147,7 +147,7 @@ def number_of(text: str) -> float:
 
 
 def unfit(number: float) -> str:
-    """Return why a number of a sample cannot be used, for an error message; empty if it can be used."""
+    """Return why a number of a sample cannot be used, for an error message; empty if the number can be used."""
     if abs(number) <= LARGEST:
         return ""
     return f"is above {LARGEST:g} in size: scale the data" if isfinite(number) else "is not a finite number"

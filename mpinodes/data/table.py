@@ -40,10 +40,11 @@ class FileFacts:
 
     Attributes:
         columns: the number of features of a sample; 0: as many as the file has.
-        labels: two labels become the targets −1 and +1, and more labels become 0, 1, ...; empty: the targets in the
-            file are numbers.
-        header: whether the first line of a .csv contains column names; None: it does if none of its entries is a
-            number. If all of its entries are numbers, None is an error.
+        labels: the possible labels. Two labels become the targets −1 and +1, and more labels become 0, 1, ... If
+            `labels` is empty, the targets in the file must be numbers.
+        header: whether the first line of a .csv contains column names. With None the reader decides: the line contains
+            names if none of its entries is a number. If all entries of the line are numbers, the reader raises an
+            error.
         target: the name of the target's column; empty: the last column is the target.
     """
 
@@ -62,7 +63,7 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
     `.npz`: dense arrays `features` (N, d) and `targets` (N,). `.csv`: numbers separated by commas; the first line may
     contain names. `.parquet`: columns of numbers. The target of a .csv or .parquet is its last column, or the column
     that the user states. `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text. The numbers of an .npz,
-    .csv or .parquet stay in memory as long as the `Source`; the ranks of a host share them.
+    .csv or .parquet stay in memory as long as the `Source` exists. The ranks of a host share these numbers.
 
     Raises:
         BadInput: the file is missing, empty or malformed, has an unknown ending or an entry that is not finite, or
@@ -158,8 +159,8 @@ def _rows(path: Path, stated: FileFacts) -> Iterator[tuple[int, list[str]]]:
     """Yield the line number and the entries of each line of a .csv that is not blank.
 
     Raises:
-        BadInput: a line has one entry only, or not as many as data.columns or the first line; the message names the
-            line.
+        BadInput: a line has a single entry, or its number of entries contradicts data.columns or the first line; the
+            message names the line.
     """
     width = stated.columns + 1 if stated.columns else 0
     for number, line in lines(path):
@@ -236,8 +237,8 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
 def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
     """Return whether a column seems to be an index that numbers the rows.
 
-    An index consists of different whole numbers. If the column has the name X, V1 or none, they are also consecutive
-    and ascending.
+    An index consists of different whole numbers. If the column has the name X or V1, or has no name, the whole numbers
+    must also be consecutive and ascending; otherwise any order and gaps are allowed.
     """
     is_plain = name.upper() in ("X", "V1", "")
     steps = np.diff(column if is_plain else np.sort(column))
@@ -281,7 +282,7 @@ def _numbers(column: Any) -> NDArray[np.float64]:
 
 
 def require_no_index(frame: Any, target: str, where: str) -> None:
-    """Reject a target that names the index of a data frame, and not one of its columns.
+    """Reject a target if the index of a data frame has the target's name, but no column has this name.
 
     Args:
         frame: the data frame.
