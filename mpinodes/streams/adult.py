@@ -1,8 +1,8 @@
 """UCI's Adult data: income above 50,000 dollars (+1) or not (−1); 30,162 training and 15,060 test samples, d = 105.
 
-Rows with a missing value are left out. 98 features are one-hot indicators. Six are numbers, scaled to [0, 1] by public
-constants. One is the constant 1. No sample has an L2 norm above 1. The papers on ADMM train on all 45,222 rows and
-divide the numbers by the maxima of their columns: data.rows=all, data.scaling=maxima.
+Rows with a missing value are left out. 98 features are one-hot indicators. Six features are numbers, scaled to [0, 1]
+by public constants. One feature is the constant 1. No sample has an L2 norm above 1. The papers on ADMM train on all
+45,222 rows and divide the numbers by the maxima of their columns: data.rows=all, data.scaling=maxima.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ class File(LabelledStream):
 
     @property
     def classes(self) -> int:
-        """Return the number of classes that the user states or, without a statement, the file has; 0: no classes."""
+        """Return the number of classes that the user states, otherwise the number that the file has; 0: no classes."""
         return len(self.labels or self._found) if self.targets == "classes" else 0
 
     @property
@@ -130,7 +130,7 @@ class File(LabelledStream):
 
     @property
     def public(self) -> str:  # type: ignore[override]
-        """Return the assumption of the proof if columns have a largest |entry| of exactly 1; empty if none has.
+        """Return the assumption of the proof if some columns have a largest |entry| of exactly 1; otherwise empty.
 
         The user may have divided such a column by its largest |entry|, which is a fact about the data.
         """
@@ -140,10 +140,10 @@ class File(LabelledStream):
 
     @cached_property
     def _scaled(self) -> list[str]:
-        """Return two texts about columns that seem to be scaled by their own data; a text is empty if no column is.
+        """Return two texts about columns that seem to be scaled by their own data; a text without columns is empty.
 
-        The first text names columns of standard deviation 1, the second columns with a largest |entry| of 1. Every
-        file, all files together and the training samples are checked.
+        The first text names the columns of standard deviation 1, and the second text the columns with a largest |entry|
+        of 1. Columns are checked in every file, in all files together, and in the training samples.
         """
         reasons = ["", ""]
         for source in (*self._files, self._whole, self._sources[0]):
@@ -202,7 +202,7 @@ class File(LabelledStream):
 
     @cached_property
     def _found(self) -> list[float]:
-        """Return the different targets of the file, ascending, as the labels if the user states no labels.
+        """Return the different targets of the file, ascending. They are the labels if the user states no labels.
 
         Raises:
             BadInput: the file has too few or too many different targets.
@@ -217,7 +217,7 @@ class File(LabelledStream):
         raise BadInput(f"{self.file}: {len(labels)} different targets ({shown}); two labels expected: {remedy}")
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return the training set and the test set of all files together; None for no test set."""
+        """Return the training set and the test set, made from all files together; None if there is no test set."""
         source = self._whole
         if self.has_labels and not self.labels:
             source = against_rest(source, self._found[1])
@@ -252,7 +252,7 @@ class File(LabelledStream):
 def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return which columns have standard deviation 1 up to rounding, and which have a largest |entry| of exactly 1.
 
-    A column whose entries all have one common absolute value or are 0, such as labels ±1, is not reported.
+    A column is not reported if all of its entries that are not 0 have the same absolute value, as labels ±1 have.
 
     Args:
         source: the samples.

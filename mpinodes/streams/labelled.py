@@ -53,7 +53,7 @@ LOSSES_BY = ("of", "_own", "_batches", "_size", "_order", "samples", "groups", "
 
 
 class Cycle(Struct, frozen=True):
-    """Map a round to its group of samples, if the same batches repeat in the same order in every epoch.
+    """Map a round to the group of its samples, for a share whose batches are the same in every epoch.
 
     Attributes:
         batches: the number of batches in an epoch.
@@ -62,7 +62,7 @@ class Cycle(Struct, frozen=True):
     batches: int
 
     def __call__(self, t: int) -> list[int]:
-        """Return the group number of round t: the index of its batch in the epoch, from 0."""
+        """Return a list of one number, the group of round t: the index of the round's batch in the epoch, from 0."""
         return [(t - 1) % self.batches]
 
 
@@ -71,8 +71,8 @@ class BatchOrder:
     """Choose the samples of each round from an agent's share: one batch a round, epoch after epoch.
 
     Attributes:
-        seed: the seed of the orders.
-        owner: the agent, or 0 if all agents share the samples. Owners have different orders.
+        seed: the seed of the random orders of samples.
+        owner: the agent, or 0 if all agents share the samples. Different owners have different random orders.
         samples: the number of samples in the share.
         batch: the number of samples in a round.
         shuffle: whether a new order is drawn for every epoch.
@@ -139,7 +139,7 @@ class LabelledStream(Stream):
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether an agent that has the same rows in two runs of different seeds uses them in the same order."""
+        """Return whether the order in which an agent uses its rows does not depend on the seed of the run."""
         return self.batch == "all" or not self.shuffle
 
     @property
@@ -156,7 +156,7 @@ class LabelledStream(Stream):
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether this class makes, reads and checks all samples, so that no user's subclass overrides that."""
+        """Return whether no user's subclass overrides the methods by which samples are made, read and checked."""
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
         if any({"make_loss", "__post_init__"} & part.keys() for part in users):
             return False
@@ -174,7 +174,7 @@ class LabelledStream(Stream):
 
     @abstractmethod
     def open(self) -> tuple[Source, Source | None]:
-        """Return the training set and the test set; None for no test set. Labels, if any, are ±1.
+        """Return the training set and the test set; None if there is no test set. If targets are labels, they are ±1.
 
         Raises:
             BadInput: a file is missing or malformed.
@@ -398,7 +398,7 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
 
 
 def subset(*sources: Source) -> str:
-    """Return the remark "(subset: ...)" if the sources' files have fewer records than published; empty otherwise."""
+    """Return the remark "(subset: ...)" if files have fewer records than published; otherwise an empty text."""
     files = {source.files: (source.records, source.upstream) for source in sources if source.files}
     records, upstream = sum(k for k, _ in files.values()), sum(k or 0 for _, k in files.values())
     return f" (subset: {records:,} of {upstream:,})" if records < upstream else ""
@@ -440,10 +440,11 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
 
     Args:
         source: the samples.
-        train: the number of training samples if it is above 1, otherwise their share.
+        train: a number above 1 is the number of training samples. A number of at most 1 is the share of training
+            samples.
 
     Returns:
-        The training set and the test set; None if no samples are left for tests.
+        The training set and the test set. The latter is None if no samples are left for tests.
     """
     total = len(source.targets)
     order = Draws(0, Purpose.SPLIT).at(0).permutation(total)

@@ -40,7 +40,7 @@ class Rcv1(FileStream):
 
 
 def shortened(rows: Features) -> Features:
-    """Return sparse rows; scale each row of L2 norm above 1 to norm 1."""
+    """Return sparse rows after scaling each row of L2 norm above 1 to norm 1."""
     from scipy.sparse import diags_array
 
     return (diags_array(1 / np.maximum(row_norms(rows), 1.0)) @ rows).tocsr()
