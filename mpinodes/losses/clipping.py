@@ -6,9 +6,9 @@ would not hold. Therefore:
 
 * If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` first
   divides the features of each sample by a power of two near their largest |entry|.
-* A sample whose gradient is nan counts as 0. A sample whose slope is infinite counts as a vector of norm `clip` in the
-  direction of its gradient. Both rules depend only on the sample and on the point of the gradient, which the privacy
-  proof requires.
+* A gradient that is nan is replaced by 0. If a sample's slope is infinite, the gradient is replaced by a vector of norm
+  `clip` in the direction of the gradient. Both rules depend only on the sample and on the point of the gradient, which
+  the privacy proof requires.
 * The gradients of a user-written loss are clipped once more, sample by sample (`enforced.Reclipped`).
 
 Because of rounding, the sum over k samples in d coordinates may be longer than k clips, by a relative amount of at most
@@ -31,9 +31,9 @@ LONGEST = 1e200  # bound on Σ ‖a_k‖²
 
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
-    """Return whether the norms |s_k|·‖a_k‖ of samples' gradients are computed correctly if they exceed 1e-100.
+    """Return whether overflow and underflow are impossible when the norms |s_k|·‖a_k‖ of gradients are computed.
 
-    No clip is below 1e-100, so that smaller norms need not be correct.
+    An underflow is allowed for a norm below 1e-100: no clip is below 1e-100, so such a gradient is never clipped.
 
     Args:
         slopes: (k,) the slopes s_k.
@@ -69,7 +69,7 @@ def row_sizes(rows: Features) -> Vector:
 def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Vector) -> Vector:
     """Compute Σ_k c_k / divisor_k as an array (d,), where c_k is s_k a_k scaled to L2 norm at most `clip`.
 
-    The result is correct for all doubles, even if products overflow or underflow.
+    The result is correct for all double-precision numbers, even if products overflow or underflow.
 
     Args:
         slopes: (k,) the slopes s_k.

@@ -1,4 +1,7 @@
-"""Clip the gradients of user-written losses before an algorithm sees them, and verify what a user's stream states."""
+"""Clip the gradients of user-written losses before an algorithm sees them.
+
+The module also verifies that the losses of a user's stream are as the stream states (`Stated`).
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,9 @@ class Reclipped(Around):
     """Wrap a loss and clip its samples' gradients once more, so that the clip holds whatever the wrapped loss computes.
 
     Attributes:
-        clip: the L2 bound on each sample's gradient. If `whole` is set, or if the wrapped loss is no `SampleLoss`, it
-            bounds the gradient of the whole round.
-        whole: whether the clip bounds the gradient of the whole round, as in `SampleLoss`.
+        clip: the L2 bound on each sample's gradient. If `whole` is set, or if the wrapped loss is no `SampleLoss`,
+            `clip` bounds only the gradient of the whole round.
+        whole: whether the clip bounds only the gradient of the whole round, as in `SampleLoss`.
         regularizer: λ. This class adds λx itself, and asks the wrapped loss only for the gradient of the samples.
     """
 
@@ -58,9 +61,10 @@ class Reclipped(Around):
 
 
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
-    """Return a loss whose gradient is surely clipped.
+    """Return a loss with the same values as `loss`, whose gradient is clipped in any case.
 
-    This is the loss itself if code of this package computes and clips its gradient, and otherwise a `Reclipped`.
+    If code of this package computes and clips the gradient of `loss`, `loss` itself is returned, otherwise a
+    `Reclipped`. A `loss` with another clip is first copied with the stated clip.
 
     Args:
         loss: the loss of an agent in a round.
@@ -83,7 +87,7 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
 
 @cache
 def clips_itself(kind: type[Loss]) -> bool:
-    """Return whether the methods of this package compute, and therefore clip, the gradients of a class of losses."""
+    """Return whether this package's own methods, which clip, compute the gradients of this class of losses."""
     return issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
 
 
@@ -92,8 +96,8 @@ class Stated(NamedTuple):
 
     Attributes:
         kind: the class of loss that `problem.loss` names.
-        stream: the stream, which states bounds on features and the possible labels. They are verified only if the
-            stream states `makes_all_losses`.
+        stream: the stream, which states bounds on features and the possible labels. `fits` verifies these bounds and
+            labels only if `stream.makes_all_losses` is true.
         run: the public constants of the run, among them λ and the factor on a sample's loss.
         samples: the number of samples in a round, for each agent.
     """
@@ -106,8 +110,8 @@ class Stated(NamedTuple):
     def fits(self, agent: int, loss: Loss) -> bool:
         """Return whether a loss of an agent is as the accountant assumes.
 
-        The class and λ must be as stated. The loss must have at most the stated number of samples, and no sample may
-        have a larger factor than stated.
+        The class and λ must equal those of `self`. The loss must have at most the stated number of samples. The factor
+        of a sample's loss must not exceed the stated factor.
 
         Raises:
             BadInput: the stream states that `make_loss` makes all its losses, but `make_loss` did not make this loss.
@@ -129,5 +133,5 @@ class Stated(NamedTuple):
 
 @cache
 def _is_clipped(kind: type[Loss]) -> bool:
-    """Return whether a class inherits `data_grad` from this package; those methods clip samples of any doubles."""
+    """Return whether a class inherits this package's `data_grad`, which clips whatever numbers the samples have."""
     return kind.data_grad.__module__.startswith("mpinodes.losses.")

@@ -52,7 +52,7 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return sup ℓ'' times both norms if ℓ is convex; otherwise inf.
+        """Return sup ℓ'' · `norm` · `other` if ℓ is convex; otherwise inf. The norms are as in `SampleLoss`.
 
         If ℓ is not convex, ℓ'' may be negative, and sup ℓ'' does not bound |ℓ''|.
         """
@@ -105,7 +105,7 @@ class LinearLoss(SampleLoss):
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
         """Predict the label +1 if a·x > 0, otherwise −1, as indices (k, p) into `labels`.
 
-        A subclass that overrides `values`, or has a row of x for each class, uses the rule of `SampleLoss`.
+        If a subclass overrides `values`, or if x has one row for each class, the rule of `SampleLoss` is used.
         """
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
             return super().predict(features, points, labels)
@@ -125,9 +125,9 @@ class SmoothLoss(LinearLoss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return the rank of a sample's Hessian: 1 if the class overrides no derivative or minimizer, otherwise d.
+        """Return a bound on the rank of a sample's Hessian: 1 if the class overrides none of five methods, otherwise d.
 
-        Without such overrides the Hessian is ℓ'' a aᵀ.
+        The methods are `value`, `grad`, `data_grad`, `prox` and `hessian`. Without overrides the Hessian is ℓ'' a aᵀ.
         """
         names = ("value", "grad", "data_grad", "prox", "hessian")
         as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)

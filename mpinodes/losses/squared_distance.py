@@ -27,7 +27,7 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def sample_sensitivity(cls, norm: float) -> float:
-        """Return 2 · `norm`, the largest change of the gradient x − a if a sample a of at most this norm changes."""
+        """Return 2 · `norm`, the largest L2 change of x − a if a sample a of norm ≤ `norm` is replaced by another."""
         return 2 * norm
 
     @classmethod

@@ -23,11 +23,12 @@ clip-Lipschitz loss. So ‖g‖₂ ≤ d · clip for one sample. Replacing the s
 2 d · clip in L2 norm, and by ‖u‖₁ times as much in L1 norm. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a
 projection onto 𝒳 after the step may change the direction.
 
-Now suppose that x is hidden and an older change of a sample moves x. In exact arithmetic g would move by at most d β
-times as far, where β is the smoothness of the loss, because P is nonexpansive. But losses are computed as doubles.
-However near two points are, rounding can change the difference of their losses, and for losses of 1e16 by as much as
-clipping allows. So g has no Lipschitz constant in x. The accountant therefore adds, in every round after a sample was
-used, the largest error that rounding can cause (`Run.grad_rounding`), or the whole range of g if that error is unknown.
+Now suppose that x is hidden, and that x moves because a sample of an earlier round is replaced. In exact arithmetic g
+would move by at most d β times as far as x, where β is the smoothness of the loss, because P is nonexpansive. But
+losses are computed in double precision. However near two points are, rounding can change the difference of the losses
+at these points. For losses of 1e16 this change can be as large as clipping allows. So g has no Lipschitz constant in x.
+The accountant therefore adds, in every round after a sample was used, the largest error that rounding can cause
+(`Run.grad_rounding`), or the whole range of g if that error is unknown.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ class TwoPoint(Around):
         inner: 𝒳_t.
         clip, whole: as in `SampleLoss`, but for slopes along u instead of gradients.
         regularizer: λ.
-        most: the bound on the slope of the whole round; inf if the loss is as its stream states. For another loss of a
-            user's stream, this is half of the sensitivity that the accountant assumes, divided by d.
+        most: the bound on the slope of the whole round. It is inf if the loss is as its stream states. Otherwise, which
+            can happen only in a user's stream, it is half of the sensitivity that the accountant assumes, divided by d.
         played: the center c of the two points played in this round; None before the first gradient of the round.
     """
 
@@ -159,8 +160,8 @@ def two_point(
         directions: the displacements r u of all agents.
         feasible: 𝒳.
         agent: the agent.
-        most: the bound on the slope of a round whose loss is not as `stated`: half of the sensitivity that the
-            accountant assumes, divided by d.
+        most: half of the sensitivity that the accountant assumes, divided by d. This number bounds the slope of a round
+            if the loss of the round is not as `stated`.
         stated: what the accountant assumes about the losses of a user's stream; None for the streams of this package.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
