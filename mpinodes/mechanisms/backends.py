@@ -8,11 +8,11 @@ rounds the value x and the noise e to multiples of g, and adds integers exactly:
 
 The right side is a function of g·rint(x/g) + e, the release of the rounded value by the exact continuous mechanism. So
 the release is as private as that mechanism. Rounding increases the L1 sensitivity by at most d·g and the L2 sensitivity
-by at most √d·g; the event of the release states this rounding. The proof assumes a truly random generator, but numpy's
-generator is not cryptographic. If an entry of x is so large, relative to the noise, that doubles cannot represent the
-sum exactly, the entry is first clamped. Clamping does not increase the distance of two values, so it costs no privacy.
-An error message or a log entry instead of clamping would reveal data. The backend opendp (`by_opendp`) samples exactly,
-from a cryptographic generator that cannot be seeded.
+by at most √d·g; the event of the release, which the accountant reads, states this rounding. The proof assumes a truly
+random generator, but numpy's generator is not cryptographic. If an entry of x is so large, relative to the noise, that
+the sum is not exact in double precision, the entry is first clamped. Clamping does not increase the distance of two
+values, so it costs no privacy. An error message or a log entry instead of clamping would reveal data. The backend
+opendp (`by_opendp`) samples exactly, from a cryptographic generator that cannot be seeded.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _measurement(law: Law) -> Any:
 def by_opendp(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """Write `query.value` plus OpenDP's noise to `out` (d,), and return the event for the accountant.
 
-    OpenDP computes the sum exactly, and then rounds the sum to doubles.
+    OpenDP computes the sum exactly, and then rounds the sum to double precision.
 
     Raises:
         Diverged: an entry of the value is not finite.

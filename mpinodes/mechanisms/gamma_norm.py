@@ -1,4 +1,4 @@
-"""Gamma-norm noise: noise e with density ∝ exp(−‖e‖₂/scale), whose norm is Gamma(d, scale) and direction uniform.
+"""Gamma-norm noise e with density ∝ exp(−‖e‖₂/scale): the norm ‖e‖₂ is Gamma(d, scale), the direction uniform.
 
 K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk Minimization" (2011). The ADMM papers
 write the density as exp(−α‖e‖₂) with the noise rate α = 1/scale. The release of a value of L2 sensitivity D2 is

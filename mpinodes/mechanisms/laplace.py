@@ -15,8 +15,8 @@ __all__ = ["Laplace"]
 class Laplace(Additive):
     """Add Laplace noise to every coordinate.
 
-    The scale is c/epsilon if `privacy.scale` states a constant c. Otherwise it is D/epsilon, where D is the query's
-    calibration or, if the query has none, its L1 sensitivity.
+    The scale is c/epsilon if `privacy.scale` states a constant c. Otherwise the scale is D/epsilon, where D is the
+    query's calibration or, if the query has none, its L1 sensitivity.
     """
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
