@@ -28,7 +28,8 @@ class Balancing(Mixing):
     def init(self, agent: int) -> float:
         """Return the balancing scalar w_i of round 1, which keeps all weights of round 1 nonnegative.
 
-        It is 1/n if in-degrees equal out-degrees in every round, otherwise 1/(largest number of edges in a round).
+        w_i is 1/n if each agent's in-degree equals its out-degree in every round, otherwise 1/(largest number of edges
+        in a round).
         """
         return 1 / (self.graph.agents if self.graph.is_eulerian else self.graph.most_edges)
 

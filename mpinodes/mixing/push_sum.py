@@ -18,7 +18,7 @@ __all__ = ["PushSum"]
 class PushSum(Mixing):
     """Mix by push-sum. Every agent j sends two scalars, 1/out_j and w_j; the state of agent i is w_i.
 
-    out_j is the number of receivers of agent j, including j itself, and w_j is its push-sum scalar.
+    Here out_j is the number of receivers of agent j, including j itself, and w_j is the push-sum scalar of agent j.
     """
 
     anytime = True
@@ -31,13 +31,13 @@ class PushSum(Mixing):
         return 1.0
 
     def outgoing(self, s: float, here: Neighborhood) -> tuple[float, float]:
-        """Return the two scalars to send with the release: 1/(number of receivers, with the agent itself), and w_j."""
+        """Return the two scalars that agent j sends with its release: 1/out_j and w_j."""
         return 1 / (len(here.out_neighbors) + 1), s
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
         """Return the push-sum scalar w_i of the next round, the weights a_ij of the k senders (k,), and the scale.
 
-        The scale, by which the mixed vector is divided, is the new w_i too.
+        The algorithm divides the mix by the scale, which equals the new w_i.
         """
         w, shares = 0.0, []
         for scalars in incoming:
