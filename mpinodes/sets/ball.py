@@ -35,15 +35,15 @@ class Ball(Set):
 
     @property
     def inradius(self) -> float:
-        """Return the radius of the largest ball around 0 in this set, which is this ball."""
+        """Return `radius`, because the largest ball around 0 that is contained in this ball is this ball itself."""
         return self.radius
 
     def within(self, margin: float) -> Self:
-        """Return the ball of radius `radius` − `margin`, whose points are at least `margin` inside this ball."""
+        """Return the ball of radius `radius` − `margin`: all points of this ball at least `margin` from its boundary."""
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return one constraint, ‖x‖₂ ≤ radius, on a vector x of the coordinates `used` alone."""
+        """Return one constraint, ‖x‖₂ ≤ radius, on the vector x of the coordinates `used`; all others are 0."""
         return [self.cone(np.arange(len(used)), len(used))]
 
     def cone(self, places: NDArray[np.int64], d: int) -> Cone:

@@ -39,11 +39,11 @@ class Box(Set):
         return self.radius
 
     def within(self, margin: float) -> Box:
-        """Return the box of half width `radius` − `margin`, whose points are at least `margin` inside this box."""
+        """Return the box of half width `radius` − `margin`: all points of this box at least `margin` from its boundary."""
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return the constraints x_k ≤ radius and −x_k ≤ radius on a vector x of the coordinates `used` alone."""
+        """Return the constraints x_k ≤ radius and −x_k ≤ radius for the coordinates k in `used`; all others are 0."""
         from scipy import sparse  # imported here because agents run without scipy
 
         identity = sparse.eye_array(len(used), format="csr")

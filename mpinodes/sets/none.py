@@ -36,7 +36,7 @@ class Unconstrained(Set):
         return inf
 
     def within(self, margin: float) -> Unconstrained:
-        """Return R^d itself, because every point of R^d has any margin."""
+        """Return R^d itself, because the ball of any radius around any point is contained in R^d."""
         return self
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
