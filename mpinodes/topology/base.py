@@ -200,7 +200,7 @@ def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
 
 
 def random_digraph(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """Draw a Hamiltonian cycle, and each other edge with this probability; return the adjacency matrix (n, n)."""
+    """Draw a Hamiltonian cycle, and each further edge with `probability`; return the adjacency matrix (n, n)."""
     sends = hamiltonian_cycle(agents, rng) | (rng.random((agents, agents)) < probability)
     np.fill_diagonal(sends, False)
     return sends

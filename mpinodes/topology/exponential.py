@@ -22,7 +22,7 @@ class Exponential(Periodic):
 
     @property
     def title(self) -> str:
-        """Return the name of the graph, which says whether agents send to one agent per round."""
+        """Return the name of the graph, which says whether each agent sends to only one agent per round."""
         return "one-peer exponential graph" if self.one_peer else "exponential graph"
 
     @cached_property

@@ -33,7 +33,7 @@ def unreached(sends: Matrix) -> tuple[int, int] | None:
 
 
 def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
-    """Return for each agent whether there is no path of edges from agent `start` to it, as an array (n,)."""
+    """Return for each agent whether there is no path of edges from agent `start` to this agent, as an array (n,)."""
     missing = np.arange(len(sends)) != start
     while (new := sends[~missing].any(axis=0) & missing).any():
         missing &= ~new
@@ -115,7 +115,7 @@ def is_eulerian(topology: Topology, rounds: int) -> bool:
 
 
 def out_edges(topology: Topology, rounds: int) -> int:
-    """Return the number of directed edges in the round that has most of them, among the checked rounds of a run."""
+    """Return the largest number of directed edges in one round, over the checked rounds of a run."""
     return max(int(topology.sends(t).sum()) for t in _first_rounds(topology, rounds))
 
 

@@ -53,10 +53,10 @@ class Faulty(Links):
 
     @cached_property
     def _standing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return two arrays (n,) that hold for the whole run.
+        """Return two arrays (n,) that stay the same for the whole run.
 
-        The first is the lateness of each agent's messages in rounds, above 0 for stragglers. The second is the round
-        offset of each agent's periods of absence.
+        The first array is the lateness, in rounds, of each agent's messages; it is above 0 for stragglers. The second
+        array is the number of rounds by which the periods of possible absence of each agent are shifted.
         """
         n, rng = self.graph.agents, self._draws[SLOW].at(0)
         order, phase = rng.permutation(n), rng.integers(self.faults.absence, size=n)
@@ -75,14 +75,14 @@ class Faulty(Links):
         return np.array([drawn[k][i] for i, k in enumerate(stretch.tolist())])
 
     def sends(self, t: int) -> Matrix:
-        """Return a matrix (n, n) whose entry [j, i] says whether j sends a message to i in round t, lost or not."""
+        """Return a matrix (n, n) whose entry [j, i] says whether j sends i a message in round t, which may get lost."""
         present = ~self.away(t)
         return self.graph.sends(t) & present[:, None] & present
 
     def lateness(self, t: int) -> NDArray[np.int64]:
         """Return the lateness of the messages of round t, in rounds, as an (n, n) matrix.
 
-        Entry [j, i] is for the message of agent j to agent i. It is −1 if the message is lost, or if j sends none to i.
+        Entry [j, i] is for the message of agent j to agent i. It is −1 if there is no such message or it is lost.
         """
         return self._latest(t)
 
@@ -119,13 +119,13 @@ class Faulty(Links):
         """Return the neighbors of an agent in round t, after faults.
 
         The in-neighbors are the senders of the messages that the agent receives in round t. The out-neighbors are the
-        agents that receive, then or later, the message that the agent sends in round t.
+        agents that receive, in round t or later, the message that the agent sends in round t.
         """
         inn = tuple(j for j, _ in self.heard(t, agent) if j != agent)
         return Neighborhood(t, agent, inn, self._out(t, agent))
 
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors between whom the messages sent in round t arrive, then or later.
+        """Return the neighbors of an agent for the messages that are sent in round t and are not lost, late or not.
 
         The in-neighbors are the senders whose message of round t reaches the agent. The out-neighbors are the agents
         that the agent's own message of round t reaches.

@@ -17,7 +17,7 @@ __all__ = ["Geometric"]
 
 @dataclass(frozen=True)
 class Geometric(Connected):
-    """Place agents at random in the unit square and join those nearer than `radius` (Gilbert 1961).
+    """Place agents at random in the unit square and join any two agents at a distance below `radius` (Gilbert 1961).
 
     All places are drawn again until the graph is connected.
     """

@@ -1,8 +1,8 @@
 """Read topologies from files: networkx node-link JSON, GraphML, or a list of edges.
 
 The file's ending .json or its first character tells the format. The graph attribute `period` is the number of rounds
-after which the graph repeats. The edge attribute `rounds` lists the rounds of the period (1..period) that have the
-edge; without this attribute every round has the edge. All other attributes, such as weights, are ignored.
+after which the graph repeats. The edge attribute `rounds` lists the rounds of the period (1..period) in which the edge
+exists; without this attribute the edge exists in every round. All other attributes, such as weights, are ignored.
 
 A list of edges has one line `source target` for each edge: the source sends to the target. A line may continue with
 weights, or with attributes as networkx writes them. A first line of column names says which columns are the source and
@@ -193,7 +193,7 @@ def _lines(path: Path, data: bytes) -> _Read:
     """Return the content of a file that is a list of edges.
 
     Raises:
-        BadInput: a line is no edge, or may be something else than an edge; the message names the line and the word.
+        BadInput: a line is no edge, or the line may mean something else; the message names the line and the word.
     """
     try:
         texts = data.decode("utf-8").splitlines()
@@ -274,7 +274,7 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
 
 
 def _require_weights(lines: Sequence[_Line]) -> None:
-    """Reject lines whose third or later words are no weights, or may be neighbors.
+    """Reject a list of edges if a third or later word of a line is no weight, or may be the name of a neighbor.
 
     A file may be a list of neighbors if it has one line for each node, and no line has a neighbor twice. A weight must
     not be 0, because a weight of 0, as in a matrix, means that there is no edge.
@@ -295,7 +295,7 @@ def _require_weights(lines: Sequence[_Line]) -> None:
 
 
 def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
-    """Return a mapping of names to whole numbers if all names are whole numbers; otherwise to the names themselves.
+    """Map each name to a node: to a whole number if all names are whole numbers, otherwise to the name itself.
 
     Whole numbers may be written as numpy or pandas write floats: 1.0 or 1e+00.
     """
@@ -307,12 +307,12 @@ def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
 
 # --------------------------------------------------------------------------------------------------- edges by round
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
-    """Return the rounds of the period that have an edge of the file.
+    """Return the rounds, within one period, in which an edge of the file exists.
 
     A JSON file states the rounds as a list, a GraphML file as a text such as "1, 3".
 
     Raises:
-        BadInput: the edge has an unknown node, wrong rounds, or the same agent at both ends.
+        BadInput: a node of the edge is unknown, the rounds are not in 1..`period`, or both ends are the same agent.
     """
     where = f"edge {edge.source} -> {edge.target}"
     if missing := [end for end in edge[:2] if end not in numbers]:
@@ -335,7 +335,7 @@ def _require_spelling(path: Path, where: str, attributes: Mapping[str, Any], wan
     """Reject an attribute whose name is a misspelling of `wanted`, because unknown attributes are ignored.
 
     Raises:
-        BadInput: such an attribute exists; the message begins with file and `where`.
+        BadInput: there is a misspelled name, and no attribute `wanted`; the message begins with the file and `where`.
     """
     if wanted not in attributes and (near := get_close_matches(wanted, [*map(str, attributes)], 1, 0.8)):
         raise BadInput(f"{path}: {where}: {near[0]!r}: did you mean {wanted!r}?")
