@@ -2,7 +2,7 @@
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
 Networks". d_i is the number of out-neighbors of agent i, w_i is the balancing scalar of agent i, and the sums are over
-its in-neighbors j:
+the in-neighbors j of agent i:
 
     (6) y_i  = x_i + η_i,  η_i ~ Lap(σ(t))                              the release; x_i is the decision
     (7) z_i <- (1 − w_i d_i) y_i + Σ_j w_j y_j                          the mix

@@ -39,7 +39,7 @@ class Ball(Set):
         return self.radius
 
     def within(self, margin: float) -> Self:
-        """Return the ball of radius `radius` − `margin`: all points of this ball at least `margin` from its boundary."""
+        """Return the smaller ball of all points that are at least `margin` away from the boundary of this ball."""
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:

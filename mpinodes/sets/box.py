@@ -39,7 +39,7 @@ class Box(Set):
         return self.radius
 
     def within(self, margin: float) -> Box:
-        """Return the box of half width `radius` − `margin`: all points of this box at least `margin` from its boundary."""
+        """Return the smaller box of all points that are at least `margin` away from the boundary of this box."""
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:

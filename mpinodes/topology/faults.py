@@ -75,14 +75,14 @@ class Faulty(Links):
         return np.array([drawn[k][i] for i, k in enumerate(stretch.tolist())])
 
     def sends(self, t: int) -> Matrix:
-        """Return a matrix (n, n) whose entry [j, i] says whether j sends i a message in round t, which may get lost."""
+        """Return an (n, n) matrix. Entry [j, i] is true if j sends a message to i in round t, even if it gets lost."""
         present = ~self.away(t)
         return self.graph.sends(t) & present[:, None] & present
 
     def lateness(self, t: int) -> NDArray[np.int64]:
         """Return the lateness of the messages of round t, in rounds, as an (n, n) matrix.
 
-        Entry [j, i] is for the message of agent j to agent i. It is −1 if there is no such message or it is lost.
+        Entry [j, i] is for the message of agent j to agent i. The entry is −1 if this message is not sent or is lost.
         """
         return self._latest(t)
 

@@ -24,8 +24,8 @@ class Torus(Periodic):
     In a row or column of one agent, the agent has no neighbors.
 
     Raises:
-        BadInput: the number of agents is no multiple of `rows`, or `rows` is "square" and the number
-            of agents is a prime above 3.
+        BadInput: the number of agents is no multiple of `rows`, or `rows` is "square" and the number of
+            agents is a prime above 3.
     """
 
     rows: Annotated[
