@@ -1,11 +1,11 @@
 """Compute the privacy loss of a run, for each agent and for the network: the ε that the paper claims and the proven ε.
 
-The adversary is an eavesdropper who reads every message on every link. The loss of the network is the loss of all
-messages together. The loss of an agent is the part of it that the agent's messages add, given all earlier messages.
-Both are taken for the changed sample (or round, or agent, by `privacy.adjacency`) with the largest loss. An adversary
-who reads the messages of one agent alone may learn more than the loss of that agent if several agents use the changed
-sample, because later messages of the agent depend on messages of the other agents. Such an adversary never learns more
-than the loss of the network.
+The adversary is an eavesdropper who reads every message on every link. The privacy loss of the network is the loss from
+all messages together. The privacy loss of an agent is the loss that the agent's messages add, given all earlier
+messages. Both losses are the largest over all samples that may change (or rounds, or agents, by `privacy.adjacency`).
+An adversary who reads the messages of one agent alone may learn more than the loss of that agent if several agents use
+the changed sample, because later messages of the agent depend on messages of the other agents. Such an adversary never
+learns more than the loss of the network.
 
 If all agents use a sample (shared data), a change of the sample moves the messages of every agent. The loss of the
 network is then the sum of the losses of all agents for one sample, at the worst sample. If only one agent uses a
@@ -40,14 +40,15 @@ BATCH = 16  # number of groups in the first batch of Rényi curves; every next b
 
 
 class PrivacyLoss(NamedTuple):
-    """The privacy loss of one agent or of the network at one horizon; nan if nothing is proven.
+    """Hold the privacy loss of one agent or of the network over the rounds 1 to a horizon; nan if nothing is proven.
 
     Attributes:
         pure: the proven pure ε.
         epsilon: the proven ε at δ.
         rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven.
-        delta_spent: the part of δ that covers the total variation distance between the releases and the distributions
-            that are accounted for (`Event.tv_distance`).
+        delta_spent: the part of δ that is needed because the exact distribution of the releases differs from the
+            distribution for which the loss is computed. `Event.tv_distance` is the total variation distance of the two
+            for one release.
     """
 
     pure: float
@@ -60,13 +61,13 @@ UNPROVEN = PrivacyLoss(np.nan, np.nan, "unproven")
 
 
 class PrivacyLosses(NamedTuple):
-    """The privacy losses after each horizon. A horizon is the last round that the loss counts.
+    """Hold the privacy losses at several horizons. A horizon is the last round whose messages count.
 
     Attributes:
-        claimed: (h, n) the ε that the paper claims for every agent; nan if the paper claims nothing. The claim for the
-            network is the largest of a row.
-        agents: the proven losses, indexed by horizon and then by agent.
-        network: the proven loss of the network at each horizon.
+        claimed: (horizons, agents) the ε that the paper claims for every agent; nan if the paper claims nothing. The
+            claim for the network is the largest entry of a row.
+        agents: the proven privacy losses, indexed by horizon and then by agent.
+        network: the proven privacy loss of the network at each horizon.
     """
 
     claimed: Vector
@@ -80,11 +81,11 @@ Tell = Callable[[int, int], None]  # is called with the number of finished horiz
 
 
 def groups(setup: Setup) -> Groups:
-    """Return a function that maps an agent, and then a round, to the numbers of the groups that the agent uses.
+    """Return a function g: g(agent)(round) lists the numbers of the groups that the agent uses in the round.
 
-    A group is what differs between adjacent data. With adjacency `one-sample`, a group holds the samples that
-    `Stream.groups` joins, or a single sample. With `one-round`, every round is a group, and with `one-agent` all
-    samples of an agent are one group.
+    Adjacent data differ in one group. With adjacency `one-sample`, a group holds the samples that `Stream.groups`
+    joins, or a single sample. With `one-round`, every round is a group, and with `one-agent` all samples of an agent
+    are one group.
     """
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
@@ -99,7 +100,8 @@ class Accountant:
 
     Args:
         events: (rounds, agents) of the run.
-        groups: maps agent and round to the groups of samples in use, as the function `groups` returns it.
+        groups: `groups(agent)(round)` lists the groups of samples that the agent uses in the round, as in the function
+            `groups`.
         shared: whether all agents use the same samples. If not, every sample is used by one agent only.
 
     Attributes:
@@ -124,7 +126,7 @@ class Accountant:
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:
-        """Return the ledger of every agent, before any round is read.
+        """Return a new ledger for every agent, to which no round has been added yet.
 
         Agents with equal events and samples share one ledger.
         """
@@ -146,16 +148,17 @@ class Accountant:
 
     @property
     def uses_ceiling(self) -> bool:
-        """Return whether any agent is charged bounds that hold for every sample, instead of a bound for each sample.
+        """Return whether any agent's privacy loss is computed from bounds that hold for every sample.
 
-        The bounds are on the effect of older changes through the agent's hidden state (`Ledger.uses_ceiling`).
+        These bounds limit the effect of older changes through the agent's hidden state (`Ledger.uses_ceiling`). For all
+        other agents, each group of samples has a bound, which may be tighter.
         """
         return any(ledger.uses_ceiling for ledger in self._ledgers)
 
     def losses(
         self, horizons: Indices, delta: float, claim: Claim | None, tight: bool = False, tell: Tell | None = None
     ) -> PrivacyLosses:
-        """Return the losses of all agents and of the network at every horizon.
+        """Return the privacy losses of all agents and of the network at every horizon.
 
         Args:
             horizons: (h,) rounds, ascending.
@@ -189,13 +192,13 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
-    """Return, for every horizon and agent, the sum of `Event.tv_distance` over rounds 1 to the horizon: (h, n)."""
+    """Return the sum of `Event.tv_distance` over rounds 1 to each horizon, for every agent: (horizons, agents)."""
     by_round = np.concatenate([events.tv_distance.sum(axis=2) for _, events in history.blocks()])
     return np.asarray(np.cumsum(by_round, axis=0)[np.asarray(horizons) - 1])
 
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
-    """Return the loss of all messages of several agents together, for the group of samples with the largest loss.
+    """Return the privacy loss of all messages of several agents together, for the group with the largest loss.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.
@@ -237,12 +240,12 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
 def price_curves(
     pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], is_gaussian: bool, delta: float
 ) -> PrivacyLoss:
-    """Return the loss of the group of samples with the largest loss, from the costs of all groups.
+    """Return the privacy loss of the group of samples with the largest loss, from the costs of all groups.
 
     Args:
         pure: (groups,) pure ε.
         rho: (groups,) ρ of zCDP.
-        rdp: maps indices of groups, (m,), to their Rényi divergences, (m, orders).
+        rdp: maps indices of groups, (m,), to their Rényi divergences, (m, orders); the orders are `curves.ORDERS`.
         is_gaussian: whether all noise is Gaussian.
         delta: δ of the proven ε.
     """
@@ -276,13 +279,13 @@ def price_curves(
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
-    """Return the loss of releases whose distribution is close to another distribution, from the loss of the latter.
+    """Return the privacy loss of releases whose distribution is close to a distribution of known privacy loss.
 
-    If the accounted distribution is (ε, δ')-DP, the releases are (ε, δ' + (1 + e^ε) distance)-DP. Half of δ is reserved
-    for the second term.
+    If the known distribution is (ε, δ')-DP, the releases are (ε, δ' + (1 + e^ε) distance)-DP. Half of δ is reserved for
+    the term (1 + e^ε) distance.
 
     Args:
-        of: maps δ to the loss of the accounted distribution.
+        of: maps δ to the privacy loss of the known distribution.
         delta: δ of the releases.
         distance: the total variation distance between the two distributions.
     """

@@ -1,7 +1,9 @@
 """Compute the cost of one release by four accountings (pure, zCDP, RDP, GDP), and the ε at δ of a sum of costs.
 
 Notation: the noise of a release has the scale b (Laplace, per coordinate) or the standard deviation s (Gaussian). D1
-and D2 are the L1 and L2 change of the released vector between adjacent data, given all earlier releases.
+and D2 are the L1 and L2 change of the released vector between adjacent data, given all earlier releases. A Rényi curve
+is the vector of the Rényi divergences at all orders of `ORDERS`, which is the axis `orders` of an array. The axis m of
+an array counts releases.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def laplace_rdp(x: Vector) -> Vector:
 def pure_rdp(epsilon: Vector) -> Vector:
     """Return the largest Rényi divergences that an ε-DP release can have: (m,) -> (m, orders).
 
-    Randomized response attains them.
+    Randomized response has exactly these divergences.
     """
     a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
     curve = (np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e) + LOST) / (a - 1)
@@ -77,10 +79,10 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Return the ε at δ of μ-GDP; inf if ε is too large for a double.
+    """Return the ε at δ of μ-GDP; inf if ε is larger than every double-precision number.
 
     Above μ = 1e6 the second term of `gdp_delta` is negligible, and rounding hides the root. The solution of
-    Φ(−ε/μ + μ/2) = δ is then returned. It is an upper bound, within a relative 1e-12.
+    Φ(−ε/μ + μ/2) = δ is then returned. This solution is an upper bound on ε, with a relative error of at most 1e-12.
     """
     if mu == 0 or np.isinf(mu):
         return mu

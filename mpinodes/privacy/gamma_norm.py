@@ -3,14 +3,15 @@
 The shift has the L2 norm xb. `log_density` is the density of a released minimizer whose objective has a linear term
 with this noise; replay and audit use it.
 
-The density is invariant under rotation, so the divergence depends on x alone. Let u be a unit vector and b = 1. In
-elliptic coordinates with foci at the two centers, ‖e‖ + ‖e − xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη, the integral E of
-P_x^a P_0^(1−a) separates into Bessel functions. With z = x/2, k = 2a − 1 and ν = d/2 − 1,
+The density is invariant under rotation, so the divergence D_a of order a depends on x alone. Let u be a unit vector,
+b = 1, P_0 the density of the noise and P_x the density of the noise shifted by xu. In elliptic coordinates with foci at
+the two centers, ‖e‖ + ‖e − xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη, the integral E of P_x^a P_0^(1−a) is a sum of products of
+the Bessel functions I and K. With z = x/2, k = 2a − 1 and ν = d/2 − 1,
 
     exp((a − 1) D_a) = E = z k^(−ν) (K_{ν+1}(z) I_ν(kz) + K_ν(z) I_{ν+1}(kz)/k) = M(z) Λ_ν(kz) + N(z) Λ_{ν+1}(kz),
 
-M, N > 0, Λ_ν(w) = Σ_j (w²/4)^j/(j! (ν+1)_j). By reflection, the divergence is the same in both directions. For d = 1
-the divergence is that of Laplace noise.
+M, N > 0, Λ_ν(w) = Σ_j (w²/4)^j/(j! (ν+1)_j). (·)_j is the rising factorial. By reflection, the divergence of P_0 from
+P_x is equal to the divergence of P_x from P_0. For d = 1 the divergence is that of Laplace noise.
 
 - The divergence grows with x, because P_0^a is symmetric and unimodal, and P_0^(1−a) is symmetric with its minimum at 0
   (T. W. Anderson, 1955). So the curve of the largest shift bounds the curve of every shift. Curves add up, order by
@@ -39,9 +40,11 @@ HALVINGS = 60  # after this number of halvings of its terms, the rest of a serie
 
 
 def gamma_norm_rdp(d: int, x: Vector) -> Vector:
-    """Return the Rényi divergences of shifts by x > 0, rounded up by `MARGIN`: (m,) -> (m, orders).
+    """Return the Rényi divergences of shifts by x > 0 noise scales in R^d: (m,) -> (m, orders).
 
-    If both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`), the result is an upper bound.
+    Divergences are rounded up by the relative amount `MARGIN`.
+
+    If both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`), the result is a looser upper bound.
     """
     x = np.asarray(x, dtype=float)
     small = x[:, None] ** 2 / (2 * d) * ORDERS * (1 + MARGIN)

@@ -1,21 +1,22 @@
 """Bound how far an older change of data moves an agent's messages, given their leakage (`core.messages.Hidden`).
 
 Ledgers compute costs from these bounds, and a replay compares real messages with them. The hidden parts are the parts
-of an agent's state that no message has revealed. Let h be how far a change of one group of samples moves the hidden
-parts. In every round,
+of an agent's state that no message has revealed. Two runs are compared whose data differ in one group of samples, and
+whose releases so far are equal. The vector h bounds how far each hidden part differs between the two runs, and u bounds
+how far the gradient differs. At the start h = 0. In every round,
 
-    u = s·[the message first carries a loss of the group] + min(r, ℓ·‖p·h‖ + w·[an earlier message carried one]),
-    h <- A h + b u,   and a vector of the message moves by c·h.
+    u = s·[the message is a use of the group] + min(r, ℓ·‖p·h‖ + w·[an earlier message was a use of the group]),
+    h <- A h + b u,   and a vector of the message moves by c·h,
 
-The symbols are fields of `Hidden`: A is `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`,
-ℓ `lipschitz` and w `offset`. If A, b, p and c are bounds on norms, or have no negative entry, h is a bound on norms
-(class `Norms`; class `Lanes` for many changes at once). If they are exact, an input u of round s moves message t by
-|c_t A_t ⋯ A_{s+1} b_s| u (class `Signed`). `ceilings` bounds the move of every message for any sample and any earlier
-data.
+where a message is a *use* of the group if the message is the first to carry the loss function of a round that uses
+samples of the group. A bracket [·] is 1 if the statement holds, else 0. The other symbols are fields of `Hidden`: A is
+`transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`, ℓ `lipschitz` and w `offset`. If A, b, p
+and c are bounds on norms, or have no negative entry, h is a bound on norms (class `Norms`; class `Lanes` for many
+changes at once). If A, b, p and c are exact, an input u of round s moves message t by |c_t A_t ⋯ A_{s+1} b_s| u (class
+`Signed`). `ceilings` bounds how far any earlier change of any sample can move each message.
 
-In this package, "a use" means that a message is the first to carry a loss of a group of samples. "An unknown message"
-is a message whose leakage is `UNKNOWN`, and "a message with hidden parts" is a message whose leakage is `Feedback` or
-`Hidden`.
+In this package, "an unknown message" is a message whose leakage is `UNKNOWN`, and "a message with hidden parts" is a
+message whose leakage is `Feedback` or `Hidden`.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ LARGEST_HISTORY = 20_000_000  # largest number of inputs that `Signed` stores: r
 class Lanes:
     """Bound how far many changes of data, of several agents, move the agents' messages, in one computation.
 
-    Each change is called a lane: the change of one group of samples (or of several groups with equal effect) of one
-    agent. The bounds are those of `Norms`.
+    A *lane* is the change of one group of samples of one agent. Several groups of the agent share a lane if their
+    changes have equal effects. The bounds are those of `Norms`.
 
     Args:
         events: (rounds, agents) of an algorithm with hidden parts of its state. The leakage of every message is known.
@@ -62,18 +63,19 @@ class Lanes:
     def follow(
         self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
     ) -> tuple[Vector, Vector]:
-        """Return how far each message moves, (vectors, rounds, lanes), and how far the hidden parts move at the end.
+        """Return bounds on how far each message moves, and how far the hidden parts have moved after the last round.
 
-        A lane is one change of data. The second array is (parts, lanes).
+        A lane is one change of data. The first array is (vectors of a message, rounds, lanes). The second array is
+        (hidden parts, lanes).
 
         Args:
             rounds: the rounds to compute.
             agent: (lanes,) the agent of each lane.
             h: (parts, lanes) how far the hidden parts move before the first round.
-            message: (uses,) the messages that are the first to carry a loss of changed samples, as indices into
+            message: (uses,) for each use, the message that is the first to carry changed samples, as an index into
                 `rounds`.
-            lane: (uses,) the lane whose samples the message first carries.
-            before: (rounds, lanes) whether any earlier message carried samples of the lane.
+            lane: (uses,) for each use, the lane of these samples.
+            before: (rounds, lanes) whether any message before the message of this round carried samples of the lane.
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
@@ -85,10 +87,11 @@ class Lanes:
             offset = np.where(before, self._offset[rounds][:, agent], 0.0)
 
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
-            """Compute how far changed data move the hidden parts of the agents' states, h, from round to round.
+            """Compute bounds h on how far changed data move the hidden parts of the agents' states, round by round.
 
-            Return h of every round, before the samples that this round uses first are added: (rounds, parts, lanes).
-            Also return h after the last round: (parts, lanes). `times` multiplies weights and sizes, elementwise.
+            The first returned array, (rounds, parts, lanes), is h in every round without the effect of samples that the
+            message of this round is the first to carry. The second array, (parts, lanes), is h after the last round
+            with all effects. The function `times` multiplies weights and sizes, elementwise.
             """
             now, older = h, np.empty_like(b)
             for t in range(len(older)):
@@ -126,9 +129,9 @@ class Norms:
         self._used = np.zeros(groups, bool)  # whether any message before the next one carried the group
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far a change of each group of samples moves the vectors of message t (from 0): (vectors, groups).
+        """Return how far a change of each group of samples moves each vector of message t: (vectors, groups).
 
-        Call this for all messages, in order.
+        Messages are counted from 0. Call this method for all messages, in order.
 
         Args:
             t: the message.
@@ -151,9 +154,9 @@ class Norms:
 class Signed:
     """Bound what `Norms` bounds, more tightly, for an agent whose state has exact linear dynamics.
 
-    The response to the change of the gradient in every earlier round is stored. If a message without hidden parts
-    carries changed samples, not even the direction of the change of the state is known; such a change is bounded by
-    norms.
+    The class stores how far a change of the gradient in each earlier round moves the hidden parts now. If a message
+    without hidden parts carries changed samples, the direction in which the state changes is unknown. The change of the
+    state is then bounded by norms.
 
     Args:
         events: (rounds,) of the agent.
@@ -200,9 +203,10 @@ class Signed:
             self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far a change of each group of samples moves the vectors of message t (from 0): (vectors, groups).
+        """Return how far a change of each group of samples moves each vector of message t: (vectors, groups).
 
-        Call this for all messages, in order. `used` are the groups whose samples the message is the first to carry.
+        Messages are counted from 0. Call this method for all messages, in order. `used` are the groups whose samples
+        the message is the first to carry.
         """
         moved = self.older(t)
         for vector in range(len(moved)):
@@ -218,12 +222,16 @@ def response(events: Events, groups: int) -> Norms | Signed:
 
 
 def is_signed(events: Events) -> bool:
-    """Return whether the leakage of all messages is exact and has a negative weight, so that `Signed` beats `Norms`."""
+    """Return whether `Signed` gives tighter bounds than `Norms` for the events of one agent.
+
+    The leakage of every message with hidden parts must then be exact, and at least one weight in the leakage of at
+    least one message must be negative.
+    """
     return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
 
 
 def has_signs(events: Events) -> bool:
-    """Return whether any weight of the leakage (transition, gradient, point or reads) is below 0."""
+    """Return whether at least one message has a negative weight in its transition, gradient, point or reads."""
     return any(bool((events.leakage(name) < 0).any()) for name in ("transition", "gradient", "point", "reads"))
 
 
@@ -246,11 +254,12 @@ def _product(weights: Vector, inputs: Vector) -> Vector:
 
 
 def ceilings(events: Events, most_used: Indices) -> Vector:
-    """Return bounds on how far older changes of any sample can move the vectors of each message: (rounds, vectors).
+    """Return bounds on how far older changes of any sample can move each vector of each message: (rounds, vectors).
 
-    Older changes reach the message through the hidden state alone. For exact dynamics with signs, the change of the
-    gradient in every earlier round is taken at its upper bound. In the round of the message, the change of the gradient
-    is bounded by `largest`, because only the hidden point can cause it.
+    A change is older than a message if an earlier message was the first to carry the changed sample. Older changes
+    reach the message through the hidden state alone. For exact dynamics with signs, the change of the gradient in every
+    earlier round is set to its upper bound. In the round of the message, the change of the gradient is at most
+    `largest`, because only a change of the hidden point can cause it.
 
     Args:
         events: (rounds,) of one agent.
@@ -271,7 +280,7 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 
 
 class Ceilings:
-    """Compute `ceilings`, the bounds for any sample, from bounds on norms, for events that are read block by block."""
+    """Compute the bounds of the function `ceilings` from bounds on norms. The events are read block by block."""
 
     def __init__(self) -> None:
         self._lost = False  # whether any earlier message was unknown

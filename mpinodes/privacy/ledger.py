@@ -2,15 +2,15 @@
 
 A *group* is a set of samples that an agent always uses together (or a round, or the whole agent, by the adjacency); the
 samples of a group share one row of a ledger. A *release* is one vector of one message. The vectors of a message have
-independent noise, so they count as one release after the other.
+independent noise, so the vectors count as releases that are sent one after the other.
 
-A changed group moves the message that first carries a loss of the group by the `l2` of the event. It moves later
-messages by what they leak of the agent's hidden state (`leakage`). The cost of a release that moves by δ > 0 in L2
-depends on the distribution of its noise; the L1 change of the release is δ·l1/l2. If the release was rounded to a
-lattice, both changes are larger by the rounding of the event.
+A change of a group moves the message that is the first to carry samples of the group, by at most the `l2` of the
+message's event. The change moves later messages only through the agent's hidden state, by at most the bounds of
+`leakage`. If a release moves by δ > 0 in L2, its L1 change is at most δ·l1/l2, and its cost depends on the distribution
+of its noise. If the release was rounded to a lattice, both changes are larger by the rounding of the event.
 
-`Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. A `Ledger` adds them up by group. It
-is either `Saturated`, from this file, or `recursive.Recursive`.
+`Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. A `Ledger` adds them up by group. A
+`Ledger` is either a `Saturated`, from this file, or a `recursive.Recursive`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the
 class Uses(NamedTuple):
     """Hold pairs (message, group of samples), ascending by message. Each pair is called a use.
 
-    Message t (counted from 0) is the first message to carry a loss of samples of the group.
+    The message is the first message to carry the loss function of a round that uses samples of the group. Messages are
+    counted from 0.
     """
 
     message: Indices
@@ -87,8 +88,8 @@ class Uses(NamedTuple):
 class Unlisted:
     """Find which groups of samples each message of one agent carries first, block by block.
 
-    Callers that do not need all messages at once save memory. `between(first, last)` returns what `Uses.between`
-    returns; the last result is cached.
+    Callers that read the messages block by block need less memory than with `Uses`. `between(first, last)` returns what
+    `Uses.between` returns, and caches the last result.
 
     Args:
         events: (rounds,) of the agent.
@@ -100,11 +101,11 @@ class Unlisted:
 
 
 class Costs:
-    """Compute the costs of single releases. The methods take indices t of releases and their L2 changes δ, both (m,).
+    """Compute the costs of single releases. Methods take m indices t of releases, (m,), and their L2 changes δ, (m,).
 
     Attributes:
         kind: (releases,) the distribution of the noise.
-        roundings: two arrays (releases,): what rounding adds to the L1 change and to the L2 change.
+        roundings: two arrays (releases,): the amounts that rounding adds to the L1 change and to the L2 change.
     """
 
     def __init__(self, events: Events) -> None:
@@ -132,10 +133,10 @@ class Costs:
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """Return two arrays (releases,): the shift per unit of L2 change, and ρ per squared unit. Rounding is left out.
+        """Return two arrays (releases,): the shift per unit of L2 change, and ρ per squared unit of L2 change.
 
         The shift is the L1 change divided by the noise scale. The shift is the pure ε, except for Gaussian noise, which
-        has no pure ε.
+        has no pure ε. Both arrays ignore the rounding of releases.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
@@ -162,16 +163,17 @@ class Costs:
 
 @dataclass(slots=True)
 class Facts:
-    """Collect facts about all events of one agent. They decide how the privacy costs of the agent are computed.
+    """Collect facts about all events of one agent. The facts decide how the privacy costs of the agent are computed.
 
     Attributes:
         unknown_from: the first message, from 0, whose leakage is unknown; inf if there is none.
         kinds: the noise distributions of all messages that may depend on data.
-        is_saturated: whether an older change of data, of any size, moves each message by the same bound or not at all.
-        moves: whether an older change of data may change any gradient that is taken at a point which was not released.
+        is_saturated: whether, for every message, the bound on the effect of an older change does not depend on the size
+            of that change.
+        moves: whether an older change of data may change at least one gradient that is taken at an unreleased point.
         is_finite: whether all numbers of the recursion in `leakage` are finite.
         is_exact: whether the leakage of all messages that depend on hidden state is exact.
-        has_signs: whether the leakage has a negative weight.
+        has_signs: whether the leakage of at least one message has a negative weight.
         groups: the number of groups of samples.
     """
 
@@ -225,8 +227,8 @@ class Facts:
 class Ledger(ABC):
     """Hold the privacy costs of one agent's messages for every group of samples, after any number of rounds.
 
-    The number of rounds is called the horizon. A horizon below the last one is allowed, but the ledger then starts
-    again at round 1.
+    The number of rounds is called the horizon. A method may be called with a smaller horizon than before. The ledger
+    then starts again at round 1.
 
     Args:
         events: (rounds,) of the agent.
@@ -260,7 +262,7 @@ class Ledger(ABC):
     def rdp(self, group: Indices) -> Vector:
         """Return the Rényi divergences of groups of samples: (m,) -> (m, orders).
 
-        They are costs up to the horizon of the last call of `at`.
+        The divergences are those of rounds 1 to the horizon of the last call of `at`.
         """
 
     @abstractmethod
@@ -272,16 +274,17 @@ class Ledger(ABC):
 
 
 class Saturated(Ledger):
-    """A ledger that charges the effect of older changes at the upper bound for any sample (`leakage.ceilings`).
+    """Charge the effect of older changes at the upper bound that holds for any sample (`leakage.ceilings`).
 
     The cost is tight if `Facts.is_saturated` holds. For any other agent it is an upper bound, perhaps a loose one.
 
-    A group of samples that a message carries k times moves the message k times as far, which is charged as one change:
-    with Gaussian noise, k² ρ. The cost of a group is the sum of two parts: the costs of messages that carry the group
-    first, and the costs of older changes in all messages since the group was first used. The second part is a
-    difference of two cumulative sums over all rounds. Arrays of costs have the columns pure ε, ρ and, unless there are
-    too many groups, the Rényi curve. Infinite costs of older changes are not added to the sums. They are counted
-    instead, in three columns: pure ε, ρ and curve.
+    If a message carries a group of samples k times, a change of the group moves the message k times as far. This is
+    charged as one change: with Gaussian noise, k² ρ. The cost of a group is the sum of two parts. The first part is the
+    cost of the uses of the group, the messages that are the first to carry samples of the group. The second part is the
+    cost of the older change of the group in all messages after the first use. The second part is computed as a
+    difference of two cumulative sums over rounds. Arrays of costs have the columns pure ε, ρ and, unless there are too
+    many groups, one column for each order of the Rényi curve. Infinite costs of older changes are not added to the
+    sums. The infinite costs are counted instead, in three columns: pure ε, ρ and Rényi curve.
     """
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
@@ -316,8 +319,8 @@ class Saturated(Ledger):
     def _take(self, events: Events, uses: Uses) -> None:
         """Add the costs of a block of rounds.
 
-        If a message is the first to carry samples, its cost is added to the group of these samples. The costs of the
-        effects of older changes are added to the cumulative sums over rounds.
+        If a message is the first to carry samples of a group, the cost of the message is added to the cost of the
+        group. The costs of older changes are added to the cumulative sums over rounds.
         """
         (message, group), times = uses.distinct()
         costs = Costs(events)
@@ -364,7 +367,10 @@ class Saturated(Ledger):
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
     def _columns(self, costs: Costs, delta: Vector) -> Vector:
-        """Return the costs of releases that move by `delta` in L2: (rounds, vectors) -> (rounds, vectors, columns)."""
+        """Return the costs of releases that move by `delta` in L2, (rounds, vectors): (rounds, vectors, columns).
+
+        The columns are pure ε, ρ and, if Rényi curves are kept, one column for each Rényi order.
+        """
         every, changes = np.arange(delta.size), delta.ravel()
         columns = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
         if self._has_curves:
@@ -377,7 +383,7 @@ class Saturated(Ledger):
         Args:
             group: (m,) the groups.
             columns: the columns of the costs that are returned.
-            lost: the columns of `_lost` that count the infinite costs in these columns.
+            lost: the columns of `_lost` that count infinite costs in `columns`.
         """
         is_begun = (self._first[group] < self._done)[:, None]
         since = is_begun * (self._sum[columns] - self._begun[group, columns])
@@ -402,10 +408,12 @@ class Saturated(Ledger):
     def envelope(self) -> tuple[Indices, Vector]:
         """Return indices of releases, and L2 changes of these releases, for a numerical composition.
 
-        The composition costs no less than the releases of any group of samples up to the last horizon. For each kind of
-        noise and each k, it has one release: the largest, over groups, of the group's k-th most expensive use (a
-        message that carries samples of the group first). All effects of older changes after the earliest use follow. A
-        release that carries a group again enters with both changes together, and once more with the older change.
+        The composition costs no less than the releases of any group of samples up to the last horizon. A use of a group
+        is a release whose message is the first to carry samples of the group. For each kind of noise, the uses of every
+        group are sorted by descending cost. For each k, the most expensive k-th use of any group is returned. Then
+        every release after the earliest use is returned, with the bound on the effect of older changes. If a group has
+        an earlier use, its use counts with the new change and the older change together, although the older change is
+        also among the later entries.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
@@ -432,8 +440,8 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return, for every message, how often it carries the group of samples that it carries most often: (messages,).
+    """Return, for every message, the largest number of times that the message carries one group: (messages,).
 
-    The number is at least 1.
+    If a message carries no group, 1 is returned for the message.
     """
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

@@ -1,28 +1,32 @@
-"""Add up the costs of every group of samples from its own hidden changes, round by round, for several agents at once.
+"""Add up the costs of every group of samples, round by round, for several agents at once.
+
+The recursion of `leakage` is computed for each group, so every group is charged for its older change as that change
+decays or grows.
 
 A group is a set of samples that an agent always uses together. From the first use of the group on, a change of the
-group may move the agent's hidden parts by some h (`leakage`), and all later messages with them. The h of many groups
-become equal, most often at the upper bound on the change of a gradient. Groups with equal h move all later messages
-equally, so they are merged into a *cluster*. The running time then grows with the rounds times the clusters, not with
-the rounds times the groups. A group that is used again leaves its cluster. A merged cluster continues with the
-elementwise largest h of its members. The response to an older change is monotone in the size of the change, so no cost
-is below the cost that the group would have without clusters.
+group may move the agent's hidden parts by up to h (`leakage`). If the hidden parts move, all later messages may move,
+too. After some rounds, many groups have equal h, most often because h reaches the upper bound on the change of a
+gradient. Groups with equal h move all later messages equally, so they are merged into a *cluster*. The running time is
+then proportional to rounds times clusters, not to rounds times groups. A group that is used again leaves its cluster.
+When clusters are merged, the merged cluster gets the elementwise maximum of their h. A larger h never gives a smaller
+cost, so no group is charged less than without clusters.
 
 Example: each of 4,000 samples is used once, and the h of a sample shrinks by a factor 0.3 every round. Soon h moves a
-message by almost nothing. At the end the 4,000 groups form 51 clusters, so a round costs the work of 51 recursions.
+message by almost nothing. At the end the 4,000 groups form 51 clusters, so each round computes 51 recursions.
 
 The recursion applies to Laplace, Gaussian, gamma-norm and pure mechanisms. Given all earlier messages, the bound on the
 change of the next message is a public constant, and the costs of such bounds add up (ρ and Rényi curves; for Gaussian
-noise Σ (change/σ)² exactly). The recursion needs two conditions. First, the gradient is Lipschitz in the point at which
-it is taken, with a finite public constant; clipping is nonexpansive. Second, the weight with which an agent's own state
-enters its next state without noise is public and is part of the leakage's `transition`. A weight on the agent's own
-release adds no cost, because the release was sent.
+noise Σ (change/σ)² exactly). The recursion is valid under two conditions. First, the gradient is Lipschitz in the point
+at which it is taken, with a finite public constant; clipping keeps this bound, because clipping is nonexpansive.
+Second, the weight with which an agent's own state enters its next state without noise is public and is part of the
+leakage's `transition`. The weight of the agent's own release adds no cost, because the release is known to the
+adversary.
 
 Clusters raise the cost of a group by an amount that depends on which clusters are merged:
 
 - Clusters whose h differ only by rounding are always merged.
-- If an agent has more than `FEW` clusters, clusters whose h differ by less than `LOOSE` are merged, each once. Costs
-  rise by no more than `LOOSE`, because the response to a change grows no faster than the change.
+- If an agent has more than `FEW` clusters, clusters whose h differ by less than the relative amount `LOOSE` are merged.
+  A cluster that was raised in this way is not raised again, so costs rise by no more than the relative amount `LOOSE`.
 - Clusters that move a message by almost nothing, compared with the smallest cost of a use, are merged coarsely.
 """
 
@@ -54,9 +58,9 @@ FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because 
 class Clusters:
     """Compute the costs of all groups of samples of several agents, and merge groups that have equal effects.
 
-    Groups whose change moves all later messages of an agent equally are merged into a cluster. The effect of a cluster
-    is bounded by norms. The cost of a group is `_own` of the group plus `_cost` of its cluster. When clusters are
-    merged, or a group leaves its cluster, the difference of their costs is added to `_own`.
+    Groups whose changes move all later messages of an agent equally are merged into a cluster. The effect of a cluster
+    is bounded by norms. The cost of a group is `_own` of the group plus `_cost` of its cluster. When a group moves to
+    another cluster, `_own` is corrected so that the cost of the group stays the same.
 
     Args:
         agents: number n of agents.
@@ -106,18 +110,19 @@ class Clusters:
             self._merge()
 
     def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
-        """Move the groups of samples that a block of rounds uses out of their clusters, into new clusters.
+        """Move every group of samples that is used in a block of rounds out of its cluster, into a new cluster.
 
         Groups that come from one cluster and are used in the same messages share a new cluster.
 
         Args:
-            message: (uses,) the message that is the first to carry samples of a group, from 0 in the block, ascending.
-            agent: (uses,) the agent that sends the message.
-            group: (uses,) the group.
+            message: (uses,) for each use, the message that is the first to carry samples of a group; counted from 0 in
+                the block, ascending.
+            agent: (uses,) for each use, the agent that sends the message.
+            group: (uses,) for each use, the group.
             rounds: number of rounds of the block.
 
         Returns:
-            The messages of the block with the new clusters of their groups.
+            The uses, with the new cluster of each group in place of the group.
         """
         groups = self._cluster_of.shape[1]
         own, label = self._own.reshape(-1, self._own.shape[-1]), self._cluster_of.ravel()
@@ -157,7 +162,7 @@ class Clusters:
     def _merge(self) -> None:
         """Merge clusters (sets of groups of samples) of one agent that move later messages nearly equally.
 
-        The oldest of these clusters takes the groups of all of them.
+        When clusters are merged, all their groups move into the oldest cluster.
         """
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
@@ -208,7 +213,7 @@ class Clusters:
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
         """Return the costs of groups of samples of one agent: (m,) -> (m, columns).
 
-        `columns` selects the columns pure ε, ρ and Rényi curve (or counts of shifts).
+        `columns` selects from the columns: pure ε, ρ, then the Rényi curve (or the counts of shifts).
         """
         total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
         begun = label >= 0
@@ -254,13 +259,13 @@ class Exact:
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
         """Return the costs of groups of samples: (m,) -> (m, columns). `agent` is ignored.
 
-        `columns` selects the columns pure ε, ρ and Rényi curve.
+        `columns` selects from the columns: pure ε, ρ, then the Rényi curve.
         """
         return self._costs[group, columns]
 
 
 class Agent(NamedTuple):
-    """Hold the (rounds,) events of one agent, the samples that its messages carry first, and facts about the events."""
+    """Hold an agent's (rounds,) events, facts about the events, and the groups that each message carries first."""
 
     events: Events
     uses: Uses | Unlisted
@@ -272,8 +277,9 @@ class Followed:
 
     Args:
         agents: the agents.
-        counts: a table that counts shifts by size, which replaces the Rényi curves. If None, Rényi curves are computed
-            unless all noise is Gaussian or an agent has more than `MOST_KEPT` groups of samples.
+        counts: a table that counts shifts by size. If a table is passed, shifts are counted instead of Rényi curves
+            computed. If None, Rényi curves are computed unless all noise is Gaussian or an agent has more than
+            `MOST_KEPT` groups of samples.
     """
 
     def __init__(self, agents: Sequence[Agent], counts: Counts | None = None) -> None:
@@ -313,14 +319,14 @@ class Followed:
     def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
         """Return the costs of groups of samples of one agent after `horizon` rounds: (m,) -> (m, columns).
 
-        `columns` selects the columns pure ε, ρ and Rényi curve (or counts of shifts).
+        `columns` selects from the columns: pure ε, ρ, then the Rényi curve (or the counts of shifts).
         """
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)
 
 
 class Recursive(Ledger):
-    """A ledger that bounds, for every group of samples, the effect of an older change by the recursion of `leakage`.
+    """Charge each group of samples for its older change, as bounded by the recursion of `leakage`.
 
     Args:
         followed: computes the costs of several agents together, among them the agent of this ledger.
@@ -347,8 +353,8 @@ class Recursive(Ledger):
     def rdp(self, group: Indices) -> Vector:
         """Return the Rényi divergences of groups of samples: (m,) -> (m, orders).
 
-        They are costs up to the horizon of the last call of `at`. If no Rényi curves are kept, ρ of zCDP times the
-        order is returned.
+        The divergences are those of rounds 1 to the horizon of the last call of `at`. If no Rényi curves are kept, ρ of
+        zCDP times the order is returned.
         """
         costs = self._followed.costs(self._horizon, self._place, group)
         return costs[:, 2:] if costs.shape[1] > 2 else costs[:, [RHO]] * ORDERS
@@ -357,9 +363,10 @@ class Recursive(Ledger):
         """Return indices of releases, and L2 changes of these releases, for a numerical composition.
 
         The composition costs no less than the releases of any group of samples up to the last horizon. For Laplace
-        noise, the shifts (L1 change / noise scale) of each group are counted by size. For every size, the result has as
-        many shifts of at least that size as the group that has most of them. A shift includes the rounding of its
-        release, and the caller adds the rounding once more. For all other noise, the result is `Saturated.envelope`.
+        noise, the shifts (L1 change / noise scale) of each group are counted by size. For every size s, the number of
+        returned shifts of size s or more is the largest such number of any group. The returned shifts include the
+        rounding of releases. The caller adds the rounding again, which makes the bound slightly larger. For all other
+        noise, the result is `Saturated.envelope`.
         """
         if not self.facts.is_all(Kind.LAPLACE):
             ceiling = Saturated(self._events, self._uses, self.facts)

@@ -22,8 +22,8 @@ from mpinodes.privacy.ledger import PURE, RHO, Costs
 class Shifts:
     """Tabulate Rényi curves of one noise distribution, by the size of the shift.
 
-    A shift is the L1 change of a release divided by its noise scale. Sizes are rounded up to cells, intervals that are
-    0.2 to 0.4 % wide.
+    A shift is the L1 change of a release divided by its noise scale. The table divides sizes into cells: intervals
+    whose width is 0.2 to 0.4 % of the size. A size is rounded up to the upper end of its cell.
 
     Args:
         kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE. For a release with any other noise, the Rényi
@@ -47,7 +47,7 @@ class Shifts:
         self._table = self.cost_of_rho()[None]  # (rows, columns) of costs
 
     def cost_of_rho(self) -> Vector:
-        """Return the cost, in every column, of a release with ρ = 1 that is charged by its ρ: (columns,)."""
+        """Return the Rényi curve of a release with ρ = 1 for which only ρ is known: ρ times the order, (columns,)."""
         return ORDERS
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
@@ -55,7 +55,7 @@ class Shifts:
 
         Args:
             cell: (m,) indices of cells.
-            ratio: (m,) the largest ρ divided by the square of the shift.
+            ratio: (m,) for each shift, the largest ρ of a release with this shift, divided by the square of the shift.
         """
         size = self.sizes[cell]
         if self.kind == Kind.LAPLACE:
@@ -65,16 +65,17 @@ class Shifts:
         return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
-        """Return the smallest shift that is charged by its Rényi curve; a smaller shift is charged by its ρ: (agents,).
+        """Return, for each agent, the smallest shift whose cost is read from the table of Rényi curves: (agents,).
 
-        `use` (agents,) is the smallest shift of a release that is the first to carry a sample.
+        The cost of a smaller shift is ρ times the order. `use`, (agents,), is the smallest shift of a release that is
+        the first to carry a sample.
         """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """Return the index, in the table of curves, of a ratio ρ / shift². A ratio that is not in the table is added.
+        """Return the index of the ratio ρ / shift² in the table of curves, after adding the ratio if it is missing.
 
-        `least` is the ratio. It is rounded up slightly, so that nearly equal ratios share an index.
+        `least` is the ratio. The ratio is rounded up slightly, so that nearly equal ratios share an index.
         """
         up = float(np.int64(((int(np.float64(least).view(np.int64)) >> 42) + 1) << 42).view(np.float64))
         if up not in self._ratios:
@@ -83,14 +84,15 @@ class Shifts:
         return self._ratios.index(up)
 
     def sums(self, shift: Vector, rho: Vector, ratio: Indices, least: Vector) -> Vector:
-        """Return, for each cluster of samples, the summed cost of all releases: (clusters, columns).
+        """Return, for each cluster of samples, the sum of the Rényi curves of all releases: (clusters, columns).
 
         Args:
             shift: (releases, clusters) the shift (L1 change / noise scale) of the release if samples of the cluster
                 change.
             rho: (releases, clusters) ρ of zCDP of the same change.
-            ratio: (clusters,) indices that `ratio` returned.
-            least: (clusters,) a release with a larger shift is charged by its Rényi curve, any other release by its ρ.
+            ratio: (clusters,) for each cluster, the index that the method `ratio` returned.
+            least: (clusters,) for each cluster, a limit. If a shift is above the limit, its Rényi curve is read from
+                the table. If not, the curve is ρ times the order.
         """
         from scipy import sparse
 
@@ -116,7 +118,7 @@ class Shifts:
 
 
 class Counts(Shifts):
-    """Count shifts (L1 change / noise scale) by size, in intervals that are 1.5 to 3 % wide.
+    """Count shifts (L1 change / noise scale) by size, in intervals whose width is 1.5 to 3 % of the size.
 
     Shifts below the lowest interval are counted in the lowest interval.
     """
@@ -124,7 +126,7 @@ class Counts(Shifts):
     BITS = 47
 
     def cost_of_rho(self) -> Vector:
-        """Return zeros: every shift is counted, so no release is charged by its ρ."""
+        """Return zeros: every shift is counted, so ρ never replaces a count."""
         return np.zeros(len(self.sizes))
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
@@ -137,13 +139,13 @@ class Counts(Shifts):
 
 
 class Used(NamedTuple):
-    """Hold which messages of a block of rounds are the first to carry a loss, for each cluster of samples.
+    """Hold pairs (message, cluster of samples) of a block of rounds. Each pair is called a use.
 
-    A pair (message, cluster) is called a use.
+    The message is the first message to carry the loss function of a round that uses samples of the cluster.
 
     Attributes:
-        message: (uses,) the message, counted from 0 in the block.
-        cluster: (uses,) the cluster whose samples the message first carries.
+        message: (uses,) the message of each use, counted from 0 in the block.
+        cluster: (uses,) the cluster of each use.
         before: (clusters,) whether any message before the block carried samples of the cluster.
     """
 
@@ -152,13 +154,13 @@ class Used(NamedTuple):
     before: NDArray[np.bool_]
 
     def begun(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether this or any earlier message carried samples of the cluster: (rounds, clusters)."""
+        """Return whether any message up to a round, included, carried samples of a cluster: (rounds, clusters)."""
         carries = np.zeros((rounds, len(self.before)), bool)
         carries[self.message, self.cluster] = True
         return np.logical_or.accumulate(carries) | self.before
 
     def begun_before(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any message before this message carried samples of the cluster: (rounds, clusters)."""
+        """Return whether any message before a round carried samples of a cluster: (rounds, clusters)."""
         return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
 
 
@@ -202,8 +204,8 @@ class Prices:
             rounds: the rounds of the block.
             agent: (clusters,) the agent that uses the cluster.
             moved: (vectors, rounds, clusters) how far each release moves in L2 if samples of the cluster change.
-            used: which messages first carry samples of which cluster. From then on, the cost includes the rounding of
-                releases.
+            used: the uses of the block. From the first use of a cluster on, the cost of the cluster includes the
+                rounding of releases.
             least: (agents,) the smallest pure ε of a release that is the first to carry a sample.
         """
         shifts = self._shifts

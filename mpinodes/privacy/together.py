@@ -1,11 +1,11 @@
 """Add up what several runs on the same data cost together, sample by sample.
 
-A sample is identified by its row in the source of the data, because the position of a sample in an agent's share or in
-an epoch, and the share itself, may differ from run to run. If the samples of one run cannot be matched with the samples
-of another run, each run is charged the cost of its worst sample. Given the data, runs are independent, and their
-settings are fixed beforehand, so plain composition holds. `Cost` is the cost of one or several runs, `composed` adds
-costs, and `Together` collects the runs of a job. With adjacency `one-round` or `one-agent`, read "round" or "agent" for
-"sample".
+A sample is identified by its row in the source of the data. The agent that has the sample may differ from run to run,
+and so may the position of the sample in the agent's data or in an epoch. If the samples of one run cannot be matched
+with the samples of another run, each run is charged the cost of its worst sample. Given the data, runs are independent,
+and their settings are fixed beforehand, so the costs of the runs add up. `Cost` is the cost of one or several runs,
+`composed` adds costs, and `Together` collects the runs of a job. With adjacency `one-round` or `one-agent`, read
+"round" or "agent" for "sample".
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Cost(NamedTuple):
     def settled(self, room: int = MOST_CURVES) -> Cost:
         """Return this cost with its Rényi curves computed and stored.
 
-        If there are more samples than `room`, the curves are replaced by inf, and pure ε and ρ remain.
+        If there are more samples than `room`, the curves are replaced by inf, and only pure ε and ρ bound the cost.
         """
         m, rho = len(self.samples), self.rho
         if self.is_gaussian:
@@ -87,7 +87,7 @@ class Cost(NamedTuple):
 
 
 def _stretches(size: int) -> list[Indices]:
-    """Return the indices 0 to `size` − 1, split into arrays of a few thousand."""
+    """Return the indices 0 to `size` − 1, split into arrays of at most 4096 indices."""
     return np.array_split(np.arange(size), -(-size // 4096)) if size else []
 
 
@@ -143,7 +143,7 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
     def curves(ledger: Ledger, group: Indices, at: Indices) -> Vector:
         """Return the Rényi divergences of the samples with the indices `at`: (k,) -> (k, orders).
 
-        `group` is the group of every sample in the ledger.
+        `group`, (samples,), is the number of each sample's group in the ledger.
         """
         some, where = np.unique(group[at], return_inverse=True)
         return np.asarray(ledger.rdp(some)[where])
@@ -202,14 +202,15 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
 
 
 def same_things(setup: Setup, job: Hashable) -> Hashable:
-    """Return a key. Runs with equal keys give the same numbers to the same samples (or rounds, or agents).
+    """Return a key of a run. If two runs have equal keys, a number stands for the same sample (round, agent) in both.
 
     The costs of runs with equal keys add up sample by sample (or round by round, or agent by agent).
 
     Args:
         setup: of the run.
-        job: the directory of the job. It is part of the key of data from a file or from a user's stream, because the
-            file or stream may hold other data in another job. If `data.identity` is set, it replaces the directory.
+        job: the directory of the job. The directory is part of the key if the data come from a file or from a user's
+            stream, because the file or stream may hold other data in another job. If `data.identity` is set, the
+            identity replaces the directory.
     """
     e, stream = setup.experiment, setup.stream
     adjacency, section = e.privacy.adjacency, dict(e.data)
@@ -271,7 +272,7 @@ class Together:
         self._before: RunCost | None = None  # of all earlier runs, as the sum of the costs of their worst samples
 
     def take(self, cost: RunCost, things: Hashable) -> None:
-        """Add a run.
+        """Add the cost of one run to the total.
 
         Args:
             cost: the cost of the run.
@@ -290,11 +291,11 @@ class Together:
 
     @property
     def by(self) -> str:
-        """Return how costs are added up: by "sample", "round" or "agent"; "maxima" if the maxima of runs are added."""
+        """Return how costs are added: per "sample", "round" or "agent"; "maxima" if only largest costs are added."""
         return "maxima" if self._before else self._adjacency.removeprefix("one-")
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
-        """Return the loss of all messages of all runs, and a list with the loss of the messages of each agent."""
+        """Return the privacy loss of all messages of all runs, and a list with the loss of each agent's messages."""
         if self.unproven_because or not self._now:
             return UNPROVEN, []
         cost = _joined(self._before, _of_worst(self._now)) if self._before else self._now
@@ -314,7 +315,7 @@ def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
     made: list[Cost] = []
 
     def join(costs: tuple[Cost, ...]) -> Cost:
-        """Return the sum of one agent's costs; once memory is full, without Rényi curves."""
+        """Return the sum of one agent's costs, without Rényi curves if the curves do not fit into memory."""
         made.append(composed(costs).settled(MOST_CURVES if len(made) < room else 0))
         return made[-1]
 
@@ -322,7 +323,7 @@ def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
 
 
 def _changed(agents: Sequence[tuple[Cost, ...]], change: Callable[[tuple[Cost, ...]], Cost]) -> list[Cost]:
-    """Apply a function to the costs of each agent, once for agents that share the same objects.
+    """Apply a function to the costs of each agent. Agents whose costs are the same objects share one result.
 
     Args:
         agents: for each agent, its costs.

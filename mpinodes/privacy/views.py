@@ -1,33 +1,36 @@
 """Bound what one node, or several colluding nodes, can learn of another node's data, if messages are linear in noise.
 
-From some round L on, a run may send nothing new. In round L every agent k releases y_k = v_k + e_k, e_k ~ N(0, s_k² I),
-and from then on all agents relay: they send weighted means of received messages. A message of round t >= L is then a
-fixed mix of the releases of round L, Σ_k M_jk y_k, with M(L) = I and M(t + 1) = W(t) M(t). W(t) are the mixing weights
-of round t. They depend on the graph and on public scalars, never on data. The *viewers* are the nodes C that collude;
-they receive the messages of their in-neighbors and know their own messages. Let A be the rows of M that the viewers
-receive, without the columns of C. The viewers see A(v + e), a Gaussian vector of known covariance A Σ Aᵀ ⊗ I. Adjacent
-data change v_u of one agent u by at most Δ, and change no other v_k. With B = A Σ^½ and g the column u of A,
+In some runs there is a round L after which no agent sends anything new. In round L every agent k releases
+y_k = v_k + e_k, e_k ~ N(0, s_k² I), and from then on all agents relay: they send weighted means of received messages. A
+message of round t >= L is then a fixed mix of the releases of round L, Σ_k M_jk y_k, with M(L) = I and M(t + 1) = W(t)
+M(t). W(t) are the mixing weights of round t. The weights depend on the graph and on public scalars, never on data. The
+*viewers* are the nodes C that collude; they receive the messages of their in-neighbors and know their own messages. Let
+A be the rows of M that the viewers receive, without the columns of C. The viewers see A(v + e), a Gaussian vector of
+known covariance A Σ Aᵀ ⊗ I. Adjacent data change v_u of one agent u by at most Δ in L2, and change no v_k with k ≠ u.
+With B = A Σ^½ and g the column u of A,
 
     μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu,
 
 and the view is μ-GDP, which is exact: the best test attains μ. ℓ_u, the *leverage* of u, is the squared norm of the
 projection of the unit vector e_u onto the row space of B. The leverage is 1 if y_u follows from the received messages,
-as for all nodes that receive the message of u in round L. It is 0 if no received message depends on y_u. So the loss
-toward a node is never above the loss toward an eavesdropper on all links.
+as for all nodes that receive the message of u in round L. The leverage is 0 if no received message depends on y_u. So
+the privacy loss toward a node is never above the loss toward an eavesdropper on all links.
 
 Messages before round L also depend on data, and round L depends on these messages. Given all earlier messages, on every
-link, the formula above holds for round L. A view is therefore √(μ_before² + Δ²ℓ_u/s_u²)-GDP, with μ_before the loss of
-the earlier messages on all links. This is an upper bound, and exact if there are no earlier messages.
+link, the formula above holds for round L. A view is therefore √(μ_before² + Δ²ℓ_u/s_u²)-GDP, where μ_before is μ of the
+messages before round L on all links. This is an upper bound, and exact if there are no earlier messages.
 
-The losses of single rows of A do not add up to a bound, because all rows share the same noise: two rows that differ in
-y_u alone reveal y_u.
+A sum of the privacy losses of single rows of A is no bound, because all rows contain the same noise: the difference of
+two rows that differ only in the weight of y_u reveals y_u.
 
-Leverages are computed in doubles. A bound on the rounding error of all rounds is added to the leverages (`Space`).
+Leverages are computed in double precision. A bound on the rounding error of all rounds is added to the leverages
+(`Space`).
 
-A second bound is tighter for algorithms whose agents never add anything that depends on received messages. Then
-m(t + 1) = c W(t) m(t) plus data and noise of round t + 1, with c public (`Algorithm.carried_on`). All messages received
-from round 1 on are linear in the noise of all rounds. Adjacent data move the messages along one direction, by Δ(t) in
-round t. With A the rows of the received messages over all pairs (round, agent),
+A second bound is tighter for algorithms in which what an agent adds to the mix of received messages never depends on
+received messages. Then m(t + 1) = c W(t) m(t) plus data and noise of round t + 1, with c public
+(`Algorithm.carried_on`). All messages received from round 1 on are linear in the noise of all rounds. Adjacent data
+move the messages along one direction, by Δ(t) in round t. Let A be the matrix of the weights of the noise in the
+received messages: a row for each received message, a column for each pair (round, agent). Then
 
     μ² = (A Δ)ᵀ (A Σ Aᵀ)⁻¹ (A Δ),
 
@@ -74,7 +77,9 @@ MOST = 10**9  # if agents^4 times rounds is above this number (some seconds), th
 
 
 def relayed_from(setup: Setup, events: Events) -> int | None:
-    """Return L, the last round in which any agent sends something new; after it, agents relay (send means of messages).
+    """Return L, the last round in which any agent sends something new.
+
+    After round L all agents relay: they send weighted means of received messages.
 
     None is returned if the messages are not known to be linear in the noise.
 
@@ -118,15 +123,15 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
 @dataclass(frozen=True)
 class Relayed:
-    """Hold the rounds of a run in which all agents relay (send means of received messages), and what they reveal.
+    """Hold the mixing weights and links of the rounds in which all agents relay (send means of received messages).
 
     T is the last round.
 
     Attributes:
         start: L, the last round with new releases.
         weights: (T − L, n, n) mixing weights of rounds L, L + 1, ...
-        heard: (T − L + 1, n, n); [t, i, j]: whether i receives the message of j, or i = j. Lost messages count as
-            received.
+        heard: (T − L + 1, n, n); entry [t, i, j] is whether agent i receives the message of agent j in round L + t, or
+            i = j. Lost messages count as received.
         scale: (n,) noise scale of the releases of round L, per coordinate.
     """
 
@@ -163,7 +168,7 @@ class Relayed:
     def residues(self) -> Indices:
         """Return the weights modulo PRIME, (T − L, n, n).
 
-        The residues are exact, because every double is an integer divided by a power of two.
+        The residues are exact, because every double-precision number is an integer divided by a power of two.
         """
         values, where = np.unique(self.weights, return_inverse=True)
         exact = [a * pow(b, -1, PRIME) % PRIME for a, b in (float(w).as_integer_ratio() for w in values)]
@@ -173,9 +178,10 @@ class Relayed:
         """Return upper bounds on the leverage ℓ of every agent toward viewers (colluding nodes): (n,); nan for viewers.
 
         The leverage is the share of μ² of an agent's release that the viewers see. The rank of B is computed over a
-        prime field, without rounding. This rank is never above the true rank, and below the true rank with a
-        probability of less than 1e-6. The row space is computed in doubles, with a bound on the rounding error over all
-        rounds. If the error is above `BLUR`, ℓ is 1 for every agent whose release reaches the viewers in any mix.
+        prime field, without rounding. This rank is never above the true rank. The probability that the rank is below
+        the true rank is less than 1e-6. The row space is computed in double precision, with a bound on the rounding
+        error over all rounds. If the error is above `BLUR`, ℓ = 1 is returned for every agent whose release is part of
+        any message that the viewers receive.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
@@ -191,9 +197,9 @@ class Relayed:
         return leverage
 
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
-        """Return one row of the identity matrix for each message of round L + t that the viewers receive.
+        """Return a row of the n x n identity matrix for each message of round L + t that the viewers receive.
 
-        The viewers are colluding nodes.
+        The viewers are colluding nodes. The row of agent j's message is row j of the identity matrix.
         """
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
@@ -201,8 +207,8 @@ class Relayed:
         """Return the row space of A, the matrix that maps the releases of round L to all messages that viewers receive.
 
         The viewers are colluding nodes. The space is returned twice: as a reduced basis over the prime field, and as a
-        `Space` in doubles. The loop goes from the last round to round L. The rows seen from round t on are the messages
-        received in round t, and the rows seen from round t + 1 on, times W(t).
+        `Space` in double precision. The loop goes from the last round back to round L. In round t, the rows found so
+        far are multiplied by W(t), and the rows of the messages received in round t are added.
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
@@ -221,12 +227,13 @@ class Relayed:
 
 @dataclass(frozen=True)
 class Space:
-    """Hold a row space, with a bound on its rounding error.
+    """Hold a row space (the span of the rows of a matrix), with a bound on the rounding error of its basis.
 
     Attributes:
-        basis: (rank, n) orthonormal up to rounding. The exact row space has the basis `basis` + X, with X unknown.
-        errors: (size, left, right) for each term of X = Σ left E right. Each E is an unknown matrix of spectral norm at
-            most `size`.
+        basis: (rank, n) the rows are orthonormal up to rounding. The rows of `basis` + X, where X is an unknown error,
+            span the exact row space.
+        errors: a triple (size, left, right) for each term of X = Σ left E right. In each term, E is an unknown matrix
+            of spectral norm at most `size`.
     """
 
     basis: Vector
@@ -243,18 +250,18 @@ class Space:
     def error(self) -> float:
         """Return a bound on the spectral norm of X, the rounding error of the basis.
 
-        The bound is inf if it is above `BLUR`, so that the space counts as unknown.
+        If the bound is above `BLUR`, inf is returned, and the space counts as unknown.
         """
         size = _largest(self.errors)
         return size if size <= BLUR else inf
 
     def mixed(self, w: Vector, rank: int, received: Any = ()) -> Space:
-        """Return the space that the rows of this space times `w`, and the rows `received`, span.
+        """Return the span of two sets of rows: the rows of this space times `w`, and the rows `received`.
 
-        With the new `basis`, the exact rows are C `basis` + D, where D comes from X and from rounding in this step.
-        With G C = I + F, the rows span `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several
-        rounds thus grow by the norm of a product of matrices, which is far less than the product of the norms of the
-        matrices.
+        Let `basis` be the basis of the returned space. The exact rows are C `basis` + D, where D is the error from X
+        and from rounding in this step. With G C = I + F, the exact rows span the rows of `basis` +
+        (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus grow by the norm of a product of
+        matrices, which is far less than the product of the norms of the matrices.
 
         Args:
             w: (n, m) the matrix.
@@ -382,7 +389,7 @@ class Views:
 
     Attributes:
         start: L, the last round with new releases.
-        leverage: (viewer, agent) the share, in [0, 1], of μ² of the agent's release of round L that the viewer sees.
+        leverage: (viewer, agent) in [0, 1]: the viewer sees this share of μ² of the agent's release of round L.
         before: (agent,) μ of all messages before round L, on all links.
         release: (agent,) μ of the release of round L alone.
         relayed: (viewer, agent) μ of the messages from round L on, given all earlier messages on every link.
@@ -441,7 +448,7 @@ def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views
 
 
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of Gaussian DP of every agent toward viewers (colluding nodes) who share all they know: (n,).
+    """Return μ of Gaussian DP of every agent toward viewers (nodes that share all messages they receive): (n,).
 
     μ is nan for the viewers. None is returned if the messages are not known to be linear in the noise.
 
@@ -466,7 +473,7 @@ def _toward(
 ) -> Vector:
     """Return μ of Gaussian DP of every agent toward viewers (colluding nodes): (n,).
 
-    It is the smaller of the two bounds of this module.
+    Each μ is the smaller of the two bounds of this module.
     """
     mu, whole = _mu(costs, leverage), carried_on(setup, events, relayed, viewers)
     return mu if whole is None else np.minimum(mu, whole)
@@ -475,8 +482,8 @@ def _toward(
 def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
     """Return ρ of zCDP of one agent, for each of its groups of samples, as two arrays (groups,).
 
-    The first is ρ of the messages before round L, the last round of `events`; the second is ρ of the message of round
-    L.
+    The first array is ρ of the messages before round L, the last round of `events`. The second array is ρ of the
+    message of round L.
     """
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
