@@ -62,7 +62,9 @@ def main(argv: list[str]) -> int:
 
 
 class AuditedRun:
-    """Do one rank's part of an audit: its part of the run, and an equal share of the games' runs.
+    """Do one rank's part of an audit: its part of the run, and an equal share of the runs of all games.
+
+    The *logger* is the last rank. The logger reads the run, makes the table and prints the table.
 
     Args:
         world: the communicator of all ranks; None if this process does everything.
@@ -111,7 +113,7 @@ class AuditedRun:
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
         """Test the run, play the games, and print the table.
 
-        Return the exit code on the logger, and 0 on all other ranks.
+        Return the exit code on the logger (the last rank), and 0 on all other ranks.
 
         Args:
             asked: the experiment.
@@ -162,14 +164,16 @@ class AuditedRun:
         return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 
     def _play(self, games: list[Probe], targets: list[Canary | None], seed: int) -> dict[int, Vector]:
-        """Simulate this rank's share of the pairs of runs of all games. Return the log-likelihood ratios of each game.
+        """Simulate this rank's share of every game's pairs of runs, and return the log-likelihood ratios of each game.
 
-        Only the logger gets the ratios of all ranks.
+        The runs of a pair are on the two adjacent data sets of the game. Only the logger, the last rank, gets the
+        ratios of all ranks.
 
         Args:
             games: the experiments of the games.
-            targets: on the logger, the adjacent data set of each game, or None for a game without pairs; else unused.
-            seed: of the audit.
+            targets: on the logger, the adjacent data set of each game, or None for a game that is played on one run.
+                All other ranks get the logger's value.
+            seed: the seed of the audit.
         """
         import numpy as np
 
@@ -189,7 +193,7 @@ class AuditedRun:
         return {k: np.concatenate([of_rank[k] for of_rank in shares]) for k in mine if shares}
 
     def _shared(self, value: Any) -> Any:
-        """Return the logger's `value` on every rank. The ranks wait for the value without a busy loop."""
+        """Return the `value` of the logger (the last rank) on every rank. The ranks wait without a busy loop."""
         if not self._world:
             return value
         from mpinodes.rounds.waiting import assemble

@@ -23,12 +23,13 @@ class Finding(NamedTuple):
     Attributes:
         agent: the number of the agent.
         changes: the number of adjacent data sets whose change reaches a message.
-        direct: the largest realised change divided by the claimed change, over messages that first carry the changed
-            sample. L1 and L2 changes both count. 0 if nothing is claimed.
-        hidden: the same ratio, over all later messages.
+        direct: the largest ratio of the realised change of a message, in L1 or L2, to the change that the accountant
+            assumes, over messages that are the first to carry the changed sample. The ratio is 0 if the accountant
+            assumes no bound.
+        hidden: the largest ratio, as in `direct`, over all later messages.
         round: the round of the message with the largest ratio.
-        touched: the largest number of messages that one changed sample moved.
-        public: whether the stated sensitivities were the same on adjacent data.
+        touched: the largest number of messages that changed in one replay.
+        public: whether all stated sensitivities were equal on the recorded data and on adjacent data.
     """
 
     agent: int
@@ -46,11 +47,13 @@ class Finding(NamedTuple):
 
 
 def claimed(events: Events, carried: Vector) -> Vector:
-    """Return the accountant's bound on the L2 change of each message between adjacent data sets: (rounds, vectors).
+    """Return the accountant's bound on the L2 change of each message between adjacent data sets.
+
+    The shape is (rounds, vectors of a message).
 
     Args:
         events: (rounds,) of one agent.
-        carried: (rounds,) whether the message is the first to carry a loss of the changed sample.
+        carried: (rounds,) whether the message is the first to carry a loss function that contains the changed sample.
     """
     reply, first = response(events, 1), np.zeros(1, np.int64)
     return np.array([reply.step(t, first[: int(carried[t])])[:, 0] for t in range(len(events))])
@@ -58,17 +61,18 @@ def claimed(events: Events, carried: Vector) -> Vector:
 
 @np.errstate(all="ignore")
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
-    """Replay one agent on many adjacent data sets. Each data set changes a sample (or the samples) of one round.
+    """Replay one agent on many adjacent data sets, and return the worst result.
 
-    Delayed feedback may delay the message that first carries a change. For every changed round, messages are compared
-    up to this message. For about `rounds` log-spaced changed rounds, and if no message carries the change, messages are
-    compared up to the last message of the run.
+    Each adjacent data set differs from the recorded data in one sample of some round (the changed round), or in all
+    samples that the adjacency changes together. Messages are compared from the changed round up to the first message
+    that carries the change, which delayed feedback may delay. If no message carries the change, and for about `rounds`
+    log-spaced changed rounds, all later messages are compared.
 
     Args:
         recorded: the transcript of the run.
         agent: the agent.
-        rounds: the number of changed rounds for which all later messages are compared.
-        seed: of the adjacent data.
+        rounds: the approximate number of changed rounds for which all later messages are compared.
+        seed: the seed of the adjacent data.
     """
     replayed, rng = Replayed(recorded, agent), np.random.default_rng(seed)
     setup, total = recorded.setup, len(recorded.frames)
@@ -101,18 +105,22 @@ def replays(recorded: Transcript, seed: int, rounds: int = 12) -> list[Finding]:
 
     Args:
         recorded: the transcript of the run.
-        seed: of the adjacent data.
-        rounds: the number of changed rounds for which all later messages are compared.
+        seed: the seed of the adjacent data.
+        rounds: the approximate number of changed rounds for which all later messages are compared.
     """
     return [replay(recorded, agent, rounds, seed) for agent in recorded.agents]
 
 
 class Compared(NamedTuple):
-    """Hold the changes of one agent's messages on one adjacent data set, from the changed round on.
+    """Hold the changes of one agent's messages on one adjacent data set.
+
+    The first axis of every array counts the r rounds from the changed round to the last compared round. A claimed
+    change is the bound that the accountant assumes.
 
     Attributes:
-        over: (r,) realised change divided by claimed change: the largest ratio over the vectors, and over L1 and L2.
-        carried: (r,) whether the message is the first to carry a loss of the changed sample.
+        over: (r,) realised change divided by claimed change: the largest ratio over the vectors of the message, in L1
+            or L2.
+        carried: (r,) whether the message is the first to carry a loss function that contains the changed sample.
         l2: (r, vectors) realised L2 change.
         bound: (r, vectors) claimed L2 change.
         differing: the stated facts that differ on adjacent data, as in `Replayed.moved`.
@@ -127,7 +135,7 @@ class Compared(NamedTuple):
 
 @np.errstate(all="ignore")
 def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Compared:
-    """Run an agent on one adjacent data set up to round `last`, and compare its messages' changes with the claims."""
+    """Run an agent on one adjacent data set up to round `last`, and compare message changes with claims."""
     events = recorded.events[change.round - 1 : last, replayed.agent]
     carried = np.array([bool(r) and carries(recorded.setup, replayed.agent, r, change) for r in events.uses.tolist()])
     bound = claimed(events, carried)

@@ -19,14 +19,16 @@ ALL = -1  # stands for all samples of an agent, in place of a sample number
 
 
 class Change(NamedTuple):
-    """Define an adjacent data set: in every round that uses a sample, a new row replaces the sample in the loss.
+    """Define an adjacent data set: a new row replaces a sample in the loss function of every round with the sample.
 
     Attributes:
-        round: the first round whose loss changes. For a sample that earlier rounds use too, the first round examined.
-        sample: the number of the sample. None replaces all samples of this round. ALL replaces every sample of this
-            round and of all later rounds; this is an adjacent data set if the round is 1 or if no sample is used twice.
+        round: the first round that uses the sample; or, if earlier rounds use the sample too, the first round that a
+            replay examines.
+        sample: the number of the sample. With None, the new row replaces all samples of `round`. With ALL, the new row
+            replaces all samples of `round` and of every later round. With ALL, the data sets are adjacent if `round` is
+            1 or if no sample is used in two rounds.
         feature: (d,) the features of the new row.
-        target: the target of the new row; nan keeps the features and flips the sign of the target.
+        target: the target of the new row. If nan, the sample keeps its features, and the sign of its target is flipped.
     """
 
     round: int
@@ -79,7 +81,9 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
 def adjacent(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield adjacent data sets that change a sample of one round: those of `usual`, then some with extreme doubles.
+    """Yield adjacent data sets that differ in a sample of one round.
+
+    The data sets of `usual` are yielded first. Then follow data sets whose new sample has extreme numbers (`ends`).
 
     Args:
         setup: of the run.
@@ -95,9 +99,9 @@ def adjacent(
 
 
 def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
-    """Return variants of a change of data whose new sample has extreme numbers.
+    """Return variants of a change of data, in which the new sample has extreme numbers.
 
-    The numbers are as large or as small as doubles and the domain of the samples allow, or exactly 0.
+    The numbers are 0, or as large or as small as double precision and the domain of the samples allow.
     """
     bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(len(change.feature)))
     alike = np.where(np.arange(len(change.feature)) % 2, -1.0, 1.0)
@@ -112,7 +116,7 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
 def usual(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield changes of a random sample of the round: a flipped label, and features at the edge of their domain.
+    """Yield changes of a random sample of the round: another target, and features at the edge of their domain.
 
     The arguments are those of `adjacent`.
     """

@@ -29,13 +29,14 @@ CLEAR = 0.99  # the adversary guesses only if the log-likelihood ratio is at lea
 
 
 class Canary(NamedTuple):
-    """Hold the adjacent data set that the adversary must tell apart from the data of the run.
+    """Hold an adjacent data set. The adversary must decide whether a run had these data or the data of the experiment.
 
     Attributes:
         agents: the agents whose messages depend on the change.
         change: the difference between the data sets.
-        size: how far the change moves messages in the pilot runs, in noise scales: the sum over messages, or for
-            Gaussian noise the root of the sum of squares.
+        size: how far the change moves messages, as a mean over the pilot runs. The change of each message is divided by
+            its noise scale. Then the changes are summed, or, for Gaussian noise, the root of the sum of squares is
+            taken. With viewers, twice the mean of the statistic divided by its standard deviation.
         sight: the statistic of an adversary who sees only some links; None if the adversary sees all links.
     """
 
@@ -80,8 +81,8 @@ def prepare(probe: Probe, directory: Path) -> Ready:
 def canary(ready: Ready, seed: int) -> Canary:
     """Return the adjacent data set that moves messages most, on average over some pilot runs.
 
-    If the adversary is one or several agents (the viewers), return the data set that the adversary's statistic tells
-    apart best. The data of the viewers themselves are never changed, unless all agents use the same data.
+    If the adversary is one or several agents (the viewers), return the data set that the adversary's statistic detects
+    best. Only data of agents that are not viewers are changed, unless all agents use the same data.
 
     Args:
         ready: the experiment of the game, after its first run.
@@ -113,7 +114,7 @@ def canary(ready: Ready, seed: int) -> Canary:
     frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """Return the mean divided by the standard deviation of a candidate's statistic, on the data of the run."""
+        """Return the mean divided by the standard deviation of the statistic of `target`, on the data of the run."""
         assert target.sight
         values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -123,14 +124,14 @@ def canary(ready: Ready, seed: int) -> Canary:
 
 
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
-    """Return the statistic by which the adversary decides, for each candidate of an adjacent data set.
+    """Return, for each of several adjacent data sets, the statistic by which the adversary decides.
 
-    The statistics are the most powerful tests if there is such a test for every candidate. Otherwise all are learnt
-    from simulated runs.
+    If a linear statistic is the most powerful test for every data set (`best_test`), these statistics are returned. If
+    not, all statistics are learnt from simulated runs.
 
     Args:
         setup: of the experiment.
-        targets: the candidates.
+        targets: the adjacent data sets.
         seeds: of the simulated runs.
     """
 
@@ -147,7 +148,7 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
 
 
 def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
-    """Return how far a change moves the messages of several agents, in noise scales, as in `Canary.size`.
+    """Return how far a change moves the messages of several agents, in units of the noise scale, as in `Canary.size`.
 
     Args:
         replayed: the replays of these agents.
@@ -219,7 +220,7 @@ def guess(ready: Ready) -> tuple[int, int, int]:
     Each guess uses all earlier messages too.
 
     Returns:
-        The number of right guesses, of guesses and of secrets.
+        The number of right guesses, the number of guesses and the number of secrets.
     """
     run, setup = ready.run, ready.run.setup
     everyone = run.replayed()

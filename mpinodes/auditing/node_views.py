@@ -1,11 +1,11 @@
-"""Define the adversary of a game who is one agent, or several colluding agents, and sees only what they receive.
+"""Define the adversary that is one agent, or several colluding agents, and sees only the messages sent to these agents.
 
 The agents that the adversary consists of are the *viewers*. The likelihood of what the viewers receive is an integral
 over all messages that they do not receive, and rarely has a closed form. But any statistic of what the viewers receive
-bounds ε from below, and a linear statistic does well: the sum of all received numbers, weighted by how far adjacent
-data move each number and by the noise in that direction. If everything that the viewers receive is a linear mix of
-values to which noise was added once, the weights are known and the test is the most powerful one. Otherwise the weights
-are learnt from separate runs, which are not used for the bound.
+gives a lower bound on ε, and a linear statistic gives good bounds: a weighted sum of all received numbers. The weights
+depend on how far adjacent data move each number, and on the covariance of the noise. If all received messages are
+linear mixes of the releases of one round, the weights are known, and the test is the most powerful test. If not, the
+weights are learnt from separate runs, which are not used for the bound.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Sight:
     """Compute a linear statistic of what the viewers receive. A value below 0 suggests adjacent data.
 
     Attributes:
-        received: (rounds, agents) whether the viewers receive the agent's message of this round, or sent it.
+        received: (rounds, agents) whether the viewers know the agent's message of the round: they receive or send the
+            message.
         weights: (m,) the weights of the m received numbers.
         middle: the mean of the two expected weighted sums, on the run's data and on adjacent data.
     """
@@ -48,11 +49,10 @@ class Sight:
 
 
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
-    """Return whether the viewers, the agents that the adversary consists of, have a message: (rounds, sending agents).
+    """Return which messages the viewers know: (rounds, sending agents).
 
-    The viewers have the messages that they send. Messages that are lost or arrive after the last round count too,
-    because they were sent to the viewers. If a run stops early, missing messages are read as 0, because the viewers see
-    when the run stops.
+    The viewers are the agents that the adversary consists of. The viewers know all messages that they send, and all
+    messages that are sent to them, even if a message is lost or arrives after the last round.
     """
     viewers, graph = list(setup.experiment.audit.viewers), setup.reached
     mask = np.array([graph.sends(t)[:, viewers].any(axis=1) for t in range(1, rounds + 1)])
@@ -63,9 +63,11 @@ def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
 def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
     """Return the received releases one after the other: (count,).
 
+    If the run ended early, the numbers of the missing rounds are 0, because the viewers see when the run ends.
+
     Args:
         received: (rounds, agents) as in `Sight`.
-        frames: (rounds, agents, words) of a run, perhaps with fewer rounds.
+        frames: (rounds, agents, words of a frame) of a run, perhaps with fewer rounds than `received`.
         count: the number of received numbers.
     """
     width = count // int(received.sum())
@@ -78,13 +80,13 @@ Simulated = Callable[[int], Transcript]  # seed -> the transcript of a simulated
 
 
 def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequence[int]) -> list[Sight]:
-    """Return for each adjacent data set the linear statistic that tells it apart best, estimated from runs.
+    """Return, for each adjacent data set, the linear statistic that best detects the data set, estimated from runs.
 
     Args:
         setup: of the run.
         own: simulates the run on its data, from a seed.
         others: simulate the run on each adjacent data set, from a seed.
-        seeds: of the runs.
+        seeds: the seeds of the runs.
     """
     runs = [own(seed).frames for seed in seeds]
     mask = received(setup, setup.experiment.rounds)

@@ -1,10 +1,11 @@
 """Extract the noise of a run from its messages, and test it against the distribution that the events state.
 
 All noise is first transformed to one distribution: fair signs, and *sizes* that are exponential with mean 1. A
-coordinate of Laplace noise divided by its scale already has this distribution. For Gaussian noise the size is
-−ln P(|N| ≥ |z|). For noise that is drawn as a norm and a direction, the norm, Gamma(d), is first mapped to the norm of
-d independent normal numbers. All these maps are exact, so tests of signs and sizes are exact for every distribution.
-Messages are known only up to rounding: `slack` bounds how far rounding may have moved a size.
+coordinate of Laplace noise divided by its scale already has this distribution. For Gaussian noise z, divided by its
+standard deviation, the size is −ln P(|N| ≥ |z|) with N standard normal. For noise that is drawn as a norm and a
+direction, the norm has the distribution Gamma(d). The norm is first mapped to the norm of d independent normal numbers.
+All these maps are exact, so tests of signs and sizes are exact for every distribution. Messages are known only up to
+rounding: `slack` bounds how far rounding may have moved a size.
 
 A test is either exact or has a smaller probability of a false alarm than stated. Each test corrects for the number of
 its comparisons by a union bound. The tests examine
@@ -12,8 +13,8 @@ its comparisons by a union bound. The tests examine
 - the scale, of all draws and of each round, agent, vector and coordinate;
 - the distribution of all draws;
 - the signs, which must be independent of the values before noise;
-- repeated draws anywhere;
-- dependence between neighbors, such as one round and the next round.
+- draws that occur twice, in any two places of the run;
+- dependence between neighbors: consecutive rounds, agents, vectors or coordinates.
 """
 
 from __future__ import annotations
@@ -61,11 +62,12 @@ class NoiseDraws:
         signs: (R, T, n, k, d) −1 or 1; 0 if there is no noise or if rounding hides the sign.
         sizes: (R, T, n, k, d) exponential with mean 1; nan if there is no noise.
         slack: (R, T, n, k, d) how far rounding may have moved a size.
-        totals: (R, T, n, k) for each vector, a sum whose chi-squared distribution depends on the noise scale; nan if
-            there is no noise.
+        totals: (R, T, n, k) for each vector, a number that has a chi-squared distribution if the noise has the stated
+            scale; nan if there is no noise.
         freedom: (R, T, n, k) the degrees of freedom of this chi-squared distribution.
-        linear: whether totals are proportional to the scale; if not, they are proportional to its square.
-        clean: (1 or R, T, n, k, d) the signs of the values before noise.
+        linear: whether totals are proportional to the noise scale. If not, totals are proportional to the square of the
+            scale.
+        clean: (R, T, n, k, d) the signs of the values before noise; (1, T, n, k, d) if all runs have the same values.
         broken: the number of released numbers that are not finite.
     """
 
@@ -97,7 +99,7 @@ class NoiseDraws:
         return [*_scale(self), *_law(self), *_signs_and_neighbors(self), *_repeats(self)] if self.number else []
 
     def fails(self, alpha: float) -> list[Check]:
-        """Return the failed tests. For correct noise, any test fails with probability at most alpha."""
+        """Return the failed tests. If the noise is correct, the probability that any test fails is at most alpha."""
         return [check for check in self.checks if check.p * len(self.checks) < alpha]
 
 
@@ -172,7 +174,7 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
     Args:
         noise: (R, T, n, k, d) the extracted noise of R runs, T rounds, n agents and k vectors of d coordinates.
         rounding: (R, T, n, k, d) bounds on the rounding error of the noise.
-        value: (1 or R, T, n, k, d) the values before noise.
+        value: (R, T, n, k, d) the values before noise; (1, T, n, k, d) if all runs have the same values.
         scale: (R, T, n, k) the noise scale that the event states.
         kind: (R, T, n, k) the distribution that the event states; `CLEAN` if there is no noise or it cannot be
             extracted.
@@ -209,7 +211,10 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
 
 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
-    """Yield a label and the sums of two arrays of draws: over all draws, then for each round, each agent, and so on."""
+    """Yield a label and the sums of two arrays of draws.
+
+    First the sums over all draws are yielded. Then follow the sums for each round, each agent and each further index.
+    """
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
         if first.shape[axis] > 1:
@@ -218,7 +223,7 @@ def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vect
 
 
 def _scale(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test sums with chi-squared distributions: of the norms or squares of vectors, and of each coordinate's sizes."""
+    """Test the noise scale by chi-squared sums: sums of `NoiseDraws.totals`, and sums of each coordinate's sizes."""
     whole, held = np.isfinite(drawn.totals), np.isfinite(drawn.sizes)
     sums = [*_sums("scale", np.where(whole, drawn.totals, 0.0), np.where(whole, drawn.freedom, 0.0))]
     sums += [row for row in _sums("scale", 2 * np.where(held, drawn.sizes, 0.0), 2.0 * held) if AXES[4] in row[0]]

@@ -4,8 +4,8 @@ A frame is header | releases | scalars. The header holds the round, the kind of 
 last rounds any agent still moved (had not settled). The schedule determines round and kind, and the relayed messages
 determine the bits. A `Start` is the public initial value, and a `Relay` is the mix of what the agent received. The
 scalars come from the mixing, which is run on its scalars alone, with the user's files imported again. None of these
-parts has noise, so one bit from any other source may reveal data. A release with noise must equal the mechanism's
-output, to the last bit.
+parts has noise, so a bit that is not determined by public facts and releases may reveal data. A release with noise must
+equal the mechanism's output, to the last bit.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ their domain. `mpinodes check` has recipes (experiments without a graph) for eac
 experiment on which `mpinodes audit` plays a game: an adversary guesses secrets, or decides between two adjacent data
 sets. A probe has one coordinate for each agent. For gradient steps, the first sample of agent 0 has a target so far
 away that its gradient is clipped. With the sign of the target flipped the gradient is clipped too, so this change moves
-the gradient by the largest possible distance. All other targets are 0. Their gradients depend on the point at which
-they are taken, so that a change of the hidden state becomes visible.
+the gradient by the largest possible distance. All other targets are 0. The gradients of these samples depend on the
+point at which the gradients are taken, so that a change of the hidden state changes later messages.
 """
 
 from __future__ import annotations
@@ -304,7 +304,7 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 def _agents(algorithm: Any, joint: int) -> int:
     """Return the number of agents (and of coordinates) of an experiment for the audit's games.
 
-    `joint` is the number for an algorithm whose agents share one loss.
+    `joint` is the number for an algorithm whose agents share one loss, unless the algorithm fixes the number.
     """
     return AGENTS if algorithm.decomposable else algorithm.only_agents or joint
 
@@ -312,7 +312,8 @@ def _agents(algorithm: Any, joint: int) -> int:
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
     """Write targets, (agents, rounds), to data files, and return the sections `data` and `topology` that use the files.
 
-    If the losses are decomposable, every agent gets a file with d = 1. If not, all agents share one file.
+    If each agent of the algorithm has its own loss, every agent gets a file whose samples have one feature. If the
+    agents share one loss, only the first row of the targets is written, to a file that all agents share.
     """
     agents = len(targets)
     if algorithm.decomposable:
@@ -325,10 +326,11 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 
 
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments: the run itself on other data, with other batches, and with sums and averages.
+    """Yield labels and experiments: the settings of the run on extreme data, in some experiments with other batches.
 
-    Features are corners of the cube. About every second sample is (1, ..., 1), along which the L1 norm is largest.
-    Targets are far away, or are labels. The losses of a batch are summed, or averaged.
+    All features are −1 or 1. About every second sample is (1, ..., 1), along which the L1 norm of a gradient is
+    largest. Targets are labels, classes, or numbers of size `FAR`. In some experiments the losses of a batch are
+    summed, in others averaged.
 
     Args:
         own: the setup of the run.
@@ -379,7 +381,7 @@ def probes(
     """Return the probes (small experiments for the audit's games) of the algorithm that an `algorithm` section names.
 
     Args:
-        section: the section `algorithm` of the run. Its keys whose values are words also apply to the probes.
+        section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes.
         seed: of the audit.
         folder: where the data files of the probes are written.
         adjacency: with "one-agent", adjacent data sets differ in all samples of an agent; otherwise in one sample.
@@ -410,7 +412,7 @@ def probes(
 
 
 def of_view(whole: Experiment) -> Probe:
-    """Return the run itself as the experiment of a game, against an adversary who consists of agents of the run.
+    """Return a probe whose experiment is the run itself. The adversary of the game consists of agents of the run.
 
     `whole` is the experiment; its `audit.viewers` are these agents.
     """

@@ -44,16 +44,16 @@ CERTAIN = Shown(inf, inf)
 
 
 def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian: bool) -> Shown:
-    """Return lower bounds on ε from the log-likelihood ratios of runs on two adjacent data sets, (N,) each.
+    """Return lower bounds on ε from the log-likelihood ratios of N runs on each of two adjacent data sets.
 
-    With probability at most alpha, any of the two returned bounds (pure ε, ε at δ) is wrong. The threshold on the ratio
-    is chosen on the first half of the runs and evaluated on the second half. If all noise is Gaussian, the threshold is
-    0, the optimal threshold, and ε at δ follows from the trade-off between the two error probabilities (Nasr et al.
-    2023).
+    The probability that at least one of the two returned bounds (pure ε, ε at δ) is wrong is at most alpha. The
+    threshold on the ratio is chosen on the first half of the runs and evaluated on the second half. If all noise is
+    Gaussian, the threshold is 0, the optimal threshold, and ε at δ follows from the trade-off between the two error
+    probabilities (Nasr et al. 2023).
 
     Args:
-        own: the ratios of runs on the run's data.
-        other: the ratios of runs on adjacent data.
+        own: (N,) the ratios of runs on the run's data.
+        other: (N,) the ratios of runs on adjacent data.
         delta: δ.
         alpha: the probability of a wrong bound.
         gaussian: whether all noise is Gaussian.
@@ -61,9 +61,10 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
     half = len(own) // 2
 
     def shares(tau: float, side: tuple[Vector, Vector], runs: slice) -> tuple[float, float]:
-        """Return bounds on P(ratio ≥ tau): from below for `side[0]`, and from above for `side[1]`.
+        """Return a lower bound on P(ratio ≥ tau) on the first data set, and an upper bound on the second data set.
 
-        `runs` selects the runs that are counted.
+        `side` holds the ratios of the runs on the first and on the second data set. `runs` selects the runs that are
+        counted.
         """
         hits, alarms = (int((ratios[runs] >= tau).sum()) for ratios in side)
         return least_share(hits, len(own[runs]), alpha / 2), largest_share(alarms, len(own[runs]), alpha / 2)

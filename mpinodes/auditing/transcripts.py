@@ -1,10 +1,10 @@
 """Hold the transcript of a run, and run one agent again on it.
 
-An agent's next message is a function of its data and of all messages sent before. So running the agent once on its data
-and once on adjacent data, both times on the same transcript, gives the change of every message. If the noise is inside
-a minimization, the difference of two log densities replaces the change: the log densities of the release on both data
-sets, times the noise scale. Only the transcript, the events and the experiment are read. The stochastic error ξ and all
-other inputs except the data are equal in both runs of the agent.
+An agent's next message is a function of its data and of all messages sent before. The change of every message follows
+from two runs of the agent on the same transcript: one on its data, one on adjacent data. If the noise is inside a
+minimization, the change of the message is replaced by the absolute difference of the release's log densities on the two
+data sets, times the noise scale. Of a run, only the transcript, the events and the experiment are read. The stochastic
+error ξ and all other inputs except the data are equal in both runs of the agent.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def simulate(setup: Setup, label: str = "") -> Transcript:
 
 
 class Recorded(Transcript):
-    """The transcript of a run directory.
+    """Read the transcript from a run directory.
 
     Raises:
         BadInput: the directory holds no run with a transcript, or the experiment does not fit the record.
@@ -120,7 +120,7 @@ class Replayed:
 
     Attributes:
         agent: the number of the agent.
-        kind, scale: (rounds, vectors) the distribution and the scale of the agent's noise.
+        kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise.
     """
 
@@ -206,9 +206,10 @@ class Replayed:
         Messages are compared from the changed round to round `last`; r is their number.
 
         Returns:
-            The changes, (r, vectors, 2): for each message and vector, the L1 and the L2 norm. And a list of facts that
-            a message states about its sensitivity and that differ on adjacent data, although such facts must be
-            public: (round, fact on the recorded data, fact on adjacent data).
+            The changes, (r, vectors, 2): the L1 and the L2 norm of the change of each vector of each message. And a
+            list with an entry for each fact that a message states about itself and that differs between the two data
+            sets, although such facts must be public. The entry is (round, fact on the recorded data, fact on adjacent
+            data).
         """
         moved, differing = [], []
         for t, own, other, losses in self._adjacent(change, last):
@@ -258,7 +259,7 @@ class Replayed:
     def log_ratio(self, change: Change, last: int) -> float:
         """Return the log-likelihood ratio of the transcript up to round `last`: recorded data over adjacent data.
 
-        ±inf means that one of the two data sets is impossible.
+        ±inf means that the transcript is impossible on one of the two data sets.
         """
         total = 0.0
         for t, message, adjacent_message, losses in self._adjacent(change, last):
@@ -306,7 +307,7 @@ class Replayed:
 
 
 def fresh_seed(*words: int) -> int:
-    """Return a seed for a run, computed from some numbers; other numbers give an independent seed."""
+    """Return a seed that is computed from numbers. Seeds from different numbers are independent."""
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 2)
 
 

@@ -74,7 +74,9 @@ def of_replay(findings: list[Finding]) -> Verdict:
 
 
 def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
-    """Return a row that says whether the noise is as the events state, and how small a shortfall would be detected.
+    """Return a row that says whether the noise is as the events state.
+
+    The row also gives the smallest relative shortfall of the noise scale that the test detects.
 
     Args:
         drawn: the noise.
@@ -143,7 +145,8 @@ def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
 def of_run(run: Transcript, seed: int) -> list[Verdict]:
     """Test a run, and return a row for each test.
 
-    The tests are: messages follow from the recorded releases; frames; replay; noise.
+    The tests are: the messages follow from the recorded releases; the frames follow from public facts and releases; the
+    replay; the noise.
 
     Args:
         run: the run.

@@ -1,1 +1,4 @@
-"""Test the statements of a part. A test may show that a statement is false, but proves no statement."""
+"""Test the statements of a part: what the code of an algorithm, loss function, stream, ... declares about the part.
+
+A test may show that a statement is false, but no test proves a statement.
+"""

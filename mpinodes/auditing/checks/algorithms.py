@@ -1,4 +1,4 @@
-"""Test an algorithm: run all tests of purity and of statements, in order."""
+"""Test an algorithm: its purity (equal arguments give equal results, and nothing else changes) and its statements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ APART = 3  # number of runs, in addition to the longest run, that are repeated i
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Run an algorithm on all experiments that fit it, and report faults.
 
-    Its purity and its statements are tested in each run. Some runs are repeated in another process and over MPI.
+    The purity and the statements of the algorithm are tested in each run. Some runs are repeated in another process,
+    and one run over MPI.
 
     Args:
         algorithm: the class.
@@ -75,7 +76,7 @@ def _messages(run: Transcript) -> int:
 
 
 def _on_some_graph(label: str, asked: Tree) -> Transcript:
-    """Run an experiment on its graph, or on another graph if the algorithm cannot run on the former.
+    """Run an experiment on its graph, or on another graph if the algorithm cannot run on the experiment's graph.
 
     Raises:
         BadInput, Diverged: no graph fits. The error is that of the experiment's graph.

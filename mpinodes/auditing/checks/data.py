@@ -48,7 +48,7 @@ def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[
 
 
 def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if a bound that a loss states about the gradient of one sample is violated."""
+    """Yield a fault if a loss violates a bound that it states about the gradient or the value of one sample."""
     for _ in range(PAIRS):
         norm = float(rng.choice([0.3, 1.0, 5.0]))
         features, targets = _samples(loss, rng, 2, norm)
@@ -97,11 +97,11 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
     """Yield a fault if a measured number exceeds the bound that the part states for it.
 
     Args:
-        name: of the bound.
+        name: the name of the bound.
         measured: the number.
         bound: the stated bound.
         where: the samples and points, for the report.
-        slack: absolute rounding error of the number.
+        slack: a bound on the absolute rounding error of the measured number.
     """
     if not measured <= bound * (1 + SLACK) + slack:
         yield Fault(
@@ -112,10 +112,14 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
 
 
 def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Test gradients: against numerical derivatives of values, and, with a clip, against sums of clipped gradients."""
+    """Test the gradients of a loss.
+
+    Without a clip, the gradient must agree with numerical derivatives of the value. With a clip, the gradient of
+    several samples must be the sum of the clipped gradients of the single samples.
+    """
 
     def clipped_grad(of: Any, x: Any) -> Any:
-        """Return the gradient of a loss as an agent gets it, with the clip enforced."""
+        """Return the gradient that an agent receives from a loss: without regularizer, with the clip enforced."""
         return enforced(of, of.clip, of.clip, of.whole, of.regularizer).data_grad(x)
 
     for _ in range(PAIRS):
@@ -170,7 +174,7 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if `prox` returns a point that is not a minimizer."""
+    """Yield a fault if the proximal step `prox` of a loss returns a point that does not minimize the objective."""
     for _ in range(PAIRS // 10):
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
@@ -184,7 +188,7 @@ def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a stream in two experiments: every agent has its own loss, and all agents share one loss."""
+    """Test a stream in two experiments: one with a loss for each agent, and one with a loss that all agents share."""
     for name, asked in of_streams(path, stream, folder, seed):
         try:
             setup, equal = (compose(asked, ranks=None) for _ in range(2))
@@ -202,7 +206,7 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
     """Yield faults in the losses, the sample numbers and the bounds that a stream gives.
 
     Args:
-        setup: with the stream.
+        setup: the setup of an experiment with the stream.
         other: a second, equal instance of the stream.
     """
     stream = setup.stream
@@ -264,7 +268,10 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
 
 
 def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
-    """Test what `stream` states about its samples under another seed; `other` is the same stream with another seed."""
+    """Yield a fault if the attribute `drawn_from_seed` of a stream is wrong.
+
+    The attribute states whether the samples depend on the seed. `other` is the same stream with another seed.
+    """
     if stream.drawn_from_seed is None:
         return
     mine, its = _by_row(stream), _by_row(other)

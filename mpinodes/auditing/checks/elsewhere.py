@@ -33,7 +33,7 @@ LAUNCHED = ("PMI", "OMPI", "HYDRA", "MPI")  # prefixes of environment variables 
 def _started(words: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run a command, and return its result. The new process imports this copy of mpinodes.
 
-    Variables of mpirun are removed from the environment, so that the process does not count as started by mpirun.
+    The environment variables that mpirun sets are removed, so that the new process does not seem started by mpirun.
 
     Args:
         words: the command.
@@ -54,7 +54,7 @@ def _last_line(done: subprocess.CompletedProcess[str]) -> str:
 def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
     """Yield a fault if any agent's messages or decisions differ when the runs are repeated in another process.
 
-    The other process has another time zone and other hashes.
+    The other process has another time zone and another seed of Python's hash function.
 
     Raises:
         RuntimeError: a run fails in the other process.

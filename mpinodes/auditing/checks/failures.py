@@ -1,4 +1,4 @@
-"""Report the outcome of a check, and compute `image`, which shows whether a value has changed."""
+"""Report the outcome of a check, and compute images of values, which show a test whether a value has changed."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def image(value: Any, depth: int = DEPTH) -> Any:
 
     Args:
         value: the value.
-        depth: how many levels of nested objects are split; deeper objects count by their type only.
+        depth: how many levels of nested objects are split. Of a deeper object, the image holds the type only.
     """
     name = type(value).__qualname__
     if isinstance(value, SIMPLE):

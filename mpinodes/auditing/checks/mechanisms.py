@@ -62,7 +62,7 @@ class OneRound(Draws):
 
 
 def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
-    """Test that noise depends on nothing but its key, its round and the sensitivities, and test its distribution.
+    """Test that noise depends only on its key, its round and the sensitivities, and has the stated distribution.
 
     Args:
         mechanism: the mechanism.
@@ -101,7 +101,7 @@ def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -
 
 
 def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
-    """Test the numbers in events, and test the noise against the distribution that the events state.
+    """Test that the numbers in events are valid, and that the noise has the distribution that the events state.
 
     Args:
         values: (releases, d) before noise.
@@ -146,10 +146,9 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
 
 
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Compare two runs with a metric and one run without it.
+    """Compare three runs of one experiment: two runs that record the metric, and one run that does not.
 
-    The metric must have the same values in the first two runs, and all other results must be the same in all three
-    runs.
+    The values of the metric must be equal in the first two runs. All other results must be equal in all three runs.
     """
     metrics = [] if metric.name in {other.name for other in BUILT_IN} else [path]
     for name, asked in of_metrics(seed):

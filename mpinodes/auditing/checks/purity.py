@@ -30,8 +30,8 @@ class Noting:
     An image (`failures.image`) is a value that compares equal if and only if all bits are equal.
 
     Attributes:
-        call: the record of the current round: `here`, `state`, `message`, `said` (the image of `message`), `decision`,
-            `inbox`, `loss` and `following` (the image of the next state).
+        call: the record of the current round: the arguments `here`, `state`, `inbox` and `loss`, the results `message`
+            and `decision`, the image `said` of the message, and the image `following` of the next state.
     """
 
     def __init__(self, algorithm: Any) -> None:

@@ -35,7 +35,7 @@ def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> 
 
 
 def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
-    """Test that `project` is pure and projects onto a convex set. `where` names the sizes, for the report."""
+    """Test that `project` is a pure projection onto a convex set. `where` names dimension and radius for a report."""
     before, own = image(feasible), points.copy()
     inside = [feasible.project(x) for x in own]
     if any(np.shape(p) != x.shape or not np.isfinite(p).all() for p, x in zip(inside, own, strict=True)):
@@ -60,7 +60,7 @@ def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
 
 
 def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
-    """Test the statements of a set against its projection. `where` names the sizes, for the report."""
+    """Test the statements of a set against its projection. `where` names dimension and radius for a report."""
     d, inside = points.shape[1], [feasible.project(x) for x in points]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
     if feasible.bounded != np.isfinite(feasible.reach(d)):
@@ -107,7 +107,7 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
 
 
 def _holds(cones: Any, v: Vector, slack: Any) -> bool:
-    """Return whether the point v satisfies all constraints, up to `slack`."""
+    """Return whether the point v satisfies all constraints `cones` (linear or second-order cones), up to `slack`."""
     for cone in cones:
         rest = cone.bounds - cone.rows @ v
         if (rest[0] - np.linalg.norm(rest[1:]) if cone.second_order else rest.min(initial=0.0)) < -slack:

@@ -1,4 +1,4 @@
-"""Test the statements in messages, by replays of every agent on data that move messages as far as possible."""
+"""Test what messages state, by replays of every agent on adjacent data that change messages as much as possible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RELATIVE = 1e-7  # relative rounding error of a bound over many rounds
 
 
 def statements(run: Transcript, seed: int, report: Report) -> None:
-    """Test the statements of every agent, on adjacent data that change one round, for every round in turn."""
+    """Test the statements of every agent by replays on adjacent data. Each replay changes the data of one round."""
     setup, total = run.setup, len(run.frames)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
     end = min(total, 3) if setup.algorithm.whole_data else total  # with `whole_data` all rounds have the same loss
@@ -76,7 +76,10 @@ def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
 
 
 def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
-    """Test `Algorithm.carried_on` by two replays: with changed received messages, and with a changed sample.
+    """Test the statement `Algorithm.carried_on` by two replays of an agent.
+
+    In the first replay the received messages are changed: the next message must change by the stated factor times the
+    change of their mix. In the second replay a sample is changed: messages must change along one direction.
 
     Args:
         run: the run.
@@ -110,9 +113,9 @@ def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
 
 
 def misstated(run: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault]:
-    """Replay one adjacent data set, and yield a fault if a statement is false.
+    """Replay an agent on one adjacent data set, and yield a fault if a statement in a message is false.
 
-    A statement is false if it depends on data, or if its bound is below the change of the message.
+    A statement is false if the statement depends on data, or if a stated bound is below the change of the message.
 
     Args:
         run: the run.
