@@ -47,8 +47,8 @@ class PrivacyLoss(NamedTuple):
         epsilon: the proven ε at δ.
         rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven.
         delta_spent: the part of δ that is needed because the exact distribution of the releases differs from the
-            distribution for which the loss is computed. `Event.tv_distance` is the total variation distance of the two
-            for one release.
+            distribution for which the privacy loss is computed. `Event.tv_distance` is the total variation distance
+            between these two distributions for one release.
     """
 
     pure: float
@@ -148,10 +148,11 @@ class Accountant:
 
     @property
     def uses_ceiling(self) -> bool:
-        """Return whether any agent's privacy loss is computed from bounds that hold for every sample.
+        """Return whether the privacy loss of any agent is computed from one bound for all samples.
 
-        These bounds limit the effect of older changes through the agent's hidden state (`Ledger.uses_ceiling`). For all
-        other agents, each group of samples has a bound, which may be tighter.
+        The bound limits how far a change of an earlier sample can move a message through the agent's hidden state
+        (`Ledger.uses_ceiling`). For every agent without this bound, each group of samples has a bound, which may be
+        tighter.
         """
         return any(ledger.uses_ceiling for ledger in self._ledgers)
 
@@ -220,7 +221,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     def rdp(group: Indices) -> Vector:
         """Return the sum of the agents' Rényi curves for each group of samples, (m, orders).
 
-        An agent without a group adds 0.
+        An agent that does not use a group adds 0 for this group.
         """
         curves = np.zeros((len(group), len(ORDERS)))
         for ledger, count, (own, _) in zip(ledgers, counts, read, strict=True):

@@ -1,7 +1,7 @@
 """Compute the Rényi divergences between noise of density ∝ exp(−‖e‖₂/b) in R^d and the same noise shifted by a vector.
 
-The shift has the L2 norm xb. `log_density` is the density of a released minimizer whose objective has a linear term
-with this noise; replay and audit use it.
+The shift has the L2 norm xb. `log_density` is the log density of a released minimizer whose objective has a linear
+term with this noise. Replay and audit call `log_density`.
 
 The density is invariant under rotation, so the divergence D_a of order a depends on x alone. Let u be a unit vector,
 b = 1, P_0 the density of the noise and P_x the density of the noise shifted by xu. In elliptic coordinates with foci at
@@ -15,8 +15,8 @@ P_x is equal to the divergence of P_x from P_0. For d = 1 the divergence is that
 
 - The divergence grows with x, because P_0^a is symmetric and unimodal, and P_0^(1−a) is symmetric with its minimum at 0
   (T. W. Anderson, 1955). So the curve of the largest shift bounds the curve of every shift. Curves add up, order by
-  order, over rounds whose shifts depend on all earlier messages, if the bounds on the shifts are constants and no shift
-  depends on the noise that hides it.
+  order, over rounds whose shifts depend on all earlier messages, if the bounds on the shifts are constants and the
+  shift of a round does not depend on the noise of the same round.
 - D_a ≤ a x²/(2d), that is x²/(2d)-zCDP, which is sharp for small x: since Λ_ν' = w Λ_{ν+1}/(2(ν+1)) and, term by term,
   Λ_{ν+1} ≤ Λ_ν, ∂E/∂k ≤ E k z²/(2(ν+1)); and E = 1 at k = 1.
 """

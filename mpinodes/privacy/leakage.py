@@ -12,7 +12,7 @@ where a message is a *use* of the group if the message is the first to carry the
 samples of the group. A bracket [·] is 1 if the statement holds, else 0. The other symbols are fields of `Hidden`: A is
 `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`, ℓ `lipschitz` and w `offset`. If A, b, p
 and c are bounds on norms, or have no negative entry, h is a bound on norms (class `Norms`; class `Lanes` for many
-changes at once). If A, b, p and c are exact, an input u of round s moves message t by |c_t A_t ⋯ A_{s+1} b_s| u (class
+changes at once). If A, b, p and c are exact, an input u of round q moves message t by |c_t A_t ⋯ A_{q+1} b_q| u (class
 `Signed`). `ceilings` bounds how far any earlier change of any sample can move each message.
 
 In this package, "an unknown message" is a message whose leakage is `UNKNOWN`, and "a message with hidden parts" is a
@@ -154,9 +154,9 @@ class Norms:
 class Signed:
     """Bound what `Norms` bounds, more tightly, for an agent whose state has exact linear dynamics.
 
-    The class stores how far a change of the gradient in each earlier round moves the hidden parts now. If a message
-    without hidden parts carries changed samples, the direction in which the state changes is unknown. The change of the
-    state is then bounded by norms.
+    For each earlier round, the class stores how far a gradient change of size 1 in that round moves the hidden parts
+    now. If a message without hidden parts carries changed samples, the direction in which the state changes is unknown.
+    The change of the state is then bounded by norms.
 
     Args:
         events: (rounds,) of the agent.
@@ -259,7 +259,7 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     A change is older than a message if an earlier message was the first to carry the changed sample. Older changes
     reach the message through the hidden state alone. For exact dynamics with signs, the change of the gradient in every
     earlier round is set to its upper bound. In the round of the message, the change of the gradient is at most
-    `largest`, because only a change of the hidden point can cause it.
+    `largest`, because samples that this message is the first to carry are left out.
 
     Args:
         events: (rounds,) of one agent.

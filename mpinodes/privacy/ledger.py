@@ -6,8 +6,9 @@ independent noise, so the vectors count as releases that are sent one after the 
 
 A change of a group moves the message that is the first to carry samples of the group, by at most the `l2` of the
 message's event. The change moves later messages only through the agent's hidden state, by at most the bounds of
-`leakage`. If a release moves by δ > 0 in L2, its L1 change is at most δ·l1/l2, and its cost depends on the distribution
-of its noise. If the release was rounded to a lattice, both changes are larger by the rounding of the event.
+`leakage`. If a release moves by D2 > 0 in L2, the L1 change of the release is at most D2·l1/l2. The cost of the release
+depends on the distribution of the noise. If the release was rounded to a lattice, the L1 change and the L2 change are
+larger by the roundings that the event states.
 
 `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. A `Ledger` adds them up by group. A
 `Ledger` is either a `Saturated`, from this file, or a `recursive.Recursive`.
@@ -101,7 +102,7 @@ class Unlisted:
 
 
 class Costs:
-    """Compute the costs of single releases. Methods take m indices t of releases, (m,), and their L2 changes δ, (m,).
+    """Compute the costs of single releases, from indices `t` of releases, (m,), and their L2 changes `delta`, (m,).
 
     Attributes:
         kind: (releases,) the distribution of the noise.
@@ -276,7 +277,7 @@ class Ledger(ABC):
 class Saturated(Ledger):
     """Charge the effect of older changes at the upper bound that holds for any sample (`leakage.ceilings`).
 
-    The cost is tight if `Facts.is_saturated` holds. For any other agent it is an upper bound, perhaps a loose one.
+    The cost is tight if `Facts.is_saturated` holds. If not, the cost is an upper bound that may be loose.
 
     If a message carries a group of samples k times, a change of the group moves the message k times as far. This is
     charged as one change: with Gaussian noise, k² ρ. The cost of a group is the sum of two parts. The first part is the
@@ -411,9 +412,9 @@ class Saturated(Ledger):
         The composition costs no less than the releases of any group of samples up to the last horizon. A use of a group
         is a release whose message is the first to carry samples of the group. For each kind of noise, the uses of every
         group are sorted by descending cost. For each k, the most expensive k-th use of any group is returned. Then
-        every release after the earliest use is returned, with the bound on the effect of older changes. If a group has
-        an earlier use, its use counts with the new change and the older change together, although the older change is
-        also among the later entries.
+        every release after the earliest use is returned, with the bound on the effect of older changes. For each use
+        after the first use of a group, the returned change is the new change plus the bound on the older change. This
+        bound is then counted twice, because the same release is also returned with the bound alone.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)

@@ -18,9 +18,9 @@ The recursion applies to Laplace, Gaussian, gamma-norm and pure mechanisms. Give
 change of the next message is a public constant, and the costs of such bounds add up (ρ and Rényi curves; for Gaussian
 noise Σ (change/σ)² exactly). The recursion is valid under two conditions. First, the gradient is Lipschitz in the point
 at which it is taken, with a finite public constant; clipping keeps this bound, because clipping is nonexpansive.
-Second, the weight with which an agent's own state enters its next state without noise is public and is part of the
-leakage's `transition`. The weight of the agent's own release adds no cost, because the release is known to the
-adversary.
+Second, if an agent's next state contains the agent's present state without noise, the weight of the present state is
+public and is part of the leakage's `transition`. The weight of the agent's own release adds no cost, because the
+release is known to the adversary.
 
 Clusters raise the cost of a group by an amount that depends on which clusters are merged:
 
@@ -277,7 +277,7 @@ class Followed:
 
     Args:
         agents: the agents.
-        counts: a table that counts shifts by size. If a table is passed, shifts are counted instead of Rényi curves
+        counts: a table that counts shifts by size. If a table is passed, shifts are counted and no Rényi curves are
             computed. If None, Rényi curves are computed unless all noise is Gaussian or an agent has more than
             `MOST_KEPT` groups of samples.
     """

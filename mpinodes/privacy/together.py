@@ -249,7 +249,7 @@ UNMAPPED = {
 
 
 def other_data(setup: Setup) -> bool:
-    """Return whether a run with another seed draws new samples, so that the two runs use different data."""
+    """Return whether two runs with this setup but different seeds draw different samples."""
     return setup.stream.drawn_from_seed is True and "seed" not in setup.experiment.data
 
 

@@ -1,20 +1,22 @@
 """Bound what one node, or several colluding nodes, can learn of another node's data, if messages are linear in noise.
 
-In some runs there is a round L after which no agent sends anything new. In round L every agent k releases
-y_k = v_k + e_k, e_k ~ N(0, s_k² I), and from then on all agents relay: they send weighted means of received messages. A
-message of round t >= L is then a fixed mix of the releases of round L, Σ_k M_jk y_k, with M(L) = I and M(t + 1) = W(t)
-M(t). W(t) are the mixing weights of round t. The weights depend on the graph and on public scalars, never on data. The
-*viewers* are the nodes C that collude; they receive the messages of their in-neighbors and know their own messages. Let
-A be the rows of M that the viewers receive, without the columns of C. The viewers see A(v + e), a Gaussian vector of
-known covariance A Σ Aᵀ ⊗ I. Adjacent data change v_u of one agent u by at most Δ in L2, and change no v_k with k ≠ u.
-With B = A Σ^½ and g the column u of A,
+In some runs there is a round L after which no agent sends anything new. In round L every agent k releases y_k = v_k +
+e_k, e_k ~ N(0, s_k² I), and from then on all agents relay: they send weighted means of received messages. The message
+of agent j in round t >= L is then a fixed mix of the releases of round L, Σ_k M(t)_jk y_k, with M(L) = I and M(t + 1) =
+W(t) M(t). W(t) are the mixing weights of round t. The weights depend on the graph and on public scalars, never on data.
+The *viewers* are the nodes C that collude. The viewers receive the messages of their in-neighbors and know their own
+messages. Let A be the matrix with one row for each message that the viewers receive from round L on: the row of the
+message in M(t), without the columns of C. The viewers see A(v + e), a Gaussian vector of known covariance A Σ Aᵀ ⊗ I,
+with Σ = diag(s_k²) over k not in C. Adjacent data change v_u of one agent u by at most Δ in L2, and change no v_k with
+k ≠ u. With B = A Σ^½ and g the column u of A,
 
     μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu,
 
 and the view is μ-GDP, which is exact: the best test attains μ. ℓ_u, the *leverage* of u, is the squared norm of the
 projection of the unit vector e_u onto the row space of B. The leverage is 1 if y_u follows from the received messages,
-as for all nodes that receive the message of u in round L. The leverage is 0 if no received message depends on y_u. So
-the privacy loss toward a node is never above the loss toward an eavesdropper on all links.
+as for all nodes that receive the message of u in round L. The leverage is 0 if no received message depends on y_u.
+Every leverage is at most 1, so the privacy loss toward a node is never above the privacy loss toward an eavesdropper on
+all links.
 
 Messages before round L also depend on data, and round L depends on these messages. Given all earlier messages, on every
 link, the formula above holds for round L. A view is therefore √(μ_before² + Δ²ℓ_u/s_u²)-GDP, where μ_before is μ of the
@@ -27,9 +29,10 @@ Leverages are computed in double precision. A bound on the rounding error of all
 (`Space`).
 
 A second bound is tighter for algorithms in which what an agent adds to the mix of received messages never depends on
-received messages. Then m(t + 1) = c W(t) m(t) plus data and noise of round t + 1, with c public
-(`Algorithm.carried_on`). All messages received from round 1 on are linear in the noise of all rounds. Adjacent data
-move the messages along one direction, by Δ(t) in round t. Let A be the matrix of the weights of the noise in the
+received messages. Let m(t) be the messages of all agents in round t. Then m(t + 1) is c W(t) m(t) plus data and noise
+of round t + 1, with c public (`Algorithm.carried_on`). All messages received from round 1 on are linear in the noise of
+all rounds. Adjacent data move the messages along one direction, by Δ(t) in round t. Let Δ be the vector with the entry
+Δ(t) for round t of agent u, and 0 for all other agents. Let A now be the matrix of the weights of the noise in the
 received messages: a row for each received message, a column for each pair (round, agent). Then
 
     μ² = (A Δ)ᵀ (A Σ Aᵀ)⁻¹ (A Δ),
@@ -259,9 +262,9 @@ class Space:
         """Return the span of two sets of rows: the rows of this space times `w`, and the rows `received`.
 
         Let `basis` be the basis of the returned space. The exact rows are C `basis` + D, where D is the error from X
-        and from rounding in this step. With G C = I + F, the exact rows span the rows of `basis` +
-        (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus grow by the norm of a product of
-        matrices, which is far less than the product of the norms of the matrices.
+        and from rounding in this step. Let G be the computed left inverse of C, and G C = I + F. The exact rows span
+        the rows of `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus grow by the
+        norm of a product of matrices, which is far less than the product of the norms of the matrices.
 
         Args:
             w: (n, m) the matrix.
