@@ -1,10 +1,10 @@
-"""Audit an algorithm's privacy from below: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
+"""Compute lower bounds on an algorithm's ε: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
 
-The experiment is run once, over MPI. Its messages are tested by replay on adjacent data, and its noise by exact tests.
-Then an adversary plays games on probes (small experiments with the same algorithm), which give lower bounds on ε. The
-bounds are compared with the paper's claim and with the proven ε. Without arguments, DPSDA-PS is audited. Without
-`rounds` or a file the run is short. Without mpirun everything runs in one process. seed=... also sets the seed of the
-audit.
+The experiment is run once, over MPI. The messages of the run are tested by replay on adjacent data, and the noise by
+exact tests. Then an adversary plays games on probes (small experiments with the same algorithm). The results of the
+games give lower bounds on ε, which are compared with the paper's claim and with the proven ε. Without arguments,
+DPSDA-PS is audited. If neither a file nor `rounds` is passed, the run has few rounds. Without mpirun everything runs in
+one process. seed=... also sets the seed of the audit.
 
 Exit code 1: a proven value is refuted. Exit code 2: bad input.
 """
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
 
 
 class AuditedRun:
-    """Do one rank's part of an audit: its part of the run, and an equal share of the runs of all games.
+    """Do one rank's part of an audit: a part of the audited run, and an equal share of the simulations of all games.
 
     The *logger* is the last rank. The logger reads the run, makes the table and prints the table.
 
@@ -164,10 +164,10 @@ class AuditedRun:
         return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 
     def _play(self, games: list[Probe], targets: list[Canary | None], seed: int) -> dict[int, Vector]:
-        """Simulate this rank's share of every game's pairs of runs, and return the log-likelihood ratios of each game.
+        """Simulate this rank's share of the pairs of runs of every game, and return the log-likelihood ratios.
 
-        The runs of a pair are on the two adjacent data sets of the game. Only the logger, the last rank, gets the
-        ratios of all ranks.
+        The two runs of a pair use the two adjacent data sets of the game. The result maps the index of a game to the
+        ratios of the game. Only the logger, the last rank, gets the ratios of all ranks.
 
         Args:
             games: the experiments of the games.
@@ -203,7 +203,7 @@ class AuditedRun:
 
 
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
-    """Return the experiment to run once. If neither a file nor `rounds` sets the number of rounds, the run is short.
+    """Return the experiment that the audit runs. If neither a file nor `rounds` is passed, the run has few rounds.
 
     Args:
         words: the command-line arguments.

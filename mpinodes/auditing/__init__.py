@@ -1,11 +1,12 @@
 """The audit: compute lower bounds on a run's privacy loss, and test what the accountant assumes.
 
 The audit has four tests. Replay: if an agent runs again on adjacent data, no message changes by more than the
-accountant assumes. Noise: the noise of every message has the distribution that its event states, independently for each
-agent, round and coordinate. Game on one run: the label of every sample is a secret, drawn independently, and an
-adversary guesses each label from the messages sent. Game on many runs: an adversary decides which of two adjacent data
-sets a run had. Both games use the exact likelihood ratio, so no adversary decides better on the data of the game.
-Probabilities of false alarms are bounded by exact distributions alone, not by approximations.
+accountant assumes. Noise: the noise of every message has the distribution that the message's event states (an event
+records the noise and the sensitivity of a message), independently for each agent, round and coordinate. Game on one
+run: the label of every sample is a secret, drawn independently, and an adversary guesses each label from the messages
+sent. Game on many runs: an adversary decides which of two adjacent data sets a run had. An adversary who sees all links
+uses the exact likelihood ratio, the most powerful test. Probabilities of false alarms are bounded by exact
+distributions, not by approximations.
 
 A *probe* is a small experiment on which a game is played. `transcripts` runs one agent again on the messages that a run
 sent. The replay (`adjacent_replay`, `changes`), the tests of the noise (`noise`), the comparison of frames

@@ -65,8 +65,8 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
 
     Each adjacent data set differs from the recorded data in one sample of some round (the changed round), or in all
     samples that the adjacency changes together. Messages are compared from the changed round up to the first message
-    that carries the change, which delayed feedback may delay. If no message carries the change, and for about `rounds`
-    log-spaced changed rounds, all later messages are compared.
+    that carries the change. With delayed feedback, this message may come several rounds later. All later messages are
+    compared in two cases: if no message carries the change, and for about `rounds` log-spaced changed rounds.
 
     Args:
         recorded: the transcript of the run.

@@ -1,4 +1,4 @@
-"""Define adjacent data sets: how a changed sample enters a loss, and which changes a replay tries."""
+"""Define adjacent data sets: how a changed sample enters a loss function, and which changes a replay tries."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ALL = -1  # stands for all samples of an agent, in place of a sample number
 
 
 class Change(NamedTuple):
-    """Define an adjacent data set: a new row replaces a sample in the loss function of every round with the sample.
+    """Define an adjacent data set: a new row replaces one sample in all loss functions that contain the sample.
 
     Attributes:
         round: the first round that uses the sample; or, if earlier rounds use the sample too, the first round that a
             replay examines.
         sample: the number of the sample. With None, the new row replaces all samples of `round`. With ALL, the new row
-            replaces all samples of `round` and of every later round. With ALL, the data sets are adjacent if `round` is
-            1 or if no sample is used in two rounds.
+            replaces all samples of `round` and of every later round. Use ALL only if `round` is 1 or if no sample is
+            used in two rounds; otherwise a sample may be replaced in some rounds and kept in other rounds.
         feature: (d,) the features of the new row.
         target: the target of the new row. If nan, the sample keeps its features, and the sign of its target is flipped.
     """
@@ -38,10 +38,10 @@ class Change(NamedTuple):
 
 
 def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Callable[[int], Loss]:
-    """Return a function that maps a round to an agent's loss on adjacent data.
+    """Return a function that maps a round to an agent's loss function on adjacent data.
 
     Args:
-        own: maps a round to the loss on the agent's data.
+        own: maps a round to the loss function on the agent's data.
         samples: maps a round to the numbers of the agent's samples.
         change: the adjacent data set.
     """
@@ -59,14 +59,14 @@ def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Cal
 
 
 def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
-    """Return whether the loss of a round contains the changed sample."""
+    """Return whether the agent's loss function of a round contains the changed sample."""
     if change.sample == ALL:
         return round >= change.round
     return round == change.round if change.sample is None else change.sample in setup.stream.samples(agent)(round)
 
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
-    """Return a copy of a loss in which the new row of `change` replaces the rows `rows`."""
+    """Return a copy of a loss function in which the new row of `change` replaces the samples at `rows`."""
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
     features, targets = dense(loss.features).copy(), loss.targets.copy()

@@ -34,9 +34,10 @@ class Canary(NamedTuple):
     Attributes:
         agents: the agents whose messages depend on the change.
         change: the difference between the data sets.
-        size: how far the change moves messages, as a mean over the pilot runs. The change of each message is divided by
-            its noise scale. Then the changes are summed, or, for Gaussian noise, the root of the sum of squares is
-            taken. With viewers, twice the mean of the statistic divided by its standard deviation.
+        size: how far the change moves messages, as a mean over `PILOTS` simulated runs. The change of each message is
+            divided by the noise scale of the message. Then the quotients are summed; for Gaussian noise, the root of
+            the sum of squares is taken. If the adversary sees only some links, `size` is twice the mean of `sight`
+            divided by the standard deviation of `sight`.
         sight: the statistic of an adversary who sees only some links; None if the adversary sees all links.
     """
 
@@ -79,7 +80,7 @@ def prepare(probe: Probe, directory: Path) -> Ready:
 
 
 def canary(ready: Ready, seed: int) -> Canary:
-    """Return the adjacent data set that moves messages most, on average over some pilot runs.
+    """Return the adjacent data set that moves messages most, on average over `PILOTS` simulated runs.
 
     If the adversary is one or several agents (the viewers), return the data set that the adversary's statistic detects
     best. Only data of agents that are not viewers are changed, unless all agents use the same data.
@@ -126,8 +127,8 @@ def canary(ready: Ready, seed: int) -> Canary:
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
     """Return, for each of several adjacent data sets, the statistic by which the adversary decides.
 
-    If a linear statistic is the most powerful test for every data set (`best_test`), these statistics are returned. If
-    not, all statistics are learnt from simulated runs.
+    If the most powerful test for every data set is a linear statistic (`best_test`), these tests are returned. If not,
+    all statistics are learnt from simulated runs.
 
     Args:
         setup: of the experiment.
@@ -136,7 +137,7 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
     """
 
     def of(world: Losses) -> Callable[[int], Transcript]:
-        """Return a function that simulates a run from a seed, with the given losses."""
+        """Return a function that maps a seed to a simulated run with the loss functions `world`."""
         return lambda seed: simulate(_in_world(setup, world, seed))
 
     worlds = [_worlds(setup, target) for target in targets]
@@ -166,15 +167,15 @@ def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
 
 
 def _in_world(setup: Setup, world: Losses, seed: int) -> Setup:
-    """Return the setup of the same run with the losses `world`, with the given seed, and hence with other noise."""
+    """Return a copy of a setup with the loss functions `world` and with another seed, and hence with other noise."""
     fresh = reseeded(setup, seed)
     return replace(fresh, losses=seen_losses(fresh.experiment, world, fresh.run))
 
 
 def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
-    """Return two functions that give the losses of every agent: on the run's data, and on adjacent data.
+    """Return two functions that give the loss functions of every agent: on the run's data, and on adjacent data.
 
-    Losses are cached.
+    The loss functions are cached.
     """
     own = cache(lambda agent: cache(setup.stream.of(agent)))
 
@@ -194,7 +195,7 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
     Args:
         setup: of the probe.
         target: the adjacent data set, and the agents whose messages depend on it.
-        which: (k,) the numbers of the pairs; the seeds of the runs are computed from them.
+        which: (k,) the numbers of the pairs; the seeds of the runs are computed from these numbers.
         seed: of the audit.
     """
     if np.isinf(target.size):

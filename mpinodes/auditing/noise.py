@@ -1,4 +1,4 @@
-"""Extract the noise of a run from its messages, and test it against the distribution that the events state.
+"""Extract the noise of a run from its messages, and test whether the noise has the distribution that the events state.
 
 All noise is first transformed to one distribution: fair signs, and *sizes* that are exponential with mean 1. A
 coordinate of Laplace noise divided by its scale already has this distribution. For Gaussian noise z, divided by its
@@ -176,7 +176,7 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
         rounding: (R, T, n, k, d) bounds on the rounding error of the noise.
         value: (R, T, n, k, d) the values before noise; (1, T, n, k, d) if all runs have the same values.
         scale: (R, T, n, k) the noise scale that the event states.
-        kind: (R, T, n, k) the distribution that the event states; `CLEAN` if there is no noise or it cannot be
+        kind: (R, T, n, k) the distribution that the event states; `CLEAN` if there is no noise or the noise cannot be
             extracted.
     """
     there = (scale > 0) & (kind != Kind.CLEAN)
@@ -211,9 +211,9 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
 
 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
-    """Yield a label and the sums of two arrays of draws.
+    """Yield a label and sums of the arrays `first` and `second`: first the sums over all draws.
 
-    First the sums over all draws are yielded. Then follow the sums for each round, each agent and each further index.
+    Then follow, for each axis except the runs, the sums for each index of this axis: each round, each agent and so on.
     """
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
@@ -256,7 +256,7 @@ def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
     The values were fixed before the noise was drawn, so the number of noise signs that agree with the signs of the
     values is binomial, too. Neighbors are two consecutive rounds, agents, vectors or coordinates. Products of
     neighboring fair independent signs are again fair and independent, because neighbors in a line form no cycle. For
-    sizes, the sign of the distance to the median is tested.
+    sizes, the sign of the difference between the size and the median is tested.
     """
     off = drawn.sizes - log(2)  # ln 2 is the median of a size
     large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
@@ -278,15 +278,16 @@ def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
 def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     """Test for noise sizes that occur twice anywhere, and for vectors whose sizes all occur again, in any order.
 
-    Two independent sizes are closer than s with probability below s. So the probability of k disjoint close pairs among
-    N sizes is at most λ^k/k!, λ = s N²/2. The counted pairs are neighbors in sorted order.
+    Two sizes are *close* if they differ by at most s, a bound on the sum of their rounding errors. Two independent
+    sizes are close with probability below s. So the probability of k disjoint close pairs among N sizes is at most
+    λ^k/k! with λ = s N²/2. Only pairs of neighbors in sorted order are counted.
     """
 
     def bounded(near: Any, log_expected: float) -> float:
         """Return an upper bound on the p-value: λ^k/k! for k disjoint close pairs.
 
         Args:
-            near: for each pair of neighbors in sorted order, whether they are close.
+            near: for each pair of neighbors in sorted order, whether the two neighbors are close.
             log_expected: ln λ.
         """
         edges = np.diff(np.concatenate([[0], near.astype(np.int8), [0]]))
@@ -336,7 +337,7 @@ def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
 def draws_needed(off: float, linear: bool, alpha: float, wanted: float) -> int:
     """Return the number of draws that the scale test needs.
 
-    With these draws it detects a relative shortfall `off` of the noise scale with probability `wanted`. The other
-    arguments are those of `power`.
+    With these draws the test detects a relative shortfall `off` of the noise scale with probability `wanted`. The
+    arguments `linear` and `alpha` are those of `power`.
     """
     return ceil(brentq(lambda draws: power(1 - off, draws, linear, alpha) - wanted, 1, 1e12, xtol=0.5))

@@ -1,11 +1,11 @@
 """Compare recorded frames, bit by bit, with frames that are computed again from public facts and releases.
 
 A frame is header | releases | scalars. The header holds the round, the kind of frame, and bits that say in which of the
-last rounds any agent still moved (had not settled). The schedule determines round and kind, and the relayed messages
-determine the bits. A `Start` is the public initial value, and a `Relay` is the mix of what the agent received. The
-scalars come from the mixing, which is run on its scalars alone, with the user's files imported again. None of these
-parts has noise, so a bit that is not determined by public facts and releases may reveal data. A release with noise must
-equal the mechanism's output, to the last bit.
+last rounds any agent still moved (had not settled). The round and the kind are known before the run. The bits follow
+from the recorded messages of the agents that relay (send the mix of what they received). A `Start` is the public
+initial value, and a `Relay` is the mix of what the agent received. The scalars come from the mixing, which is run on
+its scalars alone, with the user's files imported again. None of these parts has noise, so a bit that is not determined
+by public facts and releases may reveal data. A release with noise must equal the mechanism's output, to the last bit.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def graphs(algorithm: Any) -> Iterator[Tree]:
 
 
 def others(tree: Tree) -> Iterator[Tree]:
-    """Yield the same experiment on every other graph of `GRAPHS`."""
+    """Yield the same experiment on each graph of `GRAPHS` except the experiment's graph."""
     for name in GRAPHS:
         if name != tree["topology"]["name"]:
             yield merge(tree, {"topology": {"name": name}})
@@ -183,7 +183,7 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
             rounds: number of rounds.
             data: the name of a data file, a key of `files`.
             kind: the kind of step schedule.
-            step: the first step of the schedule.
+            step: the first step size of the schedule.
             epsilon: ε of the mechanism.
             more: further settings, which override the settings above.
         """
@@ -304,7 +304,7 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 def _agents(algorithm: Any, joint: int) -> int:
     """Return the number of agents (and of coordinates) of an experiment for the audit's games.
 
-    `joint` is the number for an algorithm whose agents share one loss, unless the algorithm fixes the number.
+    If the agents share one loss function, the number is the one that the algorithm fixes, or else `joint`.
     """
     return AGENTS if algorithm.decomposable else algorithm.only_agents or joint
 
@@ -312,8 +312,8 @@ def _agents(algorithm: Any, joint: int) -> int:
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
     """Write targets, (agents, rounds), to data files, and return the sections `data` and `topology` that use the files.
 
-    If each agent of the algorithm has its own loss, every agent gets a file whose samples have one feature. If the
-    agents share one loss, only the first row of the targets is written, to a file that all agents share.
+    If each agent has a loss function, every agent gets a file whose samples have one feature. If all agents share one
+    loss function, only the first row of the targets is written, to a file that all agents share.
     """
     agents = len(targets)
     if algorithm.decomposable:
@@ -328,9 +328,9 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield labels and experiments: the settings of the run on extreme data, in some experiments with other batches.
 
-    All features are −1 or 1. About every second sample is (1, ..., 1), along which the L1 norm of a gradient is
-    largest. Targets are labels, classes, or numbers of size `FAR`. In some experiments the losses of a batch are
-    summed, in others averaged.
+    All features are −1 or 1. About half of the samples have the features (1, ..., 1), for which the L1 norm of a
+    gradient is largest. Targets are −1 or 1, numbers of classes, or ±`FAR`. In some experiments the loss functions of
+    the samples of a batch are summed, in the other experiments averaged.
 
     Args:
         own: the setup of the run.
@@ -422,7 +422,9 @@ def of_view(whole: Experiment) -> Probe:
 
 
 def of_streams(path: str, stream: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield names and experiments on the stream that a file defines: with one loss per agent, and with one shared loss.
+    """Yield names and experiments on the stream that a file defines.
+
+    In one experiment each agent has a loss function. In the other experiment all agents share one loss function.
 
     Args:
         path: the file.

@@ -61,10 +61,10 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
     half = len(own) // 2
 
     def shares(tau: float, side: tuple[Vector, Vector], runs: slice) -> tuple[float, float]:
-        """Return a lower bound on P(ratio ≥ tau) on the first data set, and an upper bound on the second data set.
+        """Return bounds on P(ratio ≥ tau): a lower bound for runs on the first data set, an upper bound for the second.
 
-        `side` holds the ratios of the runs on the first and on the second data set. `runs` selects the runs that are
-        counted.
+        `side` holds the ratios of the runs on the first data set and of the runs on the second data set. `runs` selects
+        the runs that are counted.
         """
         hits, alarms = (int((ratios[runs] >= tau).sum()) for ratios in side)
         return least_share(hits, len(own[runs]), alpha / 2), largest_share(alarms, len(own[runs]), alpha / 2)

@@ -3,8 +3,8 @@
 An agent's next message is a function of its data and of all messages sent before. The change of every message follows
 from two runs of the agent on the same transcript: one on its data, one on adjacent data. If the noise is inside a
 minimization, the change of the message is replaced by the absolute difference of the release's log densities on the two
-data sets, times the noise scale. Of a run, only the transcript, the events and the experiment are read. The stochastic
-error ξ and all other inputs except the data are equal in both runs of the agent.
+data sets, times the noise scale. Of a run, only the transcript, the events and the experiment are read. The error ξ
+of a stochastic gradient and all other inputs except the data are equal in both runs of the agent.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class Replayed:
         return np.asarray(self._frames[t - 1, self.agent, HEADER : self._end])
 
     def heard(self, t: int) -> Inbox | None:
-        """Return the inbox of the agent after round t; None if the agent's run ended there."""
+        """Return the inbox of the agent after round t; None if the agent's run ended in round t."""
         return self._states[t].heard
 
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
@@ -280,7 +280,7 @@ class Replayed:
         return [None if scale == 0 else release - value for value, release, scale in pairs] or [None] * self._vectors
 
     def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
-        """Return the noise vector whose addition to the center gives the recorded release of round t."""
+        """Return the noise vector in round t: added to the center of `ask`, this vector gives the recorded release."""
         x = self.said(t)
         return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)
 

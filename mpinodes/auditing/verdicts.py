@@ -103,7 +103,7 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
-    """Return a row that says whether all parts of frames without noise follow from public facts and releases."""
+    """Return a row that says whether every part of a frame that has no noise follows from public facts and releases."""
     words, slips = compare(run, agents)
     if not slips:
         return Verdict("frames", f"{words:,} words follow, to the bit, from public facts and releases", "holds", False)
@@ -114,7 +114,8 @@ def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
 def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
     """Replay the run on other data and with other batches.
 
-    Return one row if all replays hold. If not, return one row for each setting whose replay fails.
+    Return one row if the replays of all settings agree with the accountant. If not, return one row for each setting
+    whose replay refutes the accountant.
 
     Args:
         own: the setup of the run.

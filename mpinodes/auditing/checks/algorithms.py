@@ -79,7 +79,7 @@ def _on_some_graph(label: str, asked: Tree) -> Transcript:
     """Run an experiment on its graph, or on another graph if the algorithm cannot run on the experiment's graph.
 
     Raises:
-        BadInput, Diverged: no graph fits. The error is that of the experiment's graph.
+        BadInput, Diverged: no graph fits. The error of the run on the experiment's graph is raised.
     """
     errors: list[Exception] = []
     for tree in (asked, *others(asked)):

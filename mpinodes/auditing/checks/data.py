@@ -1,4 +1,4 @@
-"""Test losses and streams."""
+"""Test loss functions and streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS = 12  # number of rounds of a stream
 
 
 def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a loss at random and extreme samples and points."""
+    """Test a loss function at random and extreme samples and points."""
     rng = np.random.default_rng(seed)
     report.take("pairs of samples", bounds(loss, rng), PAIRS)
     report.take("gradients", gradients(loss, rng), PAIRS)
@@ -48,7 +48,7 @@ def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[
 
 
 def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if a loss violates a bound that it states about the gradient or the value of one sample."""
+    """Yield a fault if the gradient or the value of one sample exceeds the bound that the loss function states."""
     for _ in range(PAIRS):
         norm = float(rng.choice([0.3, 1.0, 5.0]))
         features, targets = _samples(loss, rng, 2, norm)
@@ -112,14 +112,14 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
 
 
 def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Test the gradients of a loss.
+    """Test the gradients of a loss function.
 
     Without a clip, the gradient must agree with numerical derivatives of the value. With a clip, the gradient of
     several samples must be the sum of the clipped gradients of the single samples.
     """
 
     def clipped_grad(of: Any, x: Any) -> Any:
-        """Return the gradient that an agent receives from a loss: without regularizer, with the clip enforced."""
+        """Return the gradient that an agent receives from a loss function: without regularizer, with clipping."""
         return enforced(of, of.clip, of.clip, of.whole, of.regularizer).data_grad(x)
 
     for _ in range(PAIRS):
@@ -174,7 +174,7 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if the proximal step `prox` of a loss returns a point that does not minimize the objective."""
+    """Yield a fault if the proximal step `prox` of a loss function returns a point that is not the minimizer."""
     for _ in range(PAIRS // 10):
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
@@ -188,7 +188,7 @@ def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a stream in two experiments: one with a loss for each agent, and one with a loss that all agents share."""
+    """Test a stream in two experiments: each agent has a loss function, or all agents share one loss function."""
     for name, asked in of_streams(path, stream, folder, seed):
         try:
             setup, equal = (compose(asked, ranks=None) for _ in range(2))

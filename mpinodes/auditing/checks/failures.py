@@ -55,7 +55,7 @@ class Report:
         """Record the faults of a test. If `faults` is a generator, the test runs inside this call.
 
         Args:
-            name: what was tested, in the plural; "" if it is not counted.
+            name: what was tested, in the plural; "" if the test is not counted.
             faults: the faults. An exception in the generator is reported as a fault of the part.
             times: the number of tests that are counted under `name`.
             where: the experiment, for the report of an exception.
@@ -88,7 +88,7 @@ class Report:
 
     @property
     def faults(self) -> list[Fault]:
-        """Return, for each fault name, the first fault, with a note on how often this fault was found."""
+        """Return the first fault of each name, with a note on how often faults of this name were found again."""
         return [
             first if not more else first._replace(where=f"{first.where} (and {len(more)} times more)")
             for first, *more in self._faults.values()

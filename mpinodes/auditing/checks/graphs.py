@@ -35,15 +35,15 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
-    """Run a mixing for all agents, and yield faults: a call that changes its arguments, or returns an invalid value.
+    """Run a mixing for all agents. Yield a fault for a call that changes an argument or returns an invalid value.
 
-    A second instance runs with the agents in reverse order. Both instances must send the same scalars and return the
-    same weights.
+    A second instance of the mixing runs with the agents in reverse order. Both instances must send the same scalars and
+    return the same weights.
 
     Args:
-        mixing: the class.
+        mixing: the class of the mixing.
         graph: the graph.
-        name: of the graph.
+        name: the name of the graph.
     """
     agents, own = range(graph.agents), mixing(graph_facts(graph, ROUNDS))
     reverse = mixed(mixing(graph_facts(graph, ROUNDS)), graph, agents[::-1])

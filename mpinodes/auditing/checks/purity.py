@@ -85,8 +85,9 @@ def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss]
 def purity(run: Transcript, seed: int) -> Iterator[Fault]:
     """Yield faults: agents or mixings that send different messages when they run alone, and calls that are not pure.
 
-    Each agent runs on what the run sent, with the user's files imported again, so that no other agent can leave
-    anything in memory. The calls of all agents are then repeated in random order.
+    Each agent runs alone on the recorded messages of the run. The user's files are imported again for each agent, so
+    that agents cannot exchange data through global variables of these files. The calls of all agents are then repeated
+    in random order.
     """
     _, slips = compare(run, [Replayed(run.fresh(), agent) for agent in run.agents])
     for slip in slips:

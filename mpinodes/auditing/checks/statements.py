@@ -78,8 +78,9 @@ def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
 def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
     """Test the statement `Algorithm.carried_on` by two replays of an agent.
 
-    In the first replay the received messages are changed: the next message must change by the stated factor times the
-    change of their mix. In the second replay a sample is changed: messages must change along one direction.
+    In the first replay the received messages are changed. The agent's next message must then change by the stated
+    factor times the change of the mix of the received messages. In the second replay a sample is changed. All messages
+    of the agent must then change along one common direction.
 
     Args:
         run: the run.
