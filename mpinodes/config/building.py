@@ -60,9 +60,9 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 
     Args:
         experiment: the complete experiment.
-        classes: the classes of its parts.
-        graph: its topology.
-        stream: its stream of losses.
+        classes: the classes of the parts of the experiment.
+        graph: the topology of the experiment.
+        stream: the stream of losses of the experiment.
     """
     samples = samples_of(experiment, stream, graph.agents)
     run = constants_of(experiment, graph, stream, classes, samples)
@@ -95,14 +95,15 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 
 
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
-    """Return the loss functions that agents receive. Their gradients are clipped and have a random error.
+    """Return a function that maps an agent to a function from a round to the loss function that the agent receives.
 
-    The variance of the random error is `problem.gradient_noise`. Under bandit feedback, the loss functions return
-    estimates of gradients instead of gradients.
+    The gradients of these loss functions are clipped, and a random error is added to the clipped gradients. The
+    variance of the random error is `problem.gradient_noise`. Under bandit feedback, the loss functions return estimates
+    of gradients instead of gradients.
 
     Args:
         experiment: determines the clipping, the random error, and whether agents receive gradients.
-        of: maps an agent, then a round, to the loss that the stream provides.
+        of: maps an agent to a function from a round to the loss function that the stream provides.
         run: the public constants of the run.
         stated: checks whether a loss has the properties that a user's stream states; None if the stream is built in.
     """
@@ -135,10 +136,11 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 
 
 def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
-    """Return a function that maps a loss function to a loss function whose gradient is certainly clipped.
+    """Return a function that takes an agent and the agent's loss, and returns this loss with a clipped gradient.
 
-    The arguments of the returned function are an agent and the agent's loss function. The gradient of the result has at
-    most the sensitivity that privacy accounting assumes (`Run.grad_sensitivity`).
+    The gradient of the result is clipped even if the class of the loss does not clip the gradient. If `privacy.clip` is
+    inf, the loss is returned unchanged. The sensitivity of the clipped gradient is at most the sensitivity that privacy
+    accounting assumes (`Run.grad_sensitivity`).
 
     Args:
         experiment: determines the clipping.

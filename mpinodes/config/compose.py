@@ -100,7 +100,7 @@ def origin(key: str, asked: Tree, ranks: int | None) -> str:
 
 @contextmanager
 def _located(asked: Tree) -> Iterator[None]:
-    """Add the file and the line of the wrong key to each mistake that a `BadInput` reports in this context.
+    """Add the file and the line of the wrong key to each mistake of a `BadInput` that the `with` block raises.
 
     Raises:
         BadInput: the same mistakes, with file and line.

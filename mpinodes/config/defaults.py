@@ -165,7 +165,7 @@ def _without_other_parts(layers: list[Tree]) -> list[Tree]:
 def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree) -> Tree:
     """Return the layer with the defaults of the data, adapted to the kind of algorithm.
 
-    A fixed scale of the noise (`privacy.scale`) is dropped if each agent has its own loss. The random error of
+    A fixed scale of the noise (`privacy.scale`) is dropped if each agent has its own loss function. The random error of
     gradients (`problem.gradient_noise`) is dropped if the algorithm minimizes losses, or under bandit feedback. If the
     stream does not define which agent uses which samples, all agents are assumed to use all samples, because this
     assumption gives the largest privacy loss.
@@ -218,7 +218,9 @@ def _part(
     others: Sequence[str] = (),
     fixed: dict[str, Key] | None = None,
 ) -> Tree:
-    """Return the keys of a section that belong to a part, with the settings converted to the types of the dataclass.
+    """Return the keys of a section that choose a part, and all settings of the part, converted to their types.
+
+    The types are defined by the fields of the part's dataclass. A setting without a value gets its default.
 
     Args:
         kind: the kind of the part.
@@ -235,7 +237,7 @@ def _part(
 
 
 def _problem(problem: Tree, problems: Problems) -> Tree:
-    """Return the section `problem`, converted to its types. The settings of loss and set are moved to `settings`."""
+    """Convert the values in the section `problem`, and move the settings of the loss and of the set to `settings`."""
     own = {key: field for key, field in keys_of(Problem).items() if key != "settings"}  # users do not set "settings"
     parts = {kind: _chosen(kind, problem, problems) for kind in (registry.LOSSES, registry.SETS)}
     of_loss, of_set = (registry.keys(kind, part) if part else {} for kind, part in parts.items())
@@ -271,7 +273,7 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
 def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
     """Return the section `topology`, converted to its types.
 
-    For a graph that is not read from a file, the default number of agents is the number of ranks minus the logger.
+    For a graph that is not read from a file, the default number of agents is the number of ranks minus 1 (the logger).
     """
     files, name = stored.names(), section.get("name")
     if "file" in section and name is not None:

@@ -289,8 +289,9 @@ def _installed(name: str) -> str | None:
 
 @lru_cache(256)
 def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
-    """Return the top-level modules that code imports, all names and words in the code, and all strings in the code.
+    """Return three sets: the top-level modules that code imports, all words of the code, and all strings in the code.
 
+    The words are the strings and the names in the code (of variables, attributes, arguments, functions and modules).
     Relative imports are left out, because a package is included as a whole. If the code can load unnamed code
     (`LOADS`), each module that a string names counts as imported.
 
@@ -315,9 +316,9 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
 def _places(module: str) -> list[Path]:
     """Return the file of a module, or the folders of a package, without importing the module.
 
-    The result is empty for modules that the fingerprint does not include: modules of the standard library and of
-    `PLATFORM`, if Python finds them at the place of their installation. For a module in an archive, the result is the
-    archive.
+    For a module in an archive, the result is the archive. The result is empty for a module that the fingerprint does
+    not include. This is a module of the standard library or of `PLATFORM` that Python finds where the standard library
+    or the installed packages are. If Python finds a user's module of the same name instead, the module is included.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None

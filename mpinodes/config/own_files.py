@@ -81,7 +81,10 @@ def stamps(setup: Setup) -> list[Stamp]:
 
 
 def is_same(before: Stamp, now: Stamp) -> bool:
-    """Return whether two stamps belong to equal files: by the keyed hashes, or by size and time if the keys differ."""
+    """Return whether two stamps belong to equal files.
+
+    If both hashes were made with the same key, the hashes are compared; else sizes and times are compared.
+    """
     return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
 
 

@@ -1,4 +1,4 @@
-"""Read `problem.preset`: one problem for all algorithms, which replaces the defaults of each algorithm.
+"""Read `problem.preset`: one problem for all algorithms. A preset replaces defaults of the algorithms.
 
 A preset sets keys of the sections data, problem and step, and the keys privacy.clip, .scale and .adjacency. The
 defaults that an algorithm has for these keys are dropped. If the preset does not set such a key, the default of the

@@ -18,8 +18,8 @@ def constants_of(
     """Return the public constants of a run.
 
     The bounds on gradients that the class of the loss states are used only if `Stream.makes_all_losses`. The constants
-    `sample_sensitivity` and `sample_curvature`, for algorithms that minimize loss functions, are finite only if the
-    loss is also convex. If a bound cannot be used, the worst case is assumed.
+    `sample_sensitivity` and `sample_curvature`, for algorithms that minimize loss functions, are finite only if, in
+    addition, the loss is known to be convex. If a bound cannot be used, the worst case is assumed.
 
     Args:
         experiment: the complete experiment.

@@ -305,7 +305,7 @@ def keys(kind: PartKind, part: Any) -> dict[str, Key]:
 
 
 def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the entries of a dictionary whose keys are settings of a part."""
+    """Return a dictionary with only those entries of `given` whose key is the name of a setting of the part."""
     return {key: (given or {})[key] for key in keys(kind, part) if key in (given or {})}
 
 
@@ -333,7 +333,10 @@ class Classes(NamedTuple):
 
     @classmethod
     def of(cls, e: Experiment) -> Classes:
-        """Return the classes of the parts that an experiment chooses; the class of the loss has the loss's settings."""
+        """Return the classes of the parts that an experiment chooses.
+
+        The values of the loss's settings are attributes of the class of the loss (`bound`).
+        """
         problem, privacy = to_builtins((e.problem, e.privacy))
         loss = chosen(LOSSES, problem)
         return cls(

@@ -23,7 +23,7 @@ from mpinodes.core.experiment import SECTIONS
 
 
 class Key(NamedTuple):
-    """Hold the type (with annotations) and the default of a key of a section; NODEFAULT if the key is required."""
+    """Hold the type (with annotations) and the default of a key; the default of a required key is NODEFAULT."""
 
     type: Any
     default: Any = NODEFAULT
@@ -34,7 +34,7 @@ class Problems(list[str]):
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Catch a `BadInput` that is raised in this context, and add the lines of its message to the list."""
+        """Catch a `BadInput` that the `with` block raises, and add the lines of the error message to the list."""
         try:
             yield
         except BadInput as error:
