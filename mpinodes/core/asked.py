@@ -164,7 +164,7 @@ def asked_for(words: list[str]) -> Tree:
 
 
 def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
-    """Return the settings of files, key=value pairs and dictionaries, merged; later arguments override earlier ones.
+    """Merge the settings of files, key=value pairs and dictionaries; later arguments override earlier arguments.
 
     Raises:
         BadInput: a file is missing or malformed, or an argument is no path, no key=value pair and no dictionary.

@@ -153,8 +153,8 @@ class Events(msgspec.Struct, frozen=True):
 
     Args:
         data: an array with the dtype `Layout.record` and an entry for each message: (rounds, agents), or (rounds,) for
-            one agent. If the events are in a file, `data` reads rounds on request, and only the results of `blocks`
-            have the fields as attributes.
+            one agent. If the events are in a file, `data` reads rounds on request; then only the objects that `blocks`
+            yields have the fields as attributes.
         dimension: d; 0 if d is unknown. Gamma-norm noise is then accounted for as a pure ε-DP mechanism.
     """
 
@@ -171,7 +171,7 @@ class Events(msgspec.Struct, frozen=True):
         return self.event(name)
 
     def __getitem__(self, index: Any) -> Events:
-        """Return the events at a NumPy index or slice of `data`."""
+        """Return the events and leakages of the messages that a NumPy index or slice of `data` selects."""
         return Events(self.data[index], self.dimension)
 
     @classmethod
@@ -224,11 +224,17 @@ class Events(msgspec.Struct, frozen=True):
         return Events(self.data.copy(), self.dimension)
 
     def event(self, name: str) -> Vector:
-        """Return a field of `Event` for all messages: an array with the axes of `data`, then (vectors,)."""
+        """Return a field of `Event` for all messages.
+
+        The result has the axes of `data`, and then one axis with an entry for each vector of a message.
+        """
         return np.asarray(self.data["event"][name])
 
     def leakage(self, name: str) -> Vector:
-        """Return a field of `Hidden` for all messages: an array with the axes of `data`, then the axes of the field."""
+        """Return a field of `Hidden` for all messages.
+
+        The result has the axes of `data`, and then the axes of the field, for example (m, m) for `transition`.
+        """
         return np.asarray(self.data["leakage"][name])
 
     @property
@@ -246,12 +252,14 @@ class Events(msgspec.Struct, frozen=True):
     def l1_per_l2(self) -> Vector:
         """Return a bound on the ratio (L1 change)/(L2 change) of each vector between adjacent data sets.
 
-        If no earlier message depends on the changed sample, the vector changes by at most `l1` in the L1 norm and `l2`
-        in the L2 norm, so the ratio l1/l2 is used. If an earlier message depends on the changed sample, all d
-        coordinates may change through hidden state, so the ratio is at most √d. The ratio is at most √k if the leakage
-        states that only k coordinates change. The bound is the larger of the two ratios, or l1/l2 if the messages
-        depend on no hidden state or d is unknown. For gamma-norm noise the bound is 1, because only L2 changes count.
-        The axes are as in `event`.
+        There are two cases. If no earlier message depends on the changed sample, the vector changes by at most `l1` in
+        the L1 norm and by at most `l2` in the L2 norm, and l1/l2 is used for the ratio. If an earlier message depends
+        on the changed sample, all d coordinates may change through hidden state, so the ratio is at most √d. If the
+        leakage states that only k coordinates change, the ratio is at most √k in this case.
+
+        The bound is the larger of the ratios of the two cases. If the message depends on no hidden state, or if d is
+        unknown, the bound is l1/l2. For gamma-norm noise the bound is 1, because only L2 changes count. The result has
+        the same axes as the result of `event`.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))

@@ -42,9 +42,9 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
         epsilon: the largest epsilon that may be proven for the whole network.
         delta: the delta of that epsilon; 0 means pure epsilon. Default: privacy.delta.
         kept_by: how the run stays within the budget. noise: mpinodes chooses privacy.epsilon, and so the noise, such
-            that the proven epsilon of all rounds is within the budget. stopping: the releases of an agent depend on its
-            data until its budget is spent; after that, the agent only relays the messages that it receives. Repeats on
-            the same data share the budget.
+            that the proven epsilon of all rounds is within the budget. stopping: the releases of an agent depend on the
+            agent's data until the agent's budget is spent; after that, the agent only relays the messages that it
+            receives. Repeats on the same data share the budget.
         stops: for kept_by=stopping; mpinodes computes this key. For each agent, the last round in which a release may
             depend on the agent's data; 0 means that the agent need not stop.
     """
@@ -129,7 +129,8 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         backend: the arithmetic of laplace and gaussian noise. numpy: double-precision numbers, whose lowest bits reveal
             more than exact real numbers would. lattice: releases are rounded to a lattice, so that their bits reveal no
-            more than the proven epsilon, which includes the rounding. opendp: exact, slow and never reproducible.
+            more than the proven epsilon; the proven epsilon accounts for the rounding. opendp: exact, slow and
+            never reproducible.
         entropy: the source of the noise. seed: a noise key that is computed from the seed and from every setting that
             can change a message. The released numbers are then not private, because anyone with the seed can regenerate
             the noise. os: a noise key of 256 bits that each agent takes from its operating system, uses once and never
@@ -243,8 +244,8 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
         points: 0: an agent learns the gradient of the loss. 2 (bandit feedback): an agent plays two points, x + r u and
             x - r u, and learns the loss at both; the unit vector u is drawn from the public seed. The estimate
             d (f(x + r u) - f(x - r u)) u / (2r) then replaces the gradient, and the regret is computed at the two
-            points. privacy.clip bounds the part of one sample in the slope (f(x + r u) - f(x - r u)) / (2r). The
-            estimate is d times the slope, so the noise grows with d.
+            points. privacy.clip bounds the contribution of one sample to the slope (f(x + r u) - f(x - r u)) / (2r).
+            The estimate is d times the slope, so the noise grows with d.
         radius: for points=2: the value of r in round 1. It must be below problem.radius, because x keeps the distance r
             from the boundary of the set.
         decay: for points=2: r decreases as t^-decay; 0 keeps r constant.
@@ -304,7 +305,8 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
             equal in all runs with this seed. The privacy noise depends on the seed and on every setting that can change
             a message, so runs with different settings have different noise. Anyone who guesses the seed can regenerate
             the noise: see noise.entropy and noise.key.
-        repeats: number of runs in one job. Their seeds are seed, seed + 1, ...; with data.seed all use the same data.
+        repeats: number of runs in one job. Their seeds are seed, seed + 1, ...; with data.seed all runs use the
+            same data.
         name: the name in the run directory and on the page of the run.
         algorithm: name or path of the algorithm, and its hyper-parameters.
         step: kind of the step schedule, and its parameters.

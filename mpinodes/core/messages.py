@@ -125,18 +125,18 @@ class Unknown(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """State that a message depends on hidden parts h_1, ..., h_m of the agent's state, whose dynamics are public.
+    """State that a message depends on m hidden parts of the agent's state, whose dynamics are public.
 
-    Compare two runs on adjacent data sets with equal releases so far. Let h = (h_1, ..., h_m) be the difference of the
-    hidden parts between the two runs. Let g be the difference of the gradient (or another function of the data) that
-    entered the state since the previous message. The bracket [...] is 1 if the statement in the bracket is true, and 0
-    otherwise. Then
+    Compare two runs on adjacent data sets with equal releases so far. Let h = (h_1, ..., h_m), where h_i is the
+    difference of the i-th hidden part between the two runs. Let g be the difference of the gradient (or another
+    function of the data) that entered the state since the previous message. The bracket [...] is 1 if the statement in
+    the bracket is true, and 0 otherwise. Then
 
-        h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)  at the h before
+        h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)
         difference of vector v = c_v · h
 
-    The bound on ‖g‖₂ is computed from h before the update. The term w counts only after a message that used a changed
-    sample.
+    Here c_v is row v of c. The bound on ‖g‖₂ is computed from h before the update. The term w counts only after a
+    message that used a changed sample.
 
     If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages of a run state
     `exact=True`, privacy accounting uses the exact impulse response of this linear system. If only norms are bounded
@@ -291,7 +291,7 @@ class Query:
             this value depends on no new loss function.
         leaks: the leakage: `RELEASED`, a `Feedback` or `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
-            sensitivity. 0 means that the paper sends this message without noise.
+            sensitivity. 0 means no noise, unless `privacy.scale` is a number.
         residual, solver_steps: the final gradient norm and the steps of the solver that computed the value, as in
             `Solved`; 0 if there was no solver.
 
@@ -343,7 +343,7 @@ class Solve:
     """Ask the agent to send argmin f(x) + ‖x − center − e‖²/(2·step), where e is the noise of the mechanism.
 
     Attributes:
-        center: (d,) a point that depends only on releases; only f depends on private data.
+        center: (d,) the center. If it depends on private data other than through releases, state `leaks=UNKNOWN`.
         step: the step of the proximal operator.
         near: (d,) the point at which the solver starts.
         uses: the round whose loss function is f.

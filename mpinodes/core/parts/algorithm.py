@@ -256,12 +256,12 @@ class Algorithm(ABC, Generic[S]):
         return list(bounds(setup, horizons, minimizer))
 
     def carried_on(self, t: int) -> float | None:
-        """Return c if the message of each agent i in round t > 1 is c Σ_j a_ij h_j plus a term of the agent's data.
+        """Return c if the message of each agent i in round t > 1 is c Σ_j a_ij h_j + v_i.
 
-        The h_j are the releases of round t − 1. The term of the agent's data must not depend on received messages, and
-        must have the same direction in all rounds. Messages have this form if the losses do not change, the gradients
-        are affine functions with a public linear part, and there is no projection and no clipping. Return None if the
-        messages may have another form.
+        The h_j are the releases of round t − 1. The vector v_i depends on the agent's data. It must not depend on
+        received messages, and must have the same direction in all rounds. Messages have this form if the losses do not
+        change, the gradients are affine functions with a public linear part, and there is no projection and no
+        clipping. Return None if the messages may have another form.
         """
         return None
 

@@ -32,8 +32,8 @@ class Setup:
         losses: maps an agent to a function that maps a round to the agent's loss function. The gradients of these loss
             functions include the random error of `problem.gradient_noise`.
         make_key: computes `noise_key` from this set-up.
-        cut: maps an agent and a loss to a loss with clipped gradients; None if the gradients of `losses` are known to
-            be clipped.
+        cut: maps an agent and a loss to the same loss with clipped gradients. None if the stream is built in, or if
+            gradients change after clipping (bandit feedback, `problem.gradient_noise`).
         metrics: the metrics of the run, built-in metrics first; empty on all ranks except the logger's rank.
         endless: whether the run continues after the vectors that agents send by a `Relay` have converged
             (`Algorithm.settled_below`).

@@ -101,9 +101,11 @@ class SampleLoss(Loss):
     def sample_smoothness(cls, norm: float, other: float) -> float:
         """Return the L2 Lipschitz constant, in x, of a block of a sample's gradient; inf if the constant is unknown.
 
+        The constant bounds the change of the block of the gradient when some coordinates of x change.
+
         Args:
-            norm: the L2 norm of the features in that block.
-            other: the L2 norm of the features in those coordinates of x that change.
+            norm: the largest L2 norm of a sample's features in the block.
+            other: the largest L2 norm of a sample's features in the coordinates of x that change.
         """
         return inf
 
@@ -140,7 +142,9 @@ class SampleLoss(Loss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return the features (m, d) and targets (m,) of fewer samples with the same sum of losses at every point.
+        """Return features (m, d) and targets (m,) of fewer samples that can replace the given samples.
+
+        At every point, the sum of the losses of the returned samples equals the sum of the losses of the given samples.
 
         Raises:
             NotImplementedError: the class does not override this method, because no such samples are known.
@@ -160,7 +164,7 @@ class SampleLoss(Loss):
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """Return the label that each of p points predicts for each of k samples: by default the label of least loss.
+        """Return the label that each of p points predicts for each of k samples; by default the least loss decides.
 
         Args:
             features: (k, d) the features of the samples.

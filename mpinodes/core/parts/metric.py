@@ -87,12 +87,13 @@ class Judged(Struct, frozen=True):
 
 @dataclass
 class Metric(ABC):
-    """Compute an array of numbers from a run. A metric is a class, in a file of its own, with these attributes.
+    """Compute an array of numbers from a run. A metric is a class in a file of its own.
 
-    The array is the variable `name` of record.h5. Its last entry along the axis "round" or "horizon" is written to
-    summary.json at `key`, and printed with `label` in the summary and on the page. If the array has an axis "agent",
-    summary.json has the mean over agents at `<key>_mean`. If `per_round` is true, summary.json has the entry divided by
-    the number of rounds at `<key>_per_round`.
+    The class attributes below say where the array is written. The array is the variable `name` of record.h5. The value
+    of the array at the last round or horizon is written to summary.json at `key`, and is printed with `label` in the
+    summary and on the page. If the array has an axis "agent", summary.json has the mean of this value over agents at
+    `<key>_mean`. If `per_round` is true, summary.json has this value, divided by the number of rounds, at
+    `<key>_per_round`.
 
     A metric overrides one of the two methods. Each run has its own instance, which may store the data that it received.
     """
@@ -115,15 +116,17 @@ class Metric(ABC):
     compared: ClassVar[int] = 0  # the position of the metric in a comparison of runs; 0: not shown in a comparison
 
     def take(self, rounds: Stretch) -> Vector | None:
-        """Return the values of the metric in r consecutive rounds: (r, ...), for a metric with the axis "round".
+        """Return the values in r consecutive rounds of a metric with the axis "round".
 
-        Return None if the metric has the axis "horizon", or if the metric is not defined for this run.
+        The shape is (r, ...), where further axes are as in `dims`. Return None if the metric has the axis "horizon", or
+        if the metric is not defined for this run.
         """
         return None
 
     def judge(self, run: Judged) -> Vector | None:
-        """Return the values of the metric at h horizons: (h, ...), for a metric with the axis "horizon".
+        """Return the values at h horizons of a metric with the axis "horizon".
 
-        Return None if the metric has the axis "round", or if the metric is not defined for this run.
+        The shape is (h, ...), where further axes are as in `dims`. Return None if the metric has the axis "round", or
+        if the metric is not defined for this run.
         """
         return None

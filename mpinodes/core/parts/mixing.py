@@ -114,7 +114,7 @@ def mixed(mixing: Mixing, graph: Topology | Links, agents: Sequence[int], first:
     Args:
         mixing: the mixing of the run.
         graph: the topology, or the links if there are faults.
-        agents: all agents, in the order in which they are computed.
+        agents: all agents, in the order in which this function computes their weights.
         first: the first round to yield. If the mixing has a state, or if messages may be late, the rounds before
             `first` are computed too.
     """

@@ -48,8 +48,8 @@ class Recurring(Struct, frozen=True):
 def files_of(path: Path) -> list[Path]:
     """Return the files that a path stands for, sorted.
 
-    The path is a file, a directory (for all files in it), or contains "{agent}" (for all files that match with any text
-    in the place of "{agent}").
+    The path of a file stands for this file, and the path of a directory stands for all files in the directory. If the
+    name contains "{agent}", the path stands for all files whose names have any text in the place of "{agent}".
     """
     files = path.iterdir() if path.is_dir() else path.parent.glob(path.name.replace("{agent}", "*"))
     return sorted(file for file in files if file.is_file())
@@ -150,7 +150,10 @@ class Stream(ABC):
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven: which attribute depends on the data, and a remedy; empty if none does."""
+        """Return the reason why no epsilon is proven, and a remedy; empty if no attribute depends on the data.
+
+        The reason is an attribute of the stream that depends on the data.
+        """
         return ""
 
     @property
@@ -192,9 +195,9 @@ class Stream(ABC):
     def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
         """Return a function of (first, last) that returns one loss of all samples of rounds `first` to `last`.
 
-        The samples are in the order of rounds. All other attributes are those of the loss of round `first`. The
-        evaluation reads the samples of many rounds at a time with this function. If the function is a `Recurring`, the
-        evaluation reads each sample only once.
+        The samples are in the order of rounds. All other attributes are equal to the attributes of the loss of round
+        `first`. The evaluation reads the samples of many rounds at a time with this function. If the function is a
+        `Recurring`, the evaluation reads each sample only once.
         """
         losses: Callable[[int], Any] = self.of(agent)
 
@@ -213,8 +216,8 @@ class Stream(ABC):
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to a group number, from 0, for each sample of the round.
 
-        Two samples may have the same group number if every round uses both or none. If two agents use their samples in
-        the same pattern of rounds, both should have the same group numbers.
+        Two samples may have the same group number if every round uses both samples or neither sample. If two agents use
+        their samples in the same pattern of rounds, the two agents should have the same group numbers.
         """
         return self.samples(agent)
 
