@@ -62,7 +62,9 @@ class _Fork(NamedTuple):
 
 
 def fork_with_others(words: list[str]) -> list[str]:
-    """Continue the work of this rank in a fork of this host's server. Call it if `has_more_ranks_than_cores`.
+    """Continue the work of this rank in a fork of this host's server.
+
+    Call this function only if `has_more_ranks_than_cores` returns true.
 
     A debugger, a profiler or coverage would observe only the original. If such a tool is active, this process does the
     work itself.
@@ -95,10 +97,10 @@ def fork_with_others(words: list[str]) -> list[str]:
 
 
 def _address() -> bytes:
-    """Return the abstract address of the server's socket. All ranks of a job on a host get the same address.
+    """Return the address of the server's socket. All ranks of a job on a host get the same address.
 
-    Containers that share a network namespace also share abstract addresses. The address therefore contains the numbers
-    of the mount and process namespaces.
+    The address is an abstract address of Linux: a name without a file. Containers that share a network namespace also
+    share abstract addresses. The address therefore contains the numbers of the mount and process namespaces.
     """
     with socket(AF_UNIX, fileno=os.dup(int(os.environ[LINE]))) as line:
         proxy = _peer(line)  # MPICH's proxy, the process that started all ranks of this host
@@ -238,8 +240,8 @@ class _Server:
     def _bury(self, fork: _Fork) -> None:
         """Tell the original (the process that mpirun started) of an ended fork how the fork ended.
 
-        The server also names the other forks that are stopped by a signal such as SIGSTOP: the ended fork may have
-        waited for a stopped fork until the timeout of MPI.
+        Also tell the original which other forks are stopped by a signal such as SIGSTOP. The ended fork may have waited
+        for one of these forks until the timeout of MPI.
         """
         status, look = os.waitpid(fork.process, 0)[1], os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         self._forks.remove(fork)

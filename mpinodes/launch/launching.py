@@ -75,8 +75,9 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
 
     If `main` raises `BadInput`, rank 0 prints a line for each mistake, and the exit code is 2. The exit code is also 2
     if the output cannot be written. If the reader of stdout has closed the pipe, the command ends silently with exit
-    code 141. Characters that the encoding of the output lacks are escaped. Standard streams that are closed are opened
-    on /dev/null when the command is defined, so that no file of the command gets the number of a standard stream.
+    code 141. Characters that the encoding of the output lacks are escaped. If a standard stream is closed when the
+    command is defined, the stream is opened on /dev/null. Otherwise a file that the command opens later could get the
+    file descriptor of the standard stream (0, 1 or 2).
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # closed, as in a daemon
