@@ -21,7 +21,7 @@ from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
 def simulate(setup: Setup) -> Iterator[Vector]:
     """Run all agents, and yield their rows (`core.events.Layout`) as arrays (agents, rounds, row width).
 
-    Each array has some consecutive rounds. The next array overwrites the memory of the array before.
+    Each array has the rows of one or more consecutive rounds. The next array overwrites the memory of this array.
     """
     return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
 

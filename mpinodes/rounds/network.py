@@ -119,7 +119,7 @@ class Channel:
         width: the number of floats in a row.
         longest: the largest number of rounds in a chunk.
         waits: the object through which this rank waits for other ranks.
-        begin: the round before the first round of this job: 0, or the round of the checkpoint from which it continues.
+        begin: the round before the first round of this job: 0, or the round of the checkpoint that the job resumes.
     """
 
     def __init__(self, comm: MPI.Comm, width: int, longest: int, waits: Waits, begin: int = 0) -> None:
@@ -186,7 +186,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: 
         plan: decides after which rounds chunks end and checkpoints are saved.
         width: the number of floats in a row.
         waits: the object through which the logger waits for other ranks.
-        begin: the round before the first round of this job: 0, or the round of the checkpoint from which it continues.
+        begin: the round before the first round of this job: 0, or the round of the checkpoint that the job resumes.
 
     Returns:
         (ranks, 2) the seconds for which each rank computed and waited; the logger is the last row.

@@ -18,9 +18,9 @@ LONG = 1.0  # seconds: if a chunk takes longer, the next chunks are shorter; if 
 def longest_chunk(setup: Setup) -> int:
     """Return the largest number of rounds in a chunk.
 
-    The number is the smaller of the rounds that fit into `CHUNK` bytes and an eighth of the run, so that a watcher sees
-    progress. If `checkpoint.every` is set, the number is changed a little, so that chunks of equal length end at each
-    checkpoint.
+    A chunk has at most as many rounds as fit into `CHUNK` bytes. A chunk also has at most an eighth of the rounds of
+    the run, so that `mpinodes watch` shows progress. If `checkpoint.every` is set, the number is changed a little, so
+    that chunks of equal length end at each checkpoint.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -35,7 +35,7 @@ class Plan:
 
     Args:
         setup: the set-up of the run.
-        begin: the round before the first round of this job: 0, or the round of the checkpoint from which it continues.
+        begin: the round before the first round of this job: 0, or the round of the checkpoint that the job resumes.
         is_asked: returns whether a signal has asked the run to stop.
 
     Attributes:

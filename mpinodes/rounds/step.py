@@ -102,7 +102,10 @@ class Arrivals(NamedTuple):
 
 
 def _read_only(frame: Vector) -> Vector:
-    """Return a read-only view, because a `Relay` would send an agent's change of a received frame without noise."""
+    """Return a read-only view of a received frame.
+
+    If an algorithm could write private data into a received frame, a `Relay` would send these data without noise.
+    """
     view = frame.view()
     view.setflags(write=False)
     return view
@@ -136,7 +139,7 @@ def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], las
     Args:
         keeper: writes the agent's checkpoints.
         t: the round.
-        state: the state after round t. The inbox in it is not saved, because the frames determine the inbox.
+        state: the state after round t. The inbox in the state is not saved, because the frames determine the inbox.
         frames: the frames received in round t, by sender; if links have faults, all frames that may arrive later.
         lasting: whether to flush the checkpoint to disk, as in `Keeper.save`.
     """
@@ -229,7 +232,7 @@ class Step:
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """Under bandit feedback (`plays`), update the state in the same round, and write the decision to the row.
+        """Under bandit feedback (`plays`), update the state already in this round, and write the decision to the row.
 
         The decision is the midpoint of the two points at which the loss was revealed. The decision may depend on the
         frames received in this round, so the row is complete only after this call. The next call of the step uses the
@@ -302,10 +305,10 @@ class Releaser:
 
     A release that is not finite is never sent; instead, the run ends with an error. The neighbors see in which round
     the run ended, so this round must not depend on private data. The round does not depend on private data, because
-    gradients are clipped for all data (`losses.clipping`). Given all earlier releases, the data change a message by at
-    most the sensitivity, so only public numbers and released points can cause an overflow. The only exception is a
-    release that differs from the largest float64 by less than the sensitivity; such a release requires noise that is
-    about as large as the largest float64. The error names only the agent and the round.
+    gradients are clipped whatever the data are (`losses.clipping`). Given all earlier releases, a change of the data
+    changes a message by at most the sensitivity. Therefore only public numbers and released points can cause an
+    overflow. The only exception is a release that differs from the largest float64 by less than the sensitivity; such a
+    release requires noise that is about as large as the largest float64. The error names only the agent and the round.
 
     Attributes:
         start: (d,) the starting point, which `Algorithm.init` receives, and which a `Start` sends.

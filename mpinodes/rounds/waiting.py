@@ -2,9 +2,9 @@
 
 MPI does not notice if a rank was stopped, is in an endless loop, or lost its connection; the other ranks would wait
 forever. Therefore every rank waits only by means of its `Waits` object, which counts the seconds of each wait and
-raises `Overdue` at the limit. During a long computation outside the rounds, a rank tells the ranks that wait for it
-that it is alive (`Waits.at_work`). The start and the end of MPI itself cannot be interrupted; `launching.end_in` limits
-their time.
+raises `Overdue` at the limit. During a long computation outside the rounds, a rank tells the waiting ranks again and
+again that the computation goes on (`Waits.at_work`). Neither the start nor the end of MPI can be interrupted;
+`launching.end_in` limits the time of both.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ class Waits:
         """Yield whenever the caller should test its requests, and sleep between two yields.
 
         Pauses are proportional to the number of ranks, because 64 ranks that test every millisecond take more than one
-        core from the ranks that they wait for. Pauses grow slowly, by `GROWTH`. If a rank sleeps too long in a round,
-        its neighbors sleep too. With pauses of 20 % of the time waited, one delay slowed down all later rounds of 64
-        agents on a ring (75 rounds per second instead of 200).
+        core from the ranks that they wait for. Pauses grow slowly, by the factor `GROWTH`. If a rank sleeps too long in
+        a round, its neighbors sleep too. With pauses of 20 % of the time waited, one delay slowed down all later rounds
+        of 64 agents on a ring (75 rounds per second instead of 200).
 
         Args:
             missing: returns the ranks that have not answered, for the error.
@@ -153,7 +153,8 @@ class Waits:
     def hear(self, source: int) -> Any:
         """Receive and return the next message from the rank `source`.
 
-        Each message by which that rank says that it is alive (`at_work`) is skipped, and starts the time limit again.
+        A message which says only that `source` is alive (`at_work`) is skipped. After such a message the time limit
+        starts again.
 
         Raises:
             Overdue: no message arrived within the limit.
@@ -168,7 +169,7 @@ class Waits:
         return word
 
     def tell(self, ranks: Sequence[int], word: Any = None) -> None:
-        """Send a message to ranks that receive the message by `hear`; the time limit holds for both operations."""
+        """Send a message to ranks that receive the message by `hear`. The time limit holds for sending too."""
         self.patiently([self._comm.isend(word, dest=rank, tag=WORDS) for rank in ranks], ranks)
 
     def share(self, word: Any = None) -> list[Any]:
@@ -187,7 +188,7 @@ class Waits:
 
     @contextmanager
     def at_work(self, ranks: Sequence[int]) -> Iterator[None]:
-        """Tell other ranks repeatedly, from a thread, that this rank is alive, until the context ends."""
+        """Tell other ranks repeatedly, from a thread, that this rank is alive, until the `with` block ends."""
         over, sent = threading.Event(), list[MPI.Request]()
 
         def sign() -> None:
