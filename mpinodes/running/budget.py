@@ -151,8 +151,8 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
 def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
     """Return a function that computes the events of a run from a nominal epsilon, quickly.
 
-    The events are exact, except with `noise.backend` = lattice: the spacing of the lattice is a step function of the
-    nominal epsilon, which the returned function interpolates.
+    The events are exact, except with `noise.backend` = lattice. The spacing of the lattice is a step function of the
+    nominal epsilon; the returned function replaces this step function by a smooth function.
 
     Raises:
         BadInput: the nominal epsilon does not change the noise.

@@ -16,8 +16,9 @@ exchange these messages:
       --------- the end ----------------------------------->
       <-------- ready ---------------------------------------
 
-A rank that waits for a message observes the deadline (see `waiting`). While a rank computes for long, it tells the
-ranks that wait for it that it is alive. An exception in any rank ends the whole job (see `Job.guarded`).
+A rank that waits for a message observes the deadline (see `waiting`). During a long computation, a rank tells the
+waiting ranks again and again that the computation goes on. An exception in any rank ends the whole job (see
+`Job.guarded`).
 """
 
 from __future__ import annotations
@@ -106,8 +107,8 @@ class Job(ExitStack):
         signals: the signals that stop the run; None: the signals that stop a command.
 
     Attributes:
-        times: for the last repeat, two lists over ranks: the seconds for which each rank computed, and the seconds for
-            which it waited. None without MPI.
+        times: for the last repeat, two lists with an entry for each rank: the seconds for which the rank computed, and
+            the seconds for which the rank waited. None without MPI.
     """
 
     def __init__(self, world: MPI.Comm | None = None, limit: float | None = None, signals: Signals | None = None):
@@ -141,7 +142,7 @@ class Job(ExitStack):
 
         The failed rank writes the exception and its traceback to log.txt, and one of the failed ranks prints the error
         message. Nothing is printed if the exception comes from a signal that was handled, or if the reader of the
-        output has closed the pipe. Without MPI the error message is only printed.
+        output has closed the pipe. Without MPI, the error message is printed, but nothing is written to log.txt.
         """
         try:
             return work()
@@ -285,8 +286,8 @@ class Job(ExitStack):
         receive the experiment from the logger.
 
         Returns:
-            The `Step` of the agent on an agent's rank without error, else None; and the error message of the first rank
-            that failed, or "" if no rank failed.
+            The `Step` of the agent, and the error message of the first rank that failed. The step is None on the rank
+            of the logger, and after an error. The message is "" if no rank failed.
         """
         from tempfile import mkdtemp
 
@@ -386,9 +387,10 @@ class Job(ExitStack):
             return self._directory, repeats.log(self._setup, self._directory, mpi, self, self._began)
 
     def _outcome(self, work: Callable[[], Result]) -> int:
-        """Call `work`, print the results of the run, or that a signal stopped the run, and return the exit code.
+        """Call `work`, print the results of the run, and return the exit code.
 
-        The printed text is also written to log.txt.
+        If a signal stopped the run, print this fact instead of the results. The printed text is also written to
+        log.txt.
 
         Args:
             work: does the run, and returns the run directory and the summary.

@@ -40,8 +40,8 @@ class RoundsSource(Protocol):
     """Provide the rows of all repeats: from the MPI ranks of the agents, or computed in this process (lockstep).
 
     Attributes:
-        times: for the last repeat, two lists over ranks, the logger last: the seconds for which each rank computed, and
-            the seconds for which it waited. None if one process computed all rounds.
+        times: for the last repeat, two lists with an entry for each rank, the logger last: the seconds for which the
+            rank computed, and the seconds for which the rank waited. None if one process computed all rounds.
     """
 
     times: list[list[float]] | None
@@ -97,7 +97,10 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         return summary
 
     def read_again(run: Setup, place: Path) -> Summary:
-        """Return the summary of a repeat that ended before the run was resumed; add its privacy loss to `together`."""
+        """Return the summary of a repeat that ended before the run was resumed.
+
+        If the repeats use the same data, also add the repeat's privacy loss to `together`, the joint privacy loss.
+        """
         summary = Summary.read(place)
         if same_data:
             accounting = Accounting(run)

@@ -31,7 +31,7 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
 
 
 def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
-    """Return a set-up with the noise, or the last rounds of releases, that keep the run within its privacy budget.
+    """Return a set-up whose noise, or whose stops (`Budget.stops`), keep the run within its privacy budget.
 
     Args:
         setup: the set-up, as `compose` returns it. Without a budget, it is returned unchanged.
