@@ -62,8 +62,8 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
         keys: sections and keys of the experiment, which override `asked`: rounds=200, privacy={"epsilon": 0.5}.
 
     Returns:
-        The result, which reads from a new run directory. The figures and the HTML page are drawn only if `report=True`,
-        or later by `Result.plot` and `Result.report`.
+        The result. Its methods read the files of a new run directory. The figures and the HTML page are drawn
+        only if `report=True`, or later by `Result.plot` and `Result.report`.
 
     Raises:
         mpinodes.core.errors.BadInput: the experiment is invalid.

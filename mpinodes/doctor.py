@@ -264,7 +264,7 @@ def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
     In a round, each rank exchanges an array of 64 numbers with its two neighbors on a ring.
 
     Raises:
-        Overdue: a frame did not arrive in time.
+        Overdue: an array did not arrive in time.
     """
     import numpy as np
     from mpi4py import MPI

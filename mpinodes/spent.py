@@ -1,10 +1,10 @@
 """Compute the privacy loss of publishing several finished runs: python -m mpinodes.spent RUN...
 
-A directory of repeats stands for all its repeats. The privacy losses of runs on the same data are composed, sample by
-sample if the records say which samples each run used. For runs on data sets without a common sample, the larger of the
-privacy losses counts. Runs on files count as runs with common samples, unless different names in data.identity declare
-the data sets disjoint. The result holds only if the settings of all runs were fixed before the first run. Exit code 2:
-the runs cannot be read, or cannot be combined.
+A directory of repeats stands for all its repeats. The privacy losses of runs on the same data are composed. If the
+records say which samples each run used, the privacy losses are composed for each sample separately. For runs on data
+sets without a common sample, the largest of the privacy losses counts. Runs on files count as runs with common samples,
+unless different names in data.identity declare the data sets disjoint. The result holds only if the settings of all
+runs were fixed before the first run. Exit code 2: the runs cannot be read, or cannot be combined.
 """
 
 from __future__ import annotations
