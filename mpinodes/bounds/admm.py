@@ -1,11 +1,12 @@
 """Compute the factor by which a round of M-ADMM contracts the distance to the solution, Theorem 3.2.
 
-X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". Notation:
-O_i is the objective of agent i, f(t) the decisions, η_i(t) the penalties, θ the dual step, A the adjacency matrix, D
-the diagonal matrix of degrees, L = D − A, Q = D + A, W(t) = diag(η_i(t)). Y(0) = 0, Y(t) = Y(t−1) + θ√L f(t), Z = (Y,
-f), J(t) = diag(I/θ, W(t)Q). Ô(f) = Σ_i O_i(f_i), and Z* = (Y*, f*) is the solution: each row of f* is the minimizer of
-Σ_i O_i. ‖Z‖²_J = ⟨Z, JZ⟩, and a raised + denotes the pseudo-inverse. m is the least modulus of convexity, and M the
-largest smoothness, of the O_i:
+X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". A number in
+parentheses, such as (22), is an equation of the paper. Notation: O_i is the objective of agent i, f(t) the decisions,
+η_i(t) the penalties, θ the dual step, A the adjacency matrix, D the diagonal matrix of degrees, L = D − A, Q = D + A,
+W(t) = diag(η_i(t)). Y(0) = 0, Y(t) = Y(t−1) + θ√L f(t), Z = (Y, f), 1 is the vector of ones, J(t) = diag(I/θ, W(t)Q).
+Ô(f) = Σ_i O_i(f_i), and Z* = (Y*, f*) is the solution: each row of f* is the minimizer of Σ_i O_i. ‖Z‖²_J = ⟨Z, JZ⟩,
+and a raised + denotes the pseudo-inverse. m is the least modulus of convexity, and M the largest smoothness, of the
+O_i:
 
     (1 + δ(t))‖Z(t) − Z*‖²_J(t) ≤ ‖Z(t−1) − Z*‖²_J(t)
     δ = max over μ > 1 of min{θS/(μ²σ̃), N/((μ²M² + μσ̄²)/(θS(μ − 1)) + σ̃)}                                       (23)
@@ -22,15 +23,18 @@ and (35):
     ‖Y(t) − Y*‖² = ⟨v, L⁺v⟩
     ‖Z(t−1) − Z*‖²_J − ‖Z(t) − Z*‖²_J = 2⟨g, h⟩ + (2η−θ)⟨g, Lg⟩ + η⟨p, Qp⟩
 
-(55) drops the term θ⟨g, Lg⟩. With this term, the proof of the checked form holds for all η ≥ θ/2, even if η decreases.
+The paper drops the term θ⟨g, Lg⟩ in (55). With this term, the proof of the checked form holds for all η ≥ θ/2, even if
+η decreases.
 
-If the η_i differ, WQ and (W − θI)L are not symmetric. Then their symmetric parts need not be positive semidefinite,
-although (39) to (42) and (54) to (56) assume this. ‖·‖_J need not be a norm, and the difference above becomes
+If the η_i differ, WQ and (W − θI)L are not symmetric. Then the symmetric parts of WQ and (W − θI)L need not be positive
+semidefinite, although (39) to (42) and (54) to (56) assume this. Also ‖·‖_J need not be a norm. The difference above
+becomes
 
     2⟨g, h⟩ + θ⟨g, Lg⟩ + 2⟨g, (W − θI)Lg⟩ + ⟨p, WQp⟩ + ⟨g, (WQ − QW)p⟩
 
-The theorem needs ⟨f, WQf⟩ ≥ 0 for all f, and a positive difference for all g, p, h. Two agents with η = (θ, 2θ) violate
-this condition, and their distance to the solution can grow. So there is no checked form for different η_i.
+The theorem needs ⟨f, WQf⟩ ≥ 0 for all f, and a positive difference for all g, p, h. For example, two agents with η_1 =
+θ and η_2 = 2θ violate this condition, and the distance to the solution can grow. So there is no checked form for
+different η_i.
 """
 
 from __future__ import annotations
@@ -163,6 +167,6 @@ def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
 
 
 def _singular_values(matrix: Vector) -> Vector:
-    """Return the nonzero singular values of a matrix, descending; (0,) for a zero matrix."""
+    """Return the nonzero singular values of a matrix, descending; for a zero matrix, an array with one entry, 0."""
     values = np.linalg.svd(matrix, compute_uv=False)
     return np.asarray(values[values >= ZERO * values[0]]) if values[0] else np.zeros(1)

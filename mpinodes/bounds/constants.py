@@ -44,7 +44,7 @@ def terms(setup: Setup) -> float:
 def whole_losses(setup: Setup) -> list[LinearLoss]:
     """Return every agent's loss function of round 1, without clipping.
 
-    If all samples are used in every round, the loss functions of all rounds are equal to these.
+    If all samples are used in every round, an agent has the same loss function in all rounds.
     """
     first: list[Any] = [setup.stream.of(i)(1) for i in range(setup.topology.agents)]
     return [replace(loss, clip=inf) for loss in first]
@@ -73,7 +73,7 @@ def sample_gradient(setup: Setup, within: float = inf) -> float:
 
 
 def clipped(setup: Setup, within: float = inf) -> str:
-    """Return why clipping may change gradients at points x with ‖x‖ ≤ `within`; an empty text if it cannot."""
+    """Return why clipping may change gradients at points x with ‖x‖ ≤ `within`; empty if clipping changes none."""
     clip = setup.experiment.clip
     reach = sample_gradient(setup, within)
     if setup.experiment.privacy.adjacency == "one-round":

@@ -2,16 +2,19 @@
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". There are m agents in d
 coordinates, all weights of the mixing matrices A(t) are 0 or at least η, and the graphs are connected over any N
-rounds. L bounds the gradients, ε is the nominal epsilon of a round, and α_t is the step size. Let R = diam 𝒳, θ = (1 −
-η/4m²)^(−2), β = (1 − η/4m²)^(1/N). As printed, the regret of any agent's decisions is at most
+rounds. L bounds the gradients, ε is the nominal epsilon of a round, and α_t is the step size. A number in parentheses,
+such as (32), is an equation of the paper, and [x]₊ is max{x, 0}. Let R = diam 𝒳, θ = (1 − η/4m²)^(−2), β = (1 −
+η/4m²)^(1/N). As printed, the regret of any agent's decisions is at most
 
     A = R + 3βθmL/(1−β) + 13L/2,  B = 3βθmL/(1−β) + (2L+1)/2m
     λ-strongly convex, α = 1/(λt):    (mL/λ)A(1 + log T) + B·2√2mdL/(λε)·(1 + log T) + mR/2
-    convex, α = 1/(2√t):              mL·A(√T − ½) + B·2√2mdL/ε·(√T − ½) + mR/2       ((46) has mL/λ, at λ = 0)
+    convex, α = 1/(2√t):              mL·A(√T − ½) + B·2√2mdL/ε·(√T − ½) + mR/2
 
-The paper's proof compares norms although squares are needed (32), so "checked" uses another proof. Let μ_t be the noise
-scale, b_i(t) agent i's mixture of noisy messages, and G_t² the mean square of the gradients at b_i(t). With projection
-and doubly stochastic A(t), for any step sizes and any v ∈ 𝒳,
+In the convex case the paper prints mL/λ in (46), although λ = 0. The form as printed here has mL in this place.
+
+The paper's proof compares norms in (32), although the proof needs squares of norms, so "checked" uses another proof.
+Let μ_t be the noise scale, b_i(t) agent i's mixture of noisy messages, and G_t² the mean square of the gradients at
+b_i(t). With projection and doubly stochastic A(t), for any step sizes and any v ∈ 𝒳,
 
     E Σ_t Σ_i f_i(b_i(t)) − f_i(v) ≤ Σ_t (mR²/2)[1/α_t − 1/α_{t−1} − λ]₊ + m d μ_t² [1/α_t − λ]₊ + (m/2) α_t G_t²
 
@@ -77,7 +80,7 @@ def _modulus(setup: Setup) -> float | None:
 
 
 def printed_broken_by(setup: Setup, broken: str) -> str:
-    """Return the first assumption of Theorem 2, as the paper prints it, that the run breaks.
+    """Return the first assumption of the printed Theorem 2 that the run breaks; an empty text if there is none.
 
     The printed theorem, unlike the corrected proof, needs the steps and the noise of the paper.
 

@@ -7,25 +7,25 @@ printed, the average w̄_i of the T/h decisions of any agent satisfies, with pro
     F(w̄_i) − min F ≤ h²R_D/(mT) + 4√(L² log(T/h)/λ)·h√(hR_D/m)/T + max{16L²/λ, 6}·h log(1/γ)/T
 
 Here R_D is the bound for T/h rounds, because (60) replaces T by T/h. γ is chosen such that the probability is `SURE`.
-The proof has three mistakes. First, the loss of a batch is a mean, whose regret is not h times larger ((59) is about
-sums). Second, R_D bounds the expected regret, but (58) needs a bound on the regret itself, noise included. Third, F in
-the proof is the expected loss of future samples. But the run measures the gap on its own samples, on which decisions of
-later rounds depend.
+The proof has three mistakes. First, (59) assumes that the loss function of a batch is a sum over the h samples. But the
+loss function is a mean, so the regret is not h times larger. Second, R_D bounds the expected regret, but (58) needs a
+bound on the regret for the noise that is actually drawn. Third, F in the proof is the expected loss function of future
+samples. But the run measures the gap on the samples of the run, and decisions of later rounds depend on these samples.
 
 So "checked" uses another proof. Its expectation is over the noise, and over the order in which agents use their
 samples. Each sample is used once. From here on T is the number of rounds. Let f_i^s be the loss function of agent i's
 batch of round s, x_j(r) the decision of agent j in round r, and x̄_j(t) the average of x_j(1), ..., x_j(t). Let R(t) be
 the checked bound of Theorem 2 on an agent's regret, L the bound on gradients without the regularizer, and φ the
 regularizer. Let U_{s,r}, for s < r, be the largest distance by which any decision of round r changes if an agent's
-batches of rounds s and r are exchanged. All orders are equally likely. So E f_i^s(x_j(r)) equals E f_i^r(x_j(r)) for s
-≥ r. For s < r, the former exceeds the latter by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
+batches of rounds s and r are exchanged. All orders are equally likely. So for s ≥ r, E f_i^s(x_j(r)) equals E
+f_i^r(x_j(r)). For s < r, E f_i^s(x_j(r)) exceeds E f_i^r(x_j(r)) by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
 
     E F(x̄_j(t)) − F(v) ≤ R(t)/(mt) + (L/(tT)) Σ_{r ≤ t} Σ_{s < r} U_{s,r},  Σ_{s < r} U_{s,r} ≤ √((r−1)V_r)
     V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² if α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²
 
-where V_r ≥ Σ_{s < r} U_{s,r}². Neither mixing nor projection increases the distance between two points. A step along
-the gradient of a convex loss does not increase the distance either, except at a kink. With α = 1/(φt), R(t)/(mt)
-decreases like log t/t, but the second term decreases only like 1/√T.
+where V_r ≥ Σ_{s < r} U_{s,r}². Neither mixing nor projection increases the distance between two points. A gradient step
+of a convex loss function also does not increase this distance, except at a kink, where the gradient jumps. With α =
+1/(φt), R(t)/(mt) decreases like log t/t, but the second term decreases only like 1/√T.
 """
 
 from __future__ import annotations

@@ -5,15 +5,16 @@ n agents in d coordinates, let R(T) be the regret, σ the noise scale, and L ≥
 agent i's block of the gradient; G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block; and C = sup ψ over 𝒳, where ψ is the proximal
 function of dual averaging. The symbols β, γ, λ, K are explained below:
 
-    R(T) ≤ (4dσ²/n + 2nL̂² + C + 2(L + diam 𝒳·G) √(nQ)) √T;   twice that for the running average (i.i.d. losses)
+    R(T) ≤ (4dσ²/n + 2nL̂² + C + 2(L + diam 𝒳·G) √(nQ)) √T
     Theorem 3, column sums 1:  Q = 3n⁴L̂²K² + 3n⁴L̂² + 6n³dσ²K²
     Theorem 5, push-sum:       Q = 8n²β²L̂²/(γ²λ²(1−λ)²) + 16ndβ²σ²/(γ²(1−λ)²)
 
-With d = n and σ = 2nL̂/ε these formulas give the printed constants. For graphs that are connected in every round, the
-printed K is 1/(θ(1−θ)), where θ = 1 − φ/4n² and φ is the least weight. For graphs that are connected over B rounds, K =
+The regret of the running average is at most 2 times this bound, if the loss functions are i.i.d. With d = n and σ =
+2nL̂/ε these formulas give the printed constants. For graphs that are connected in every round, the printed K is
+1/(θ(1−θ)), where θ = 1 − φ/4n² and φ is the least weight. For graphs that are connected over B rounds, K =
 θ_B/(q²(1−θ_B)), where q = θ and θ_B = q^(1/B). K bounds sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|. The form
-"checked, own mixing" computes a bound on this sum from the matrices W themselves. In Theorem 5, γ is the least
-push-sum weight of an agent, β = 2 and λ = (1 − n^(−nB))^(1/B).
+"checked, own mixing" computes a bound on this sum from the matrices W themselves. In Theorem 5, γ is the least push-sum
+weight of an agent, β = 2 and λ = (1 − n^(−nB))^(1/B).
 
 Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, but (35) keeps
 only one. So in the checked form, Q of Theorem 5 is n² times the printed Q. In Assumption 2 we read L̂ = L² + ν² as L̂²
@@ -66,7 +67,10 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute M in the bound M√T of Theorem 3, by form: as the paper prints it, and two corrected forms."""
+    """Compute M in the bound M√T of Theorem 3.
+
+    The keys of the result are the names of the forms: as printed, and two corrected forms.
+    """
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     theta = 1 - phi / (4 * n * n)
@@ -84,7 +88,10 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute M in the bound M√T of Theorem 5, by form: as the paper prints it, and corrected."""
+    """Compute M in the bound M√T of Theorem 5.
+
+    The keys of the result are the names of the forms: as printed, and corrected.
+    """
     n, d = setup.topology.agents, setup.dimension
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
     least = float(n) ** (-n * b)  # underflows to 0 for n = 64

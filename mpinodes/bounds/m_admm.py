@@ -2,7 +2,7 @@
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". The module
 `admm` states the theorem and its notation. The theorem bounds distances ‖Z(t) − Z*‖²_J(t). Here f(t) is the decision of
-round t + 1. Let B(t) ≥ ‖Z(t−1) − Z*‖²_J(t). B(1) is known, because Y(0) = 0 and f(0) is drawn from the seed. Since η
+round t + 1. Let B(t) ≥ ‖Z(t−1) − Z*‖²_J(t). B(1) is known, because Y(0) = 0 and the seed determines f(0). Since η
 never decreases,
 
     B(t+1) = η(t+1)/η(t) · B(t)/(1 + δ(t))
@@ -66,11 +66,11 @@ class Course(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The factors in the bounds that depend on the penalty η; the docstring of the module defines the symbols.
+    """The factors of the bounds for one penalty η; the docstring of the module defines the symbols.
 
     B bounds the squared distance of the algorithm's state from the solution. In a round, B shrinks by the factor
-    `shrink`. The squared errors of the mean decision and of agent i's decision are at most `mean` and `agents[i]`
-    times B, apart from the errors of local solves.
+    `shrink`. If local problems are solved exactly, the squared error of the mean decision is at most `mean` times B,
+    and the squared error of agent i's decision is at most `agents[i]` times B.
     """
 
     shrink: float  # 1/(1 + δ)

@@ -2,20 +2,22 @@
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". The paper's
 x(t − 1) is the decision of round t in this package. So x̄(T) is the mean decision of round T + 1, and x_i(t) for t > T
-are decisions of stage II. There are N agents in p coordinates, and T rounds with gradients. Each f_i is μ-strongly
-convex and has an L-Lipschitz gradient. Let G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), and β = ‖W − J‖₂, where W is the mixing
-matrix and J = 11ᵀ/N. Let κ = ε²/(4G_s²(ε + 2 log(2/δ))), where 2G_s is the largest change of ∇f_i between adjacent data
-sets. The paper has G in place of G_s, but the noise needs this change. As printed:
+are decisions of stage II. In stage I, rounds 1 to T, agents use gradients. In stage II, agents only average. The last
+decisions of stage I are handed over to stage II, with or without noise. A number in parentheses, such as (17), is an
+equation of the paper, and [x]₊ is max{x, 0}. There are N agents in p coordinates. Each f_i is μ-strongly convex and has
+an L-Lipschitz gradient. Let G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), and β = ‖W − J‖₂, where W is the mixing matrix and J =
+11ᵀ/N. Let κ = ε²/(4G_s²(ε + 2 log(2/δ))), where 2G_s is the largest change of ∇f_i between adjacent data sets. The
+paper has G in place of G_s, but the noise needs this change. As printed:
 
     E‖x̄(T) − x*‖² ≤ B = ‖x*‖²/T + G²(1 + 1/(1−β))K² log T/T + (2√(2p)G/√κ)(4 + 3/(1−β))K²/T^¼ + 2pK²/κ
     E‖x_i(t) − x*‖² ≤ 4‖x(T)‖²β^(2(t−T)) + 2B,  ‖x(T)‖² ≤ N sup{‖x‖²: x ∈ 𝒳}
 
 (17) has the term C_√T/√T, which the paper never defines. In the proof of (17), this term is twice the term C_∜T/∜T of
-Theorem 2. B is too small at T = 1, because log T is 0 there. The proof has these mistakes: it uses Σ 1/t ≤ log T; (30)
-has only half of its last two terms; (34) has 3 in place of 4; the theorem has 2p in place of the 4p of (31); the
-projection error u(t) is due to n(t − 1), not to n(t); and the hand-over to stage II has no noise in (18), but has noise
-in (11). On the other hand, 1 − 1/t is 0 at t = 1, so the first step removes ‖x*‖²; and (33), (34) decrease like 1/√T.
-The corrected closed form is
+Theorem 2. B is too small for T = 1, because log 1 = 0. The proof has these mistakes: it uses Σ 1/t ≤ log T; (30) has
+only half of its last two terms; (34) has 3 in place of 4; the theorem has 2p, but (31) has 4p; the projection error, in
+the paper u(t), comes from the noise n(t − 1), not from n(t); and the hand-over to stage II has no noise in (18), but
+has noise in (11). On the other hand, 1 − 1/t is 0 at t = 1, so the first step removes ‖x*‖²; and (33), (34) decrease
+like 1/√T. The corrected closed form is
 
     B = G²K²(1 + 2/(1−β))(1 + log T)/T + (2√(2p)G/√κ)K²(4 + 8/(1−β))/√T + 4pK²/κ
 
@@ -63,7 +65,8 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared error of the mean decision and of each agent's decision.
 
     Each bound is computed by the formula that the paper prints, and by a corrected proof. Stage II begins after round
-    T. The printed bounds hold only from round T + 1 (mean) and T + 2 (agents) on, and are inf before.
+    T. The printed bound on the mean decision is inf before round T + 1. The printed bound on agents' decisions is inf
+    before round T + 2.
     """
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
     unbounded = "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss"
@@ -130,7 +133,7 @@ def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
         setup: the run.
         c: the constants of the run.
         at: (h,) the rounds at which the bounds are evaluated.
-        beta: ‖W − J‖₂, the largest of all mixing matrices W.
+        beta: the largest ‖W − J‖₂ over all mixing matrices W.
     """
     n, p, last, k = setup.topology.agents, setup.dimension, len(c.noise), c.algorithm.k
     root, mixing = _root(setup), 1 / (1 - beta) if beta < CONNECTED else inf

@@ -15,9 +15,9 @@ nominal epsilon of a round, and x* the best fixed decision. As printed, the regr
 The formulas after 2 belong to Theorem 2, and the formulas after 3 to Theorem 3, whose steps follow the doubling scheme.
 The paper does not state C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1). If the rows of W also sum to 1, we use
 C = 1 and λ = max_t ‖W(t) − J‖₂. Otherwise we fit C and λ to the products. The paper assumes that gradients are bounded
-on all of R^d and that losses are strongly convex, but no loss has both properties. Here L_i is the bound on the
-gradient without the regularizer, plus the regularizer times the largest mean-square norm of x_i that the recursion
-below allows.
+on all of R^d and that loss functions are strongly convex, but no loss function has both properties. Here L_i is the
+bound on the gradient without the regularizer, plus the regularizer times the largest mean-square norm of x_i that the
+recursion below allows.
 
 The checked form does not bound the gradient of the regularizer, but computes a bound round by round. Let M_t² ≥ E‖x̄‖²,
 S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, σ_t the noise scale, L_c the bound on gradients after
@@ -30,10 +30,10 @@ clipping and without the regularizer, and λ the regularizer. For any step sizes
     E Σ_i f_i(x_j) − f_i(x_i)   ≤ (n + √n) L_c S + (nλ/2)(S² + 2SM)
 
 In the first round M = S = 0. Under Theorem 2 the first term is nonzero only in round 1, and the regret is logarithmic.
-This holds for μ̃ ≤ (1/n) Σ μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², which needs half of that: μ̃ ≤ (1/2n) Σ μ_i.
-The paper has ½ Σ μ_i in (53) to (70), because it forgets the factor n of 1/α. The doubling scheme does not restart at
-x(1), although (82) assumes this, and on R^d only M bounds x̄(2^m). So the checked bound of Theorem 3 grows faster than
-√T.
+This holds for μ̃ ≤ (1/n) Σ μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², where x̂_j is the weighted average of agent
+j's decisions. This bound needs μ̃ ≤ (1/2n) Σ μ_i. The paper has ½ Σ μ_i in equations (53) to (70), because the proof
+forgets the factor n of 1/α. The doubling scheme does not restart at x(1), although equation (82) assumes this, and on
+R^d only M bounds x̄(2^m). So the checked bound of Theorem 3 grows faster than √T.
 """
 
 from __future__ import annotations

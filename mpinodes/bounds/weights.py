@@ -75,7 +75,10 @@ class Weights:
         return np.asarray(np.linalg.norm(self.first - 1 / self.first.shape[1], 2, axis=(1, 2)))
 
     def _deviations(self) -> Iterator[Vector]:
-        """For k = 1, 2, ..., yield P − J for all products P of k successive matrices: (r, n, n), with J = 11ᵀ/n."""
+        """Yield one array (r, n, n) for each k = 1, 2, ...: P − J for every product P of k successive mixing matrices.
+
+        J is 11ᵀ/n. Entry s of the array has the product that begins with `first[s]`.
+        """
         r, n = self.first.shape[:2]
         following = np.append(np.arange(1, r), self.loop)
         products, at = self.first, np.arange(r)
@@ -89,7 +92,7 @@ class Weights:
 
         The first sum is Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂, where the product of k = 0 matrices is the identity. The
         second sum is Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|. Products are computed only up to a largest k.
-        Both results are inf if these products do not come close enough to J.
+        Both results are inf if the distance of these products from J stays too large.
 
         For doubly stochastic X and Y, (X − J)(Y − J) = XY − J. Assume that all products of h matrices have distance at
         most ρ < 1 from J. Then the terms with k ≥ h add up to at most ρ times the whole sum. So the whole sum is at
@@ -132,7 +135,7 @@ class Weights:
     def least_scale(self, rounds: int) -> float:
         """Return the least push-sum weight w_i(t) over agents and rounds, where w(1) = 1 and w(t + 1) = W(t) w(t).
 
-        For a long run, only the first rounds are computed.
+        In a long run, only the first max(2000, 2r) rounds are computed, where r is the number of matrices in `first`.
         """
         w, least = np.ones(self.first.shape[1]), 1.0
         for place in self.places(min(rounds, max(2000, 2 * len(self.first)))):
