@@ -67,10 +67,10 @@ class Accounting:
         self.solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
 
     def publish(self, together: Together, mark: str) -> None:
-        """Add the privacy cost of this run to the cost of publishing all repeats of the job.
+        """Add the privacy loss of this run to the privacy loss of publishing all repeats of the job.
 
         Args:
-            together: the cost of the earlier repeats.
+            together: the privacy loss of the earlier repeats.
             mark: a value that identifies the present state of the data files (`siblings.files_mark`). The files may
                 change before the next repeat, and a changed file may contain different samples.
         """
@@ -81,9 +81,10 @@ class Accounting:
         together.take(cost, (same_things(self._setup, job=None), mark))
 
     def variables(self) -> Variables:
-        """Return variables of record.h5 by name: the claimed, the pure and the proven ε over time.
+        """Return variables of record.h5, by name: the claimed ε, and the proven ε at δ = 0 and at the run's δ.
 
-        If a bound is known on what each single node learns of each agent, the result also has this bound, as ε.
+        These variables have a value for each horizon (a round at which results are measured). If the ε of an agent
+        toward one single node is bounded, the result also has this bound, for each node and each agent.
         """
         claimed, agents, network = self._losses
         delta = self._setup.experiment.privacy.delta
@@ -179,7 +180,7 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
 
 
 def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
-    """Return the noise scales of a run, and the scale at which every release would have the nominal ε."""
+    """Return the noise scales of a run, and the scale at which every noisy message would have the nominal ε."""
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.
     # `of_data` covers the releases that carry data; `of_all` covers all releases.
@@ -213,7 +214,7 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
 
 
 def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
-    """Return the residuals and steps of the agents' local solves, from round 2 on."""
+    """Return the residuals and steps of the agents' local solves; round 1 has no local solves."""
     largest, unsolved, number, steps, most = 0.0, 0, 0, 0.0, 0.0
     for first, events in history.blocks():
         solves = events[1:] if first == 0 else events

@@ -90,9 +90,9 @@ def best(
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
-    """Return the proven bound on F(x) − min F: the gap, or `value` = F(x) if that is smaller.
+    """Return a proven bound on F(x) − min F: the duality gap or F(x), whichever is smaller.
 
-    F(x) itself is a bound only for built-in losses, because they are never negative.
+    F(x) is a bound only for built-in loss functions, which are never negative.
 
     Args:
         total: F.
@@ -126,7 +126,7 @@ def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparato
 
 
 def _weight(total: SampleLoss) -> float:
-    """Return the sum of 1/divisor over all samples."""
+    """Return the sum of the weights of all samples in F; a sample's weight is 1 / `divisor`."""
     return float((np.ones(len(total.targets)) / total.divisor).sum())
 
 
@@ -312,8 +312,9 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
 def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], side: Vector) -> Comparator:
     """Minimize a piecewise linear F over the feasible set 𝒳 by Clarabel, with the kinks of chosen samples.
 
-    The program is min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳. Coordinates
-    where all features are zero are left out if 𝒳 is `solid`, because 0 is an optimal value there.
+    The program is min over v, e of Σ e/divisor + (μ/2)‖v‖² s.t. e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳. The program
+    leaves out each coordinate in which the features of all samples are zero, because 0 is an optimal value of this
+    coordinate. Coordinates are left out only if 𝒳 is `solid`: a point of 𝒳 stays in 𝒳 if some coordinates are set to 0.
 
     Args:
         total: F, with features A, targets b, and slopes lo and hi of each loss.

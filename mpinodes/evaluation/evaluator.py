@@ -164,7 +164,7 @@ class Evaluator:
 
 
 def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
-    """Return the rule by which each value of a metric is merged over the repeats of a run, by the dotted key."""
+    """Return the rules that merge the values of metrics over the repeats of a run, by the dotted key of the value."""
     return {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _values(metric, None, 1)}
 
 
@@ -179,10 +179,10 @@ def label(metric: type[Metric] | Metric) -> str:
 
 
 def shown_key(metric: type[Metric] | Metric) -> str:
-    """Return the dotted key in summary.json of the value of a metric that people see.
+    """Return the dotted key in summary.json of the value that tables and figures show for a metric.
 
-    That value is divided by the number of rounds if the metric adds up over rounds, and averaged over the agents if the
-    metric has a value for each agent.
+    The shown value is divided by the number of rounds if the metric adds up over rounds, and averaged over the agents
+    if the metric has a value for each agent.
     """
     return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
 
@@ -207,7 +207,7 @@ def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
 
 
 def left_out(setup: Setup, meter: Meter) -> str:
-    """Return why the run gets no best fixed decision (comparator), and so no regret; an empty text if it gets both."""
+    """Return why the run gets no best fixed decision (comparator), and so no regret; else an empty text."""
     wanted = setup.experiment.comparator
     if wanted is False:
         return "comparator=false"
@@ -224,10 +224,10 @@ def left_out(setup: Setup, meter: Meter) -> str:
 def _expected_seconds(setup: Setup, meter: Meter) -> float:
     """Estimate the seconds that finding the best fixed decisions (comparators) takes on one core.
 
-    The estimate uses only counts of samples and features, so that all machines decide alike. It was fitted to 3,000 to
-    60,000 samples with 10 to 784 features and norms of about 1. Piecewise linear losses take a tenth of the estimate if
-    there are few features or the regularizer is strong, and a few times the estimate if there are many features. Smooth
-    losses take less time than the rounds themselves.
+    The estimate uses only counts of samples and features. So the estimate is the same on all machines. The
+    estimate was fitted to 3,000 to 60,000 samples with 10 to 784 features and norms of about 1. Piecewise linear losses
+    take a tenth of the estimate if there are few features or the regularizer is strong, and a few times the estimate if
+    there are many features. Smooth losses take less time than the rounds themselves.
     """
     kind, shares, d = meter.losses.kind, setup.stream.shares, setup.dimension
     owners = len(setup.samples) if setup.algorithm.decomposable else 1

@@ -36,7 +36,9 @@ def blocks(total: int, width: int) -> list[slice]:
 
 
 class Examined(ABC):
-    """A data set on which decisions (points) are evaluated by a mark: the accuracy, or the root mean squared error.
+    """A data set on which decisions, also called points, are evaluated.
+
+    The mark of a point is its accuracy, or its root mean squared error.
 
     Sparse features stay in memory. Dense features are read from the source again each time.
     """
@@ -51,7 +53,7 @@ class Examined(ABC):
 
     @abstractmethod
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Return for each point the sum, over m samples, of the correct predictions or of the squared errors: (k,).
+        """Return for each point the number of correct predictions, or the sum of squared errors, on m samples: (k,).
 
         Args:
             features: (m, d).

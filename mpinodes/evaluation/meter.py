@@ -161,8 +161,8 @@ class Meter:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that `state` returned.
 
-        This run may have another total number of rounds than the stored run. Then this run also measures its results
-        at other rounds after the round of the state.
+        The total number of rounds may differ between this run and the stored run. Then, after the round of the state,
+        results are measured at the horizons of this run.
         """
         for name in _SUMS:
             setattr(self, name, state[name])
@@ -196,7 +196,7 @@ class Meter:
     def _penalty(self, points: Vector) -> Vector:
         """Return the regularizer (λ/2)‖x‖² of points: (..., d) -> (...).
 
-        The result is contiguous in memory, because the order in which it is summed later depends on the layout.
+        The result is contiguous in memory, because NumPy sums an array in an order that depends on the layout.
         """
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 

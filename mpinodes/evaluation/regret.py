@@ -16,14 +16,14 @@ x_i(t). Each x_i(s) has weight 1, or weight s if the algorithm asks for this wei
     agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
     optimality gap of agent j    = F(x) − min F at x = x̃_j(t) or x = x_j(t), offline methods only,
                                    with F = Σ_t Σ_i f_i^t / (n T) over the whole run
-    decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t); offline methods only
-    agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t); offline methods only
+    decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t) in place of x_i(t); offline methods only
+    agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t) in place of x_i(t); offline methods only
     training loss of round t     = the mean over agents i of the mean loss at x_i(t) of agent i's samples;
                                    only if the loss functions are the same in all rounds
 
 For both kinds of objectives, with y_i(t) = x_i(t) for decomposable objectives:
 
-    average fitness F(T)/T       = the first sum of network regret, divided by T
+    average fitness F(T)/T       = the first sum in the formula of network regret, divided by T
     consensus error of round t   = sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )
 
 If agents play two points in a round (`feedback.points`), y_i(t) and x(t) are the midpoints of the two points, and the
@@ -185,7 +185,7 @@ class Changing(Losses):
         return Lost(lost[:, 0], lost[:, 1], everybodys, None)
 
     def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
-        """Return the summed loss of g groups of samples at p points per group: (g, p).
+        """Return for each of g groups of samples the sum of the losses, at each of the p points of the group: (g, p).
 
         Args:
             features: the samples of all groups, one group after another.

@@ -1,8 +1,8 @@
 """Read the samples of a run round by round, and sum the losses of any consecutive rounds.
 
-`Samples` reads the samples of given rounds. When the run has ended, it makes a `Total`, which holds the distinct
+`Samples` reads the samples of given rounds. When the run has ended, `Samples` makes a `Total`, which holds the distinct
 samples of the run and knows in which rounds each sample was used. `Total` sums the losses of any consecutive rounds.
-To make a `Total`, samples that are used in one round only are read from the stream a second time. If these samples have
+For the `Total`, samples that are used in only one round are read from the stream a second time. If these samples have
 more than `KEPT` bytes and their loss class has a method `condensed`, a few weighted samples replace them (`Squares`).
 """
 
@@ -34,7 +34,8 @@ class Total:
     Args:
         loss: any loss of the run, which gives the class and regularizer of all losses.
         owners: the number of losses in a round: the number of agents, or 1 if all agents share one loss.
-        block: the distinct samples of the run; unused samples have an infinite divisor.
+        block: the distinct samples of the run. The loss of a sample is divided by its divisor, which is infinite for
+            unused samples.
         rows: a function that maps a first and a last round to the indices of their samples; None if every round uses
             all samples.
 
@@ -138,7 +139,7 @@ class Samples:
     def held_at_the_end(self) -> int:
         """Return how many bytes of samples are in memory at the end of the run, in addition to the data set itself.
 
-        Recurring samples, which are used in many rounds, count with two copies.
+        If samples are used again in later rounds, there are two copies of these samples, and both are counted.
         """
         if self._recurs:
             features = [reader.features for reader in self._readers]

@@ -25,7 +25,7 @@ def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
 
 
 def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
-    """Count the messages sent, lost and late in the first `rounds` rounds; return None if the run has no faults."""
+    """Count the messages sent, lost and late in the first `rounds` rounds; return None if no faults are simulated."""
     if setup.links is None:
         return None
     asked, weights, agent_rounds = setup.experiment.faults, setup.mixing.under_faults, setup.topology.agents * rounds
