@@ -67,7 +67,7 @@ class Finished(FinishedRun):
 
     @property
     def unproven_because(self) -> str | None:
-        """Return the reason why no privacy loss is proven for this run alone; None if a loss is proven."""
+        """Return the reason why no privacy loss is proven for this run alone; None if a privacy loss is proven."""
         privacy = self.summary.privacy
         if not self.experiment.private:
             return "its messages carry no noise"
@@ -189,7 +189,7 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
 
 
 def disjoint(first: Finished, other: Finished) -> bool:
-    """Return whether two runs certainly have no sample in common."""
+    """Return whether two runs are known to have no sample in common."""
     a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):
         return False
@@ -246,7 +246,7 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
         delta: the δ of the proven epsilon; None means the smallest δ of the runs.
 
     Raises:
-        BadInput: the runs have different adjacencies.
+        BadInput: the runs have different values of `privacy.adjacency`.
     """
     loss, notes, delta = in_all(runs, delta)
     last = f"all {len(runs)} together" if len(runs) > 1 else "together"
@@ -261,14 +261,14 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
 
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
-    """Return the privacy loss of publishing all runs, remarks on the loss as whole sentences, and the δ of the loss.
+    """Return the privacy loss of publishing all runs, remarks on this privacy loss as whole sentences, and its δ.
 
     Args:
         runs: the runs.
         delta: the δ of the proven epsilon; None means the smallest δ of the runs.
 
     Raises:
-        BadInput: the runs have different adjacencies.
+        BadInput: the runs have different values of `privacy.adjacency`.
     """
     delta = min(run.experiment.privacy.delta for run in runs) if delta is None else delta
     adjacencies = {run.experiment.privacy.adjacency: run.place for run in reversed(runs)}

@@ -132,8 +132,8 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Fin
 
     Args:
         places: the directories.
-        left_out: a list. For each run below a directory that cannot be read, the reason is added to this list. With
-            None, a run that cannot be read raises BadInput.
+        left_out: a list, to which the reason is added for each run that cannot be read, if the run is below a directory
+            of `places`. With None, a run that cannot be read raises BadInput.
 
     Raises:
         BadInput: a directory contains no run that this version of mpinodes can read.

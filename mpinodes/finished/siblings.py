@@ -30,8 +30,8 @@ def headed(setup: Setup) -> str:
 
     The first line states the name of the noise, and the second line states the mark of the data files.
 
-    The first line is present only if the noise key follows from the seed, and the second only if there are data files.
-    A job with repeats has neither line, because each repeat has its own experiment.toml.
+    The first line is present only if the noise key follows from the seed. The second line is present only if the run
+    reads data files. A job with repeats has neither line, because each repeat has its own experiment.toml.
     """
     e = setup.experiment
     if e.repeats > 1:
@@ -53,9 +53,9 @@ def noise_of(file: Path) -> str:
 def sharing(setup: Setup, directory: Path) -> list[str]:
     """Return the names of neighbouring run directories that have the same noise on other data.
 
-    Data are different if their settings differ, or if a data file was written, moved or linked since the other run. If
-    `noise.key` is not set, the noise depends on the contents of the data files, so runs on different files have
-    different noise.
+    Data are different if the settings of the data differ, or if a data file was written, moved or linked since the
+    other run. If `noise.key` is not set, the noise depends on the contents of the data files, so runs on different
+    files have different noise.
 
     Args:
         setup: this run.
