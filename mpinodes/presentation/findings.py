@@ -17,7 +17,7 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
 
     Args:
         s: the summary of the run.
-        silent: the results of the same run without noise; None if there are none.
+        silent: the results of the same run without noise; None if these results are unknown.
     """
     sentences = [*_marks(s, silent, "accuracy"), *_marks(s, silent, "rmse")]
     gap, regret = s.value("optimality_gap_mean"), s.value("network_regret_per_round")
@@ -61,7 +61,8 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
     Args:
         s: the summary of the run.
         name: "accuracy" or "rmse".
-        worth: the results of another run of the same method, whose value is returned; None means the results of `s`.
+        worth: the results from which the accuracy or RMSE is taken, such as the results without noise; None means the
+            results of `s`.
     """
     values, key = (worth or s).values, f"{name}_last_decision" if s.judged == "last" else name
     which = "test" if f"{key}.test" in values else "train"

@@ -60,7 +60,7 @@ class Values(NamedTuple):
         return Values(self.dims[:at] + self.dims[at + 1 :], np.take(self.values, -1, axis=at))
 
     def __truediv__(self, other: Values) -> Values:
-        """Divide along one axis by an array that has only this axis."""
+        """Divide by an array with one axis, which this array also has: entry k divides all values at position k."""
         (name,) = other.dims
         rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
         return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))
@@ -80,7 +80,7 @@ class Drawn(Reader):
 
     @cached_property
     def noise_free(self) -> NoiseFree | None:
-        """Return the curves and results of the same run without noise; None if there was no such run."""
+        """Return the curves and results of the same run without noise; None if there is no noise_free.json."""
         return NoiseFree.read(self._directory)
 
     def __enter__(self) -> Drawn:
@@ -105,7 +105,7 @@ def pair() -> tuple[Figure, tuple[Axes, Axes]]:
 
 
 def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
-    """Draw a curve; for repeats, draw their mean, and a band from their least to their largest value."""
+    """Draw a curve; with repeats, draw the mean of all repeats, and a band from the least to the largest value."""
     if "repeat" in values.dims:
         least, most = (values.reduced(combine, ["repeat"]).values for combine in (np.nanmin, np.nanmax))
         axes.fill_between(t, least, most, color=colour, alpha=0.15, lw=0)

@@ -39,7 +39,7 @@ def number(epsilon: float | None, none: str = "unproven") -> str:
 
 
 def condition(checked: list[typed.FileSummary] | None) -> str:
-    """Return the condition under which proven numbers hold; an empty text if they depend on no user-defined file."""
+    """Return the condition under which proven numbers hold; an empty text if no user-defined file affects the proof."""
     if all(file.tested for file in checked or []):
         return TESTED.format(", ".join(file.sha256[:SHORT] for file in checked)) if checked else ""
     return NOT_TESTED

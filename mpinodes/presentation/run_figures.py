@@ -214,7 +214,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def views(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw how much every node learns of every agent's data, as ε: against distance, and as a heat map."""
+    """Draw how much every node learns of every agent's data, as ε: against distance in hops, and as a heat map."""
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
     figure, (left, right) = drawing.pair()

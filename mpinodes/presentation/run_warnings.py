@@ -47,7 +47,7 @@ MEANINGS = PRIVACY | {
 
 
 def add(summary: Summary, code: str, sentence: str = "") -> None:
-    """Add a warning to the summary of a run; by default, its sentence is the meaning of its code.
+    """Add a warning to the summary of a run; by default, the sentence is the meaning of `code`.
 
     Raises:
         KeyError: the code is not in `MEANINGS`.

@@ -1,4 +1,7 @@
-"""Write the text that a run prints at its end. All numbers are in summary.json, most under the key in `Row.key`."""
+"""Write the text that a run prints at its end.
+
+All numbers of the text are in summary.json. For most numbers, `Row.key` is the key in summary.json.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ def speed(s: Summary) -> str:
 
 
 def conditions(s: Summary) -> list[str]:
-    """Return sentences on lost or late messages, and on feedback that is not a plain gradient; empty without either."""
+    """Return sentences on lost or late messages, and on feedback that is not a plain gradient; maybe no sentence."""
     sentences, parts = [], []
     if faults := s.faults:
         arrived = max(1, faults.sent - faults.lost)
