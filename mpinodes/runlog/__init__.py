@@ -4,5 +4,6 @@
     RUN/rounds.log    all rounds so far, appended while the run goes on; module `log`
     RUN/record.h5     all rounds and the results, written once at the end; module `export`
 
-The module `reader` reads rounds from either file. A finished run keeps `rounds.log` as long as it keeps checkpoints.
+The module `reader` reads rounds from `record.h5` or `rounds.log`. The file `rounds.log` of a finished run is removed
+together with the checkpoints.
 """

@@ -50,7 +50,7 @@ class Stopped(Exception):
 
 
 class Order(NamedTuple):
-    """What the logger orders the agents and itself to do for one chunk of consecutive rounds.
+    """The instructions of the logger, to the agents and to itself, for one chunk of consecutive rounds.
 
     Attributes:
         end: the last round of the chunk.
@@ -78,7 +78,7 @@ class Chunk(NamedTuple):
 
 
 def places(run: Path, repeats: int) -> list[Path]:
-    """Return the directories of all repeats of a run; the run directory itself if there is only one."""
+    """Return the directories of all repeats of a run; the run directory itself if there is only one repeat."""
     if repeats == 1:
         return [run]
     width = len(str(repeats - 1))
@@ -154,7 +154,7 @@ class Keeper:
     def keep_two(self) -> None:
         """Remove all checkpoints of this participant except the last two.
 
-        Call this method only when all participants have written their files of the last checkpoint.
+        Call this method only when all participants have written the files of the last checkpoint.
         """
         while len(self._kept) > 2:
             self._forget(self._kept.pop(0))

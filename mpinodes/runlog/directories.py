@@ -52,7 +52,7 @@ def make_directory(experiment: Experiment) -> Path:
 
 
 def unmake_directory(path: Path) -> None:
-    """Remove a run directory that is not needed, and also the parent directory `runs` if nothing else is in it."""
+    """Remove a run directory that is not needed, and also the parent directory `runs` if `runs` is empty then."""
     shutil.rmtree(path, ignore_errors=True)
     if path.parent.name == RUNS:
         with suppress(OSError):

@@ -112,7 +112,7 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
 
 
 def add_dimension(file: h5py.File, name: str, values: NDArray[Any]) -> None:
-    """Create a NetCDF dimension and its coordinate variable (the labels along it)."""
+    """Create a NetCDF dimension and its coordinate variable (the labels along the dimension)."""
     dataset = file.create_dataset(name, data=values)
     dataset.make_scale(name)
     write_words(dataset, {**long_names.attributes(name, "", ""), DIMS: name})
@@ -124,9 +124,9 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
     Args:
         file: the record.
         name: the name of the variable.
-        variable: the values, or their first rounds.
-        rounds: the length of the first axis if `variable` has only the first rounds; the caller then writes the rest.
-            0: `variable` has all values.
+        variable: all values, or the values of the first rounds.
+        rounds: the number of all rounds, if `variable` has only the first rounds; the caller then writes the further
+            rounds. 0 means that `variable` has all values.
 
     Returns:
         The HDF5 dataset.
@@ -152,7 +152,10 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
 
 
 def write_words(of: Any, words: Mapping[str, str]) -> None:
-    """Write text attributes of a dataset or file, with fixed length, because HDF5 has no checksums for other texts."""
+    """Write text attributes of a dataset or file, as texts of fixed length.
+
+    HDF5 has no checksums for texts of variable length.
+    """
     for name, word in words.items():
         encoded = word.encode()
         of.attrs.create(name, np.array(encoded, h5py.string_dtype("utf-8", max(len(encoded), 1))))

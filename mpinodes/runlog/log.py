@@ -2,10 +2,10 @@
 
 The file begins with a mark, which contains the version of the layout. After the mark come frames. A frame is a head
 (the length of its content, the number of its rounds, and a checksum of both), the content, and a checksum of the
-content. Each checksum also covers the checksum before it, so a frame is valid only at its position, and the last
-checksum verifies the whole file. A frame of 0 rounds contains facts in MessagePack: attributes, sizes of dimensions, or
-the descriptions of the variables. Every other frame contains float64 numbers: for each variable, its values in the
-rounds of the frame.
+content. Each checksum also covers the previous checksum of the file, so a frame is valid only at its position, and the
+last checksum verifies the whole file. A frame of 0 rounds contains facts in MessagePack: attributes, sizes of
+dimensions, or the descriptions of the variables. Every other frame contains float64 numbers: for each variable, its
+values in the rounds of the frame.
 
 Crash safety: a frame that the end of the file cuts short is ignored, because it was not written completely. Any other
 frame with a wrong checksum is damaged, and reading it raises an error.
@@ -58,7 +58,7 @@ class Unreadable(BadInput):
 
 
 class Position(NamedTuple):
-    """A position between two frames (blocks of rounds) of a log: the byte offset, and the last checksum before it."""
+    """A position between two frames (blocks of rounds) of a log: a byte offset, and the checksum before this offset."""
 
     byte: int
     checksum: bytes
@@ -69,7 +69,7 @@ def _checksum(before: bytes, content: bytes | memoryview) -> bytes:
 
 
 class _Opened:
-    """A file that is closed when `close` is called, or else when this object is garbage collected."""
+    """An open file, which is closed by `close`, at the latest when this object is garbage collected."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self._path, self._fd = path, os.open(path, flags | os.O_CLOEXEC)
@@ -105,7 +105,7 @@ class Log(_Opened):
         """Write one or more rounds as one frame (a block with a checksum); all calls must have the same variables.
 
         Raises:
-            BadInput: the log contains other variables.
+            BadInput: the log contains variables with different names, order or shapes.
             OSError: the write failed, for example because the disk is full; the file stays as it was.
         """
         declared = [(name, v.dims, v.values.shape[1:]) for name, v in variables.items()]

@@ -44,7 +44,7 @@ class Bar:
         title: the name of the task.
         total: the number of units of the whole task.
         unit: the name of a unit, such as "round".
-        done: the number of units that were done before.
+        done: the number of units that were done before this process started.
     """
 
     def __init__(self, title: str, total: int, unit: str, done: int = 0) -> None:

@@ -39,7 +39,7 @@ def require_version(version: int | None, where: str) -> None:
 
 @lru_cache
 def versions(mpi: str) -> dict[str, str]:
-    """Return the versions of mpinodes, Python, NumPy and MPI, the host, and the git commit if there is a checkout."""
+    """Return the versions of mpinodes, Python, NumPy and MPI, the host, and the git commit of mpinodes, if known."""
     names = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}
     names["host"] = platform.node()
     checkout = Path(__file__).parents[2]
