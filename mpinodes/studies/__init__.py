@@ -22,7 +22,9 @@ def sweep(
     part: str | None = None,
     world: MPI.Intracomm | None = None,
 ) -> Swept | None:
-    """Do all runs of a study that are not done yet, as many in parallel as there are cores, and write its table.
+    """Do all runs of a study that are not done yet, and write the table of the study.
+
+    As many runs are done in parallel as there are cores.
 
     Args:
         asked: the study: a TOML file, the directory of a study, or a dictionary. Further arguments are words as on the

@@ -233,7 +233,7 @@ class Comparison:
         return differences
 
     def beyond(self) -> list[tuple[str, str]]:
-        """Return the keys that differ between runs but do not define the groups (axes), with a text on their values.
+        """Return pairs of a key and a text on its values, for each key that differs between runs but is not an axis.
 
         Keys of the optimization problem come first. If an axis determines the value of a key, the text says which value
         the key has at each value of the axis.

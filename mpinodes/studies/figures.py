@@ -67,12 +67,12 @@ class Plot(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """Return the number of keys that get panels, besides the first key, so that at most `MOST_PANELS` are drawn."""
+        """Return how many keys after the first key get panels; at most `MOST_PANELS` panels are drawn."""
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
-        """Return all finite means and guesses of some lines, from which the limits of y are computed.
+        """Return all finite means and guesses of the lines in `groups`, from which the limits of y are computed.
 
         Args:
             groups: the values of `axes` that identify the lines.

@@ -41,12 +41,12 @@ LONGEST, SHORT = 90, 8  # the most characters of settings in a directory's name,
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """A run of a study that can be done.
+    """A run of a study, after its settings were checked.
 
     Attributes:
         settings: the values of the study's axes, by dotted key.
         name: the name of the run's directory.
-        digits: the hash of the whole experiment; `name` ends with the first digits.
+        digits: the hash of the whole experiment; `name` ends with the first digits of the hash.
         experiment: the experiment. If `is_ready`, its noise has the scale that keeps the privacy budget.
         agents: the number of agents.
         noise: a text that identifies the noise of the run, if the noise follows from the seed; else empty. Two runs
@@ -54,7 +54,7 @@ class PlannedRun:
         is_done: whether the directory contains the finished run.
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
         near: the `privacy.epsilon` of a run that differs from this run only in the seed; 0 if unknown. The search for
-        the noise scale starts from this value.
+            the noise scale starts from this value.
         connected_over: the number of rounds over which the graph is connected, see `Setup`; 0 if the run is done.
     """
 
@@ -145,7 +145,10 @@ def identity(e: Experiment) -> str:
 
 
 def is_done(place: Path, setup: Setup) -> bool:
-    """Return whether a directory contains this run, finished, on the same data files, even if the files were moved."""
+    """Return whether a directory contains this run, and the run is finished.
+
+    The run in the directory must have read the same data files, which may have been moved since.
+    """
     if summary_of(place) is None:
         return False
     try:
@@ -174,7 +177,7 @@ def in_lockstep(plan: PlannedRun, place: Path) -> str:
 
 
 def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], str] = in_lockstep) -> str:
-    """Delete what an unfinished run left, and do the run; return the reason if it fails, or an empty text.
+    """Delete the files of an unfinished attempt, and do the run; return the reason if it fails, or an empty text.
 
     Args:
         plan: the plan of the run.
@@ -196,7 +199,7 @@ def note_failure(place: Path, reason: str) -> None:
 
 
 def failure(place: Path) -> str:
-    """Return the reason why the run in a directory failed; an empty text if it did not fail."""
+    """Return the reason why the run in a directory failed; an empty text if the run did not fail."""
     try:
         return (place / FAILED).read_text("utf-8").strip()
     except OSError:

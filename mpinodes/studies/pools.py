@@ -46,8 +46,8 @@ def processes(size: int) -> Iterator[Pool]:
     """Start `size` worker processes, yield a pool that uses them, and end the processes when the context ends.
 
     A pool is a function that applies a task to all items of a sequence, and yields indices and results. Each worker
-    process has a separate executor. So if a worker is killed, only the item that it worked on is lost. An executor with
-    many workers, also of joblib or loky, loses all its items if one worker dies.
+    process has a separate executor. So if a worker is killed, only the item of this worker is lost. An executor with
+    many workers loses the items of all workers if one worker dies; this is also true for joblib and loky.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([f"{__package__}.plans"])

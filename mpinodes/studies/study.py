@@ -1,7 +1,7 @@
 """Read a study: an experiment, and axes that vary its keys. Each combination of values is a run, unless it is excluded.
 
 study.grid: a table with a list of values for each key. Each value is combined with each value of the other keys.
-study.zip: a table with a list of values for each key. The lists have equal lengths. The k-th values form one setting.
+study.zip: a table with a list of values for each key. The lists have equal lengths. The k-th values are set together.
 study.cases: a list of tables. Each table sets several keys together.
 study.seeds: a list of seeds, or the number of seeds, counted from `seed` on.
 study.exclude: a list of tables. A run is left out if it has the values of all keys of a table. If a table has a list
@@ -46,7 +46,7 @@ class Axis(NamedTuple):
 
     Attributes:
         table: the table of the study that declares the axis: "study.grid", "study.zip", "study.cases" or "study.seeds".
-        key: the key whose value identifies a point.
+        key: the key whose value identifies a point (one value for each key of the axis).
         points: the values of all keys at each point of the axis, by dotted key.
     """
 
@@ -267,7 +267,7 @@ def _cases(study: Tree) -> Iterator[Axis]:
 
 
 def word_of(key: str, value: Any) -> str:
-    """Return a setting as part of a file name: the value alone if it is a word, else the key's last part and value."""
+    """Return a setting as part of a file name: the value, after the key's last part if the value is not a word."""
     if isinstance(value, dict):
         return "own"
     text = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
