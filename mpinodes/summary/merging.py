@@ -45,12 +45,12 @@ def total(values: Sequence[Any]) -> Any:
 
 
 def largest(values: Sequence[Any]) -> Any:
-    """Return the largest of the values that are not None. Lists are compared position by position."""
+    """Return the largest of the values that are not None; for lists, a list of the largest entry at each position."""
     return _chosen(max, values)
 
 
 def least(values: Sequence[Any]) -> Any:
-    """Return the least of the values that are not None. Lists are compared position by position."""
+    """Return the least of the values that are not None; for lists, a list of the least entry at each position."""
     return _chosen(min, values)
 
 

@@ -81,7 +81,7 @@ P = TypeVar("P", bound=ProvenSummary)
 def worst_loss(losses: Sequence[P]) -> P:
     """Return the privacy loss with the largest proven ε.
 
-    In the result, the pure ε, the claimed ε and the spent δ are the largest of all the given privacy losses.
+    The pure ε, the claimed ε and the spent δ of the result are each the largest of all `losses`.
     """
     worst_proven = max(losses, key=lambda loss: inf if loss.proven is None else loss.proven)
     changed: dict[str, Any] = {
@@ -103,8 +103,8 @@ class TogetherSummary(Struct, kw_only=True):
 
     Attributes:
         runs: the number of repeats.
-        by: how privacy losses are added over the repeats: separately for each "sample", "round" or "agent"; or "maxima"
-            if the largest privacy loss of each repeat is added.
+        by: how privacy losses are added over the repeats. With "sample", "round" or "agent", a sum is computed for each
+            sample, round or agent. With "maxima", the largest privacy loss of each repeat is added.
         network: the privacy loss of the network.
         agents: the privacy loss of each agent.
         unproven_because: the reason why nothing is proven; empty if a privacy loss is proven.
@@ -124,8 +124,8 @@ class BudgetSummary(Struct, kw_only=True):
         epsilon: the ε of the budget.
         delta: the δ of the budget.
         kept_by: "noise" if the noise scale keeps the budget; otherwise agents stop releasing.
-        stops: for each agent, the round after which the agent reveals nothing more about its data; None if it never
-            stops.
+        stops: for each agent, the round after which the agent reveals nothing more about its data; None if the agent
+            never stops.
         covers: "all" if the budget covers all repeats together.
     """
 
@@ -162,7 +162,7 @@ class ViewsSummary(Struct, kw_only=True):
     The node reads only the messages that it receives, and colludes with no other node.
 
     Attributes:
-        relayed_from: the round from which all messages are mixes of earlier messages.
+        relayed_from: the round from which all messages are weighted means of messages of earlier rounds.
         distance: distances in hops; −1 means that no message of the agent arrives.
         largest: the largest epsilon at each distance.
     """
@@ -227,7 +227,7 @@ class ShownMetric(Struct, kw_only=True):
 
 
 class StartSummary(Struct, kw_only=True):
-    """The metrics of the start point, as if no agent ever moved."""
+    """The metrics that the run would have if all agents kept the start point in all rounds."""
 
     average_fitness: Mean[float | None]
     accuracy: Mean[Sets | None] = None
@@ -249,7 +249,7 @@ class WorthSummary(Struct, kw_only=True):
         values: the last value of every metric, by dotted key; None if the run has no such value.
         comparator_left_out: why the run has no comparator (best fixed decision), and so no regret.
         accuracy_left_out: why the run has no accuracy.
-        baselines: the accuracy, error and loss of trivial methods.
+        baselines: the accuracy, the error and the loss function value of trivial methods.
         metrics: the metrics that people see.
     """
 
@@ -331,7 +331,7 @@ class BoundSummary(Struct, kw_only=True):
 
 
 def times(value: float | None, measured: float | None) -> float | None:
-    """Return a bound divided by the measured value; None if either is unknown, or the measured value is ≤ 0."""
+    """Return a bound divided by the measured value; None if one of both is unknown, or the measured value is ≤ 0."""
     return value / measured if value is not None and measured is not None and measured > 0 else None
 
 
@@ -364,12 +364,13 @@ class FaultsSummary(Struct, kw_only=True):
 
 
 class FeedbackSummary(Struct, kw_only=True):
-    """The feedback that agents get on their loss functions, unless they get the gradient of the present round.
+    """The feedback on loss functions, if agents do not get the gradient of the present round without delay.
 
     Attributes:
-        points: the number of loss values that replace a gradient; 0 if agents get gradients.
+        points: the number of values of the loss function from which an agent estimates a gradient; 0 if agents get
+            gradients.
         radius: the distance in round 1 between the decision and the points at which losses are evaluated.
-        last_radius: the same distance in the last round.
+        last_radius: the distance between the decision and these points in the last round.
         delay: the number of rounds after which feedback arrives.
     """
 
@@ -386,7 +387,7 @@ class FileSummary(Struct, kw_only=True):
         key: the setting that names the file.
         path: the path of the file.
         sha256: the hash of the file's content.
-        tested: whether the statements of the file were tested.
+        tested: whether the properties that the file states, such as a sensitivity, were tested.
     """
 
     key: str
@@ -416,7 +417,7 @@ class TimingSummary(Struct, kw_only=True):
 
 
 def codes(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
-    """Return the codes of the warnings of all repeats; the `sentence` of each warning is left empty."""
+    """Return the warnings of all repeats, by code, with empty texts in place of the sentences."""
     return {code: "" for warnings in repeats for code in warnings or {}}
 
 
@@ -478,7 +479,7 @@ class Summary(WorthSummary, kw_only=True):
 
         Args:
             tree: the content.
-            run: the run directory, for messages.
+            run: the run directory, for error messages.
 
         Raises:
             BadInput: another version of mpinodes wrote the file.
@@ -496,14 +497,14 @@ class Summary(WorthSummary, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(tree, enc_hook=float), indent=2) + b"\n"
 
     def finite(self) -> Summary:
-        """Return the summary as `read` would return it after writing: every number that is not finite is None."""
+        """Return this summary as if written and read again: numbers that are not finite are None."""
         return self.of_tree(msgspec.json.decode(self.json()), Path())
 
     def losses_in_a_round(self, metric: ShownMetric) -> int:
         """Return how many loss functions a metric sums in a round.
 
-        The result is the number of agents if every agent has a loss function, and 1 if all agents share one.
-        The result is also 1 for a metric that does not sum over agents.
+        The result is the number of agents if every agent has a loss function, and 1 if all agents share one loss
+        function. The result is also 1 for a metric that does not sum over agents.
         """
         sums_agents = metric.sums_agents or metric.variable in SUMS_AGENTS
         return self.agents if sums_agents and self.decomposable else 1
