@@ -14,20 +14,23 @@ f_i(t). With the step 1/(2ηV_i) and the center c = mean_j ½(f_i + f_j) − λ_
 + ‖f − c‖²/(2·step). C is `problem.weight`, and ρ/N is `problem.regularizer`. c₁ is sup L'' times the largest ‖x_n‖².
 
 Privacy of the perturbed variants, without the index i. These variants add noise e with density ∝ exp(−α(t)‖e‖₂) to the
-center. Given all earlier messages, an output f is the minimizer for exactly one e. Between adjacent data sets, this e
-differs by at most step·2C/B in L2 norm. The density of f contains the determinant |∂e/∂f| = det(I + step·∇²O). The
-determinants of adjacent data sets have a ratio of at most 1 + (C c₁/B)/(ρ/N + 1/step).
+center. Given all earlier messages and the data, an output f is the minimizer for exactly one noise vector e. Two
+adjacent data sets give two such vectors e for the same f. Their L2 distance is at most step·2C/B. The density of f
+contains the determinant |∂e/∂f| = det(I + step·∇²O). The determinants for two adjacent data sets have a ratio of at
+most 1 + (C c₁/B)/(ρ/N + 1/step).
 
-If k samples are replaced, the bound on the change of e is k times as large. For the determinant, let m = ρ/N + 1/step
-and write I + step·∇²O = step·(m I + H + K). Here H = (C/B) Σ L''_n x_n x_nᵀ is the sum over the replaced samples, and K
-≥ 0 is the sum over all other samples. With M = m I + K, the logarithm of the determinant is ln det(I + M^-½ H M^-½) up
-to a constant. This logarithm is at least 0. Since M ≥ m I, it is at most ln det(I + H/m) = Σ ln(1 + h/m) over the
-eigenvalues h > 0 of H. The loss is convex, so each sample adds to H a matrix with eigenvalues in [0, C c₁/B] and rank
-at most s (s = 1 for a loss that depends only on f·x_n). Thus H has at most r = min(d, k s) positive eigenvalues, and
-their sum is at most k s C c₁/B. As ln is concave, Σ ln(1 + h/m) is largest if the eigenvalues h are equal. So the
-logarithms of two adjacent data sets differ by at most r ln(1 + (k s C c₁/B)/(r m)). For s = 1 this bound is attained:
-one data set has features 0, and the other has k/r copies of r orthogonal features with the largest curvature. If the
-loss is not known to be convex, c₁ counts as infinite.
+If k samples are replaced, the bound on the distance of the two e is k times as large. For the determinant, let
+m = ρ/N + 1/step and write I + step·∇²O = step·(m I + H + K). Here H = (C/B) Σ L''_n x_n x_nᵀ is the sum over the
+replaced samples. The matrix K is the sum over all other samples and is positive semidefinite. With M = m I + K, the
+logarithm of the determinant is ln det(I + M^-½ H M^-½) plus a number that the replacement does not change. The term
+ln det(I + M^-½ H M^-½) is at least 0. Since M ⪰ m I, the term is at most ln det(I + H/m) = Σ ln(1 + h/m) over the
+eigenvalues h > 0 of H. The loss function is convex, so each sample adds to H a matrix with eigenvalues in
+[0, C c₁/B] and rank at most s (s = 1 for a loss function that depends only on f·x_n). Thus H has at most
+r = min(d, k s) positive eigenvalues, and the sum of these eigenvalues is at most k s C c₁/B. As ln is concave,
+Σ ln(1 + h/m) is largest if the eigenvalues h are equal. So the logarithms of the determinants for two adjacent data
+sets differ by at most r ln(1 + (k s C c₁/B)/(r m)). For s = 1 this bound is attained: in one data set the k replaced
+samples have features 0. In the other data set they are k/r copies of r orthogonal feature vectors, with the largest
+curvature. If the loss function is not known to be convex, c₁ counts as infinite.
 """
 
 from __future__ import annotations
@@ -119,7 +122,11 @@ class Consensus(Algorithm[S]):
         return 0.0 * t
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the local problem (8) of agent i in iteration t as a message, with the minimizer's sensitivities."""
+        """Return the local problem (8) of agent i in iteration t as a message, with its two privacy bounds.
+
+        The bounds are those of the module's docstring: on the distance of the two noise vectors e (`l2`), and on the
+        difference of the logarithms of the determinants (`log_volume`).
+        """
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
         replaced = self.run.replaced[i]
@@ -139,7 +146,10 @@ class Consensus(Algorithm[S]):
         )
 
     def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
-        """Return the state after agents exchanged f_i(t), with the dual variable λ_i updated by (9)."""
+        """Return the state after the agents exchanged f_i(t), with the dual variable λ_i updated by (9).
+
+        In round 1 the agents exchange the random f_i(0), and the dual variable stays 0.
+        """
         f, mean, neighbours = inbox.own, inbox.mix(), len(here.in_neighbors)
         dual = s.dual
         if here.t > 1:  # because the random f_i(0) must not change the dual variable
@@ -224,7 +234,10 @@ class Perturbed(Consensus[S]):
 
     @abstractmethod
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
-        """Return the ε that the paper claims for an agent in each of the iterations t, for this `privacy.epsilon`."""
+        """Return the ε that the paper claims for an agent in each of the iterations t.
+
+        The noise rate, and with it this ε, depends on the setting `privacy.epsilon`.
+        """
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Return the ε that the paper claims for each agent: the sum of `claimed_losses` over all iterations.

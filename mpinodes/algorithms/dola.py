@@ -12,7 +12,7 @@ mixing weights:
 An x_i that was computed with the step α(t) gets noise for the L1 sensitivity S = 2α(t)√d·L (Lemma 1), where L bounds
 the L2 norm of a sample's gradient. The first x_i depends on no data and gets no noise. The mix b_i depends only on
 releases, so one sample changes only one message. Therefore parallel composition holds if each sample is used once
-(Theorem 1). The bound L is enforced by clipping the gradients at b_i, which need not be in 𝒳. The regularizer's
+(Theorem 1). The bound L is enforced by clipping the gradients. The point b_i need not be in 𝒳. The regularizer's
 gradient at b_i is public, so it does not change the sensitivity. The step is α(t) = 1/(λt) for λ-strongly convex losses
 and 1/(2√t) for convex losses.
 """

@@ -7,10 +7,10 @@ With the mix b_i of the releases, step 6 is
     x_i <- P(b_i − α(t) (φ x_i + (1/h) Σ_{k ∈ H_t} ∇f_k(b_i)))
 
 The noise is that of Algorithm 1 divided by h (Lemma 7). As printed, φ multiplies x_i, which is hidden: only x_i plus
-noise is released. So if a sample changes x_i by δ, it also changes the next message by α(t) φ δ, even if all releases
-are given. Theorem 3 omits this effect. For α(t) = 1/(λt), a sample of round 1 has the privacy loss ε Σ_k (φ/λ)^k/k!
-instead of ε, where k = 0, 1, ... numbers the messages that depend on the sample. With regularizer_at = "public", φ
-multiplies b_i instead, and the step uses the gradient of f + (φ/2)‖·‖² at b_i.
+noise is released. Suppose that replacing a sample changes x_i by δ. Then the next message changes by α(t) φ δ, even if
+all releases are given. Theorem 3 omits this effect. For α(t) = 1/(λt), a sample of round 1 has the privacy loss
+ε Σ_k (φ/λ)^k/k! instead of ε, where k = 0, 1, ... numbers the messages that depend on the sample. With
+regularizer_at = "public", φ multiplies b_i instead, and the step uses the gradient of f + (φ/2)‖·‖² at b_i.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class DOLAMinibatch(DOLA):
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return the decision x_i as the message, with its sensitivities and leakage.
 
-        If the regularizer's gradient is taken at the hidden x_i, a sample of an earlier round also moves this message.
-        The leakage states by how much.
+        Suppose that the regularizer's gradient is taken at the hidden x_i. Then replacing a sample of an earlier round
+        also changes this message. The leakage bounds this change.
         """
         query = super().message(s, here)
         if self.regularizer_at == "public":

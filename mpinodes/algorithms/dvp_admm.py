@@ -53,8 +53,8 @@ class DVPADMM(Perturbed[State], ADMM):
     def validate(self) -> None:
         """Check the conditions of Theorems 3.1 and 4.1 for every agent i: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
 
-        C is `problem.weight`, B_i the number of samples, c₁ the largest curvature of a sample's loss, ρ/N
-        `problem.regularizer`, θ the dual step, and V_i the number of neighbors.
+        C is `problem.weight`, B_i the number of samples, c₁ the largest curvature of a sample's loss function,
+        ρ/N `problem.regularizer`, θ the dual step, and V_i the number of neighbors.
 
         Raises:
             ValueError: a condition does not hold; the message names the agent and a remedy.

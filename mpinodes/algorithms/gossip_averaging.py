@@ -11,8 +11,8 @@ our rounds, with x = 0 before round 1:
 The noise has s = Δ/m. Here Δ is the largest L2 change of ∇f_i(0) between adjacent data, and m is the largest number for
 which m-GDP implies (ε, δ)-DP.
 
-Every message is a fixed linear combination of the releases of round 2. So the privacy loss of one agent towards another
-agent can be computed exactly; `mpinodes.privacy.views` does so.
+Every message is a fixed linear combination of the releases of round 2. So `mpinodes.privacy.views` can compute
+exactly the privacy loss of an agent i if the attacker is another agent j, which sees only the messages to j.
 """
 
 from __future__ import annotations

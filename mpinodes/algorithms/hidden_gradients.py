@@ -31,9 +31,9 @@ def feedback(run: Run, agent: int, l2: float, weight: float, gain: float = 1.0, 
         run: the public constants of the run.
         agent: the sender of the message.
         l2: the L2 sensitivity of the message.
-        weight: the factor of the gradient in the message; 0 before the first gradient.
-        gain: the largest L2 distance by which the point moves if the value of the previous message, before noise,
-            moves by 1; 0 before the first gradient.
+        weight: the factor with which the message contains the gradient; 0 before the first gradient.
+        gain: a Lipschitz constant. If the previous message without its noise changes by L2 distance 1, the hidden point
+            moves by at most `gain`. 0 before the first gradient.
         coordinates: the number of coordinates of the gradient; 0 means all.
     """
     has_gradient = weight > 0 and gain > 0

@@ -100,6 +100,6 @@ class HuangDP(Algorithm[State]):
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε that the paper claims for the whole run: `privacy.epsilon`.
 
-        The claim holds for any number of rounds and passes, because the proof lets every round use every sample.
+        The claim holds for any number of rounds and passes, because in the proof every round may use every sample.
         """
         return self.run.epsilon

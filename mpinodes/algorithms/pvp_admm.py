@@ -62,7 +62,11 @@ class PVPADMM(Perturbed[State]):
         return State(sent, loss.prox(ask.center, ask.step, ask.near, ask.tolerance))
 
     def decision(self, s: State) -> Vector:
-        """Return the minimizer f_i(t) before noise. The agent's decision is the noisy release, not this vector."""
+        """Return the minimizer f_i(t) without noise.
+
+        mpinodes does not use this vector as the agent's decision. Because `decides_release` is true, the decision is
+        the noisy release.
+        """
         return s.minimizer.x
 
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:

@@ -15,8 +15,8 @@ can compute the last gradient as [z_i(T) − x_i(T)]/η(T), if x_i(T) is in the 
 Let μ and L be the least strong convexity and the largest smoothness of the f_i, and K = (μ + L)/(2μL). Theorem 2 takes
 η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t) with κ = ε²/(4G²(ε + 2 ln(2/δ))). Here 2G is the largest L2 change of ∇f_i
 between adjacent data. By Theorem 1, the run is (ε, δ)-DP if Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)) with Δ(t) = 2η(t)G.
-Exact accounting of Gaussian noise needs only Σ_t Δ²(t)/M²(t) = m², where m is the largest number for which m-GDP
-implies (ε, δ)-DP. This needs less noise.
+By exact accounting of Gaussian noise, the run is also (ε, δ)-DP if Σ_t Δ²(t)/M²(t) ≤ m², where m is the largest number
+for which m-GDP implies (ε, δ)-DP. The exact condition allows less noise.
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def settled_below(self) -> float:
-        """Return `stop`: stage II ends if the relative change of relayed vectors is at most `stop`; 0: never."""
+        """Return `stop`. Stage II ends if each relayed vector changes by at most `stop` times its norm.
+
+        If `stop` is 0, stage II ends only with the last round of the run.
+        """
         return self.stop
 
     @property
@@ -130,14 +133,17 @@ class TwoStageGaussian(Algorithm[State]):
         return self.factor * self.shape(t)
 
     def shape(self, t: Rounds) -> Rounds:
-        """Return the standard deviation M(t) of the noise up to a common factor, for the rounds t ≤ T of stage I."""
+        """Return the shape of the noise for the rounds t ≤ T of stage I.
+
+        The standard deviation M(t) of the noise is this number times `factor`.
+        """
         if self.noise_shape:
             return np.asarray(self.noise_shape)[np.asarray(t) - 1]
         return np.power(t, -self.noise_decay)
 
     @property
     def factor(self) -> float:
-        """Return the common factor of all M(t): `noise_scale`, or the factor that makes the run (ε, δ)-DP."""
+        """Return the factor of `shape` in all M(t): `noise_scale`, or the factor that makes the run (ε, δ)-DP."""
         if self.noise_scale:
             return self.noise_scale
         if isinf(self.run.epsilon):
@@ -177,9 +183,10 @@ class TwoStageGaussian(Algorithm[State]):
         return State(self.run.feasible.project(z - self.eta(here.t) * loss.grad(z)))
 
     def carried_on(self, t: int) -> float | None:
-        """Return the factor 1 − η(t − 1)·h with which a message of round t contains the mix of round t − 1's releases.
+        """Return c = 1 − η(t − 1)·h: a message of round t contains c times the mix of the releases of round t − 1.
 
-        Return None if the losses do not all have the same Hessian h·I, or if decisions are projected.
+        Here h·I is the Hessian of all loss functions. Return None if the loss functions do not all have the same
+        Hessian of this form, or if decisions are projected.
         """
         curvature = self.run.least_modulus
         if self.run.feasible.bounded or curvature != self.run.largest_smoothness:

@@ -13,10 +13,10 @@ The paper has the noise scale σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma
 step α(t − 1), which is larger. noise_index = "paper" keeps the paper's noise. "corrected" calibrates to α(t − 1), and
 adds no noise in round 1, when x_i depends on no data. The bound L on a sample's gradient is enforced by clipping.
 
-As printed, the gradient g_i is taken at the hidden x_i. A sample that changed x_i by δ also changes every later g_i:
-the loss's gradient changes by at most min(2L, βδ) if the gradient is β-Lipschitz, and the gradient of the regularizer
-(λ/2)‖x‖² changes by λδ. The paper's parallel composition omits this. With gradient_at = "public", g_i is taken at z_i,
-which depends only on releases.
+As printed, the gradient g_i is taken at the hidden x_i. If replacing a sample changes x_i by δ, g_i also changes: the
+gradient of the loss function changes by at most min(2L, βδ) if this gradient is β-Lipschitz, and the gradient of the
+regularizer (λ/2)‖x‖² changes by λδ. The paper's parallel composition omits these changes. With gradient_at = "public",
+g_i is taken at z_i, which depends only on releases.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class WeightBalancing(Algorithm[State]):
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε that Theorem 1 claims for the whole run: `privacy.epsilon` times the passes over the data.
 
-        Definition 1 lets all data of one participant differ (adjacency one-agent). But the proof of Theorem 1 changes
-        only the loss of one round.
+        By Definition 1, all data of one participant may differ between adjacent data sets (adjacency one-agent). But in
+        the proof of Theorem 1, only the loss function of one round differs.
         """
         return self.run.epsilon * passes
