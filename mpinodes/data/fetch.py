@@ -100,8 +100,8 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
 
     Files in `directory` are used without a check of their checksums. Missing files are downloaded into `directory`. If
     `directory` is None or not writable, missing files are downloaded into the user's cache, where later runs find them.
-    Several processes may download at once, because a file gets its name only when it is complete. One rank should
-    nevertheless call this function before the other ranks, to save downloads.
+    Several processes may download the same file at once, because a download gets the name of the file only when the
+    download is complete. One rank should nevertheless call this function before the other ranks, to save downloads.
 
     Raises:
         BadInput: the directory does not exist, or files are missing and cannot be downloaded; the message names the
@@ -130,9 +130,10 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
 
 
 def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
-    """Download the files that one url provides into `folder`.
+    """Put the files `wanted`, which all have the same url, into `folder`.
 
-    If the url is an archive and the user's folder `own` already contains this archive, nothing is downloaded.
+    If the url is an archive, the files are unpacked from the archive. The archive is downloaded, unless the user's
+    folder `own` already contains the archive.
     """
     import tarfile  # imported here because most agents download nothing
     from tempfile import TemporaryDirectory

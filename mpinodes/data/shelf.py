@@ -1,14 +1,14 @@
 """Cache arrays that are read from files or drawn from the seed, so that the ranks of a host make them only once.
 
-While a folder is shared, the first rank that needs certain arrays saves them in the folder. All ranks of the host then
-memory-map the saved files:
+The context manager `shared(FOLDER)` shares a folder. While a folder is shared, the first rank that needs certain arrays
+saves them in the folder. All ranks of the host then memory-map the saved files:
 
     FOLDER/KEY.lock      locked by the rank that makes the arrays
     FOLDER/KEY/0.npy     the first array; further arrays are 1.npy, 2.npy, ...
 
 KEY is a hash of the host's name and of everything that the arrays depend on. If no folder is shared, or the folder is
-not writable, each process makes its own arrays. If no folder is shared, a process keeps small arrays in memory for its
-next run.
+not writable, each process makes its own arrays. If no folder is shared, a process keeps small arrays in memory, because
+the same process may run a further experiment that needs them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _held: dict[str, Arrays] = {}
 
 @contextmanager
 def shared(folder: Path) -> Iterator[None]:
-    """Share arrays among the ranks of a host by files in `folder`, and remove the folder at the end.
+    """Share arrays among the ranks of a host by files in `folder`; a context manager.
 
-    Arrays that are memory-mapped from the folder stay valid.
+    The folder is removed at the end of the context. Arrays that were memory-mapped from the folder stay valid.
     """
     global _folder
     with suppress(OSError):
@@ -58,8 +58,8 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
 
     Args:
         path: the file.
-        how: a word that tells apart different ways of reading the same file.
-        read: reads the file and returns the arrays. While a folder is shared, only one rank of the host calls it.
+        how: a text that differs between different ways of reading the same file.
+        read: reads the file and returns the arrays. While a folder is shared, only one rank of the host calls `read`.
 
     Raises:
         BadInput: the file cannot be found, or `read` rejects its content.

@@ -92,7 +92,7 @@ def _unpacked(path: Path, kind: str) -> NDArray[np.uint8]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the line number, from 1, and the bytes of each line of a text file that is not blank.
+    """Yield the line number, from 1, and the bytes of each line of a text file. Blank lines are skipped.
 
     A byte-order mark is left out, and UTF-16 text becomes UTF-8.
 
@@ -105,11 +105,11 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int], str]) -> NDArray[np.float64]:
-    """Return a number for the label of each target: −1 and +1 for two labels, 0, 1, ... for more labels.
+    """Return the targets as numbers (N,): −1 and +1 if there are two labels, and 0, 1, ... if there are more.
 
     Args:
-        targets: the targets, as in the file.
-        labels: the labels, in the order of their numbers.
+        targets: the N targets, as in the file.
+        labels: the possible labels; the first label gets the smallest number.
         place: maps the index of a target to the target's place in the file, for the error message.
 
     Raises:

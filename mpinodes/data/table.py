@@ -89,7 +89,7 @@ class _Table(NamedTuple):
 
     Attributes:
         features: (N, d); NaN stands for an entry that is no number.
-        targets: (N,) numbers; if the user states labels, a list of the N entries of the file.
+        targets: (N,) numbers; if the user states labels, a list of the N entries of the target's column instead.
         names: the names of the features, then the name of the target; empty if the file has no names.
         where: maps row and column (d for the target) of an entry to three texts for an error message: its place in the
             file, the entry, and a remedy if the entry is no number.
@@ -156,7 +156,7 @@ def _npz(path: Path, stated: FileFacts) -> _Table:
 
 
 def _rows(path: Path, stated: FileFacts) -> Iterator[tuple[int, list[str]]]:
-    """Yield the line number and the entries of each line of a .csv that is not blank.
+    """Yield the line number and the entries of each line of a .csv. Blank lines are skipped.
 
     Raises:
         BadInput: a line has a single entry, or its number of entries contradicts data.columns or the first line; the
@@ -237,8 +237,8 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
 def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
     """Return whether a column seems to be an index that numbers the rows.
 
-    An index consists of different whole numbers. If the column has the name X or V1, or has no name, the whole numbers
-    must also be consecutive and ascending; otherwise any order and gaps are allowed.
+    An index consists of whole numbers, all different. If the column has the name X or V1, or has no name, each number
+    must also be 1 more than the number before. In a column with another name, any order and gaps are allowed.
     """
     is_plain = name.upper() in ("X", "V1", "")
     steps = np.diff(column if is_plain else np.sort(column))
