@@ -7,15 +7,15 @@ would not hold. Therefore:
 * If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` first
   divides the features of each sample by a power of two near their largest |entry|.
 * A gradient that is nan is replaced by 0. If a sample's slope is infinite, the gradient is replaced by a vector of norm
-  `clip` in the direction of the gradient. Both rules depend only on the sample and on the point of the gradient, which
-  the privacy proof requires.
+  `clip` in the direction of the gradient. Both rules depend only on the sample and on the point at which the gradient
+  is taken. The privacy proof requires this.
 * The gradients of a user-written loss are clipped once more, sample by sample (`enforced.Reclipped`).
 
-Because of rounding, the sum over k samples in d coordinates may be longer than k clips, by a relative amount of at most
-(d + k)·2^-53. The change of the sum between adjacent data sets may grow by the same relative amount. `ROUNDING` exceeds
-this amount for any d + k below nine million, so clips are enforced up to the relative error `ROUNDING`. The accountant
-ignores this error and the rounding of messages, because its guarantees are about real numbers. `mpinodes replay`
-accepts the same relative error.
+Because of rounding, the L2 norm of the sum over k samples in d coordinates may exceed k·clip by a relative amount of at
+most (d + k)·2^-53. The change of the sum between adjacent data sets may grow by the same relative amount. `ROUNDING`
+exceeds this amount for any d + k below nine million, so clips are enforced up to the relative error `ROUNDING`. The
+accountant ignores this error and the rounding of messages, because its guarantees are about real numbers. `mpinodes
+replay` accepts the same relative error.
 """
 
 from __future__ import annotations

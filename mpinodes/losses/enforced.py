@@ -98,7 +98,8 @@ class Stated(NamedTuple):
         kind: the class of loss that `problem.loss` names.
         stream: the stream, which states bounds on features and the possible labels. `fits` verifies these bounds and
             labels only if `stream.makes_all_losses` is true.
-        run: the public constants of the run, among them λ and the factor on a sample's loss.
+        run: the public constants of the run, among them λ and the factor by which a sample's loss function is
+            multiplied.
         samples: the number of samples in a round, for each agent.
     """
 
@@ -110,8 +111,8 @@ class Stated(NamedTuple):
     def fits(self, agent: int, loss: Loss) -> bool:
         """Return whether a loss of an agent is as the accountant assumes.
 
-        The class and λ must equal those of `self`. The loss must have at most the stated number of samples. The factor
-        of a sample's loss must not exceed the stated factor.
+        The class and λ of the loss must equal `self.kind` and the λ of `self.run`. The loss must have at most
+        `self.samples[agent]` samples. The factor of a sample's loss function must not exceed the factor of `self.run`.
 
         Raises:
             BadInput: the stream states that `make_loss` makes all its losses, but `make_loss` did not make this loss.
@@ -133,5 +134,8 @@ class Stated(NamedTuple):
 
 @cache
 def _is_clipped(kind: type[Loss]) -> bool:
-    """Return whether a class inherits this package's `data_grad`, which clips whatever numbers the samples have."""
+    """Return whether a class inherits this package's `data_grad`.
+
+    This method clips correctly for any numbers in the samples.
+    """
     return kind.data_grad.__module__.startswith("mpinodes.losses.")

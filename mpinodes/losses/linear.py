@@ -1,8 +1,9 @@
 """Define the base classes of losses of a linear prediction: f(x) = Σ_k ℓ(a_k·x, b_k)/divisor + (λ/2)‖x‖².
 
-The sum is over the samples (a_k, b_k) of a round; the divisor is 1 for their sum and k for their mean. A loss extends
-`LinearLoss`, `SmoothLoss` or `PiecewiseLinearLoss` and defines ℓ and its derivatives ℓ' and ℓ'' in the prediction
-m = a_k·x. `Around` and `NoisyGradient` wrap another loss and change its gradient.
+The sum is over the samples (a_k, b_k) of a round. With the divisor 1, f contains the sum of the samples' losses. With
+the divisor equal to the number of samples, f contains the mean of the samples' losses. A loss extends `LinearLoss`,
+`SmoothLoss` or `PiecewiseLinearLoss` and defines ℓ and its derivatives ℓ' and ℓ'' in the prediction m = a_k·x. `Around`
+and `NoisyGradient` wrap another loss and change its gradient.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return sup ℓ'' · `norm` · `other` if ℓ is convex; otherwise inf. The norms are as in `SampleLoss`.
+        """Return sup ℓ'' · `norm` · `other` if ℓ is convex; otherwise inf.
 
-        If ℓ is not convex, ℓ'' may be negative, and sup ℓ'' does not bound |ℓ''|.
+        The arguments `norm` and `other` are norms of features, as in `SampleLoss.sample_smoothness`. If ℓ is not
+        convex, ℓ'' may be negative, and sup ℓ'' does not bound |ℓ''|.
         """
         return cls.curvature() * norm * other if cls.convex else inf
 
@@ -105,7 +107,8 @@ class LinearLoss(SampleLoss):
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
         """Predict the label +1 if a·x > 0, otherwise −1, as indices (k, p) into `labels`.
 
-        If a subclass overrides `values`, or if x has one row for each class, the rule of `SampleLoss` is used.
+        Here k is the number of samples, and p is the number of points x. Another rule, that of `SampleLoss.predict`, is
+        used if a subclass overrides `values`, or if x consists of one weight vector for each class.
         """
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
             return super().predict(features, points, labels)
@@ -200,8 +203,9 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
     For dense features, the bits of a group's predictions do not depend on the number of groups.
 
     Args:
-        features: (groups · k, d) the samples of one group after the other, dense or sparse.
-        points: (g, p, d) p points for each group; g = `groups`, or g = 1.
+        features: (groups · k, d) the features a_k of all samples, sorted by group; dense or sparse.
+        points: (g, p, d) p points for each group of samples. If g = 1, all groups have the same p points; otherwise
+            g = `groups`.
         groups: the number of groups of samples; each group has k samples.
 
     Returns:

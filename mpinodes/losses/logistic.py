@@ -48,7 +48,8 @@ class Logistic(SmoothLoss):
     def value_rounding(cls, dimension: int, norm: float, radius: float) -> float:
         """Return a bound on the rounding error of the computed ℓ(a·x, b) of a sample.
 
-        The bound covers the d products in a·x, whose errors ℓ does not amplify because |ℓ'| ≤ 1.
+        The bound covers the d products in a·x for ‖a‖ ≤ `norm` and ‖x‖ ≤ `radius`. The loss function ℓ does not amplify
+        the errors of a·x, because |ℓ'| ≤ 1.
         """
         return (2 * dimension + 20) * ROUNDING_UNIT * (norm * radius + 1)
 

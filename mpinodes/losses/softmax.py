@@ -24,8 +24,8 @@ class Softmax(LinearLoss):
     the number of features.
 
     Let p be the vector of probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. A sample's gradient
-    is (p − e_b) ⊗ a, and its Hessian is (diag p − pp') ⊗ aa'. The norm of the gradient is below √2 ‖a‖, because
-    ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. By Gershgorin's theorem diag p − pp' ⪯ ½ I, because the
+    is (p − e_b) ⊗ a, and its Hessian is (diag p − ppᵀ) ⊗ aaᵀ. The norm of the gradient is below √2 ‖a‖, because
+    ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. By Gershgorin's theorem diag p − ppᵀ ⪯ ½ I, because the
     absolute row sums are 2 p_c (1 − p_c) ≤ ½. With two classes both bounds are attained in the limit.
     """
 
@@ -83,7 +83,7 @@ class Softmax(LinearLoss):
     def hessian(self, x: Vector) -> Vector:
         """Compute the Hessian ∇²f(x) of the unclipped loss, an array (d, d).
 
-        The Hessian is the sum of (diag p − pp') ⊗ aa'/divisor over the samples, plus λI. Here a are the features of a
+        The Hessian is the sum of (diag p − ppᵀ) ⊗ aaᵀ/divisor over the samples, plus λI. Here a are the features of a
         sample, and p are the probabilities of its classes.
         """
         chances, rows = self._slopes(x), dense(self.features)
@@ -99,7 +99,7 @@ class Softmax(LinearLoss):
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """Return, for each sample and point, the index of the class with the largest prediction W_c·a: (k, p)."""
+        """Return the class with the largest prediction W_c·a for each of k samples and p points, as indices (k, p)."""
         rows = points.reshape(len(labels), -1, points.shape[1])
         return np.asarray(np.argmax([features @ row for row in rows], axis=0))
 

@@ -18,7 +18,8 @@ __all__ = ["SquaredDistance"]
 class SquaredDistance(SmoothLoss):
     """Define the loss ½‖x − a‖² of a sample a. A sample's gradient is x − a, and its Hessian is I.
 
-    The class extends `SmoothLoss` to use its minimizer, although the loss is not a function of a·x.
+    The class extends `SmoothLoss` to inherit `prox`, which minimizes by Newton's method. Unlike other subclasses, this
+    loss is not a function of a·x.
     """
 
     predicts = False
@@ -27,7 +28,7 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def sample_sensitivity(cls, norm: float) -> float:
-        """Return 2 · `norm`, the largest L2 change of x − a if a sample a of norm ≤ `norm` is replaced by another."""
+        """Return 2 · `norm`, the largest distance of x − a and x − b for two samples a and b of norm ≤ `norm`."""
         return 2 * norm
 
     @classmethod
@@ -51,7 +52,7 @@ class SquaredDistance(SmoothLoss):
 
     @property
     def weight(self) -> float:
-        """Return the sum of 1/divisor over the samples: the curvature of the samples' part of f."""
+        """Return the sum of 1/divisor over the samples, which is the curvature of f without the regularizer."""
         return float((np.ones(len(self.targets)) / self.divisor).sum())
 
     def value(self, x: Vector) -> float:
@@ -100,5 +101,5 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return inf, because the gradient x − a has no bound if x has none."""
+        """Return inf, because the norm of the gradient x − a has no bound if the norm of x has no bound."""
         return inf

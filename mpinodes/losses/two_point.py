@@ -55,8 +55,8 @@ class Directions:
 
     Args:
         experiment: the experiment, which states r(1), its decay and the seed.
-        blocks: the coordinates of each agent's u.
-        dimension: d.
+        blocks: for each agent, the coordinates in which the agent's u may be nonzero.
+        dimension: d, the number of all coordinates.
     """
 
     def __init__(self, experiment: Experiment, blocks: Sequence[slice], dimension: int) -> None:
@@ -84,7 +84,7 @@ class Directions:
 
 @dataclass(slots=True)
 class TwoPoint(Around):
-    """Wrap the loss of a round so that an agent learns only two values of it, and estimates the gradient from them.
+    """Wrap the loss of a round, so that an agent learns the loss at only two points and estimates the gradient.
 
     Attributes:
         unit: u, an array of the length of the agent's block.
@@ -92,8 +92,9 @@ class TwoPoint(Around):
         inner: 𝒳_t.
         clip, whole: as in `SampleLoss`, but for slopes along u instead of gradients.
         regularizer: λ.
-        most: the bound on the slope of the whole round. It is inf if the loss is as its stream states. Otherwise, which
-            can happen only in a user's stream, it is half of the sensitivity that the accountant assumes, divided by d.
+        most: the bound on the slope of the whole round; inf if the loss is as its stream states. The loss of a user's
+            stream may contradict what the stream states. Then `most` is half of the sensitivity that the accountant
+            assumes, divided by d.
         played: the center c of the two points played in this round; None before the first gradient of the round.
     """
 
