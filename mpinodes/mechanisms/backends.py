@@ -55,8 +55,9 @@ def spacing(scale: float) -> float:
     """Return the spacing g of the lattice: 2^-20 times the largest power of two that is at most `scale`.
 
     A finer lattice costs less privacy, because the accountant adds g/scale per coordinate to the ε of a release. But
-    the generator has only 53 random bits, too few for a much finer lattice. With the factor 2^-20 the generator changes
-    probabilities by a share of about 2^-29, far less than the 2^-21 or more that the accountant adds for rounding.
+    the generator has only 53 random bits, too few for a much finer lattice. With the factor 2^-20, the probabilities of
+    the generator have a relative error of about 2^-29. This is far less than the 2^-21 or more that the accountant adds
+    to the ε for rounding.
     """
     return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
 

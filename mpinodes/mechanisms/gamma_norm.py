@@ -2,8 +2,8 @@
 
 K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk Minimization" (2011). The ADMM papers
 write the density as exp(−α‖e‖₂) with the noise rate α = 1/scale. The release of a value of L2 sensitivity D2 is
-(D2/scale)-DP, because a shift by D2 changes ‖e‖₂ by at most D2. For δ > 0 the ε is smaller, the more so for large d
-(`privacy.gamma_norm`).
+(D2/scale)-DP, because a shift by D2 changes ‖e‖₂ by at most D2. For δ > 0 the release has a smaller ε than D2/scale.
+The larger d is, the smaller is this ε (`privacy.gamma_norm`).
 """
 
 from __future__ import annotations
