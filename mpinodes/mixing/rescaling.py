@@ -47,7 +47,7 @@ class Rescaling(Mixing):
     def weights(self, s: Vector, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Vector, list[float], float]:
         """Return the vector r_i of the next round, the weights a_ij of the k senders (k,), and the scale.
 
-        The scale, by which the agent divides its gradient, is the entry [r_i]_i before this round.
+        The algorithm divides its gradient by the scale, the entry [r_i]_i of the vector r_i of this round.
         """
         share = 1 / len(incoming)
         r = share * incoming[0]
