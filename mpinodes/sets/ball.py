@@ -43,7 +43,7 @@ class Ball(Set):
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return one constraint, ‖x‖₂ ≤ radius, on the vector x of the coordinates `used`; all others are 0."""
+        """Return a list of one constraint: the vector of the coordinates `used` has L2 norm at most the radius."""
         return [self.cone(np.arange(len(used)), len(used))]
 
     def cone(self, places: NDArray[np.int64], d: int) -> Cone:

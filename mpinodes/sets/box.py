@@ -43,7 +43,7 @@ class Box(Set):
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return the constraints x_k ≤ radius and −x_k ≤ radius for the coordinates k in `used`; all others are 0."""
+        """Return the constraints x_k ≤ radius and −x_k ≤ radius for all k in `used`, as a list of one `Cone`."""
         from scipy import sparse  # imported here because agents run without scipy
 
         identity = sparse.eye_array(len(used), format="csr")

@@ -22,7 +22,7 @@ class ProductOfBalls(Ball):
     of_blocks = True
 
     def project(self, x: Vector) -> Vector:
-        """Return x after projecting each agent's block onto the L2 ball of this radius."""
+        """Return x after projecting each agent's block onto the L2 ball of radius `radius`."""
         return np.concatenate([super(ProductOfBalls, self).project(x[block]) for block in self.blocks])
 
     def support(self, g: Vector) -> float:
@@ -30,6 +30,6 @@ class ProductOfBalls(Ball):
         return sum(super(ProductOfBalls, self).support(g[block]) for block in self.blocks)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return one constraint for each block B, ‖x_B‖₂ ≤ radius, on the coordinates `used`; all others are 0."""
+        """Return one constraint for each block: the coordinates `used` of the block have L2 norm at most the radius."""
         places = [np.flatnonzero((used >= block.start) & (used < block.stop)) for block in self.blocks]
         return [self.cone(block, len(used)) for block in places]
