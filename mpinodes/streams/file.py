@@ -112,7 +112,11 @@ class File(LabelledStream):
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven: facts that the user has not stated, or columns scaled by the data."""
+        """Return why no epsilon is proven; empty if an epsilon is proven.
+
+        The reasons are facts that the user has not stated, and columns that seem to be scaled by numbers computed from
+        the data.
+        """
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
             unstated.append(f"the number of columns is read off the file (state data.columns={self.dimension})")
@@ -130,9 +134,10 @@ class File(LabelledStream):
 
     @property
     def public(self) -> str:  # type: ignore[override]
-        """Return the assumption of the proof if some columns have a largest |entry| of exactly 1; otherwise empty.
+        """Return a condition of the privacy proof, as a text, if some columns have a largest |entry| of exactly 1.
 
-        The user may have divided such a column by its largest |entry|, which is a fact about the data.
+        The user may have divided such a column by its largest |entry|, which is a fact about the data. If there is no
+        such column, the text is empty.
         """
         names = self._scaled[1]
         condition = "to a largest size of exactly 1: what is proven holds if public constants scaled them."
@@ -140,10 +145,11 @@ class File(LabelledStream):
 
     @cached_property
     def _scaled(self) -> list[str]:
-        """Return two texts about columns that seem to be scaled by their own data; a text without columns is empty.
+        """Return two texts that name the columns that seem to be scaled by their own data.
 
         The first text names the columns of standard deviation 1, and the second text the columns with a largest |entry|
-        of 1. Columns are checked in every file, in all files together, and in the training samples.
+        of 1. A text is empty if there are no such columns. Columns are checked in every file, in all files together,
+        and in the training samples.
         """
         reasons = ["", ""]
         for source in (*self._files, self._whole, self._sources[0]):

@@ -53,7 +53,9 @@ LOSSES_BY = ("of", "_own", "_batches", "_size", "_order", "samples", "groups", "
 
 
 class Cycle(Struct, frozen=True):
-    """Map a round to the group of its samples, for a share whose batches are the same in every epoch.
+    """Map a round to its batch, for a share whose batches are the same in every epoch.
+
+    The samples of a batch are always used together, so each batch is a group (`Stream.groups`).
 
     Attributes:
         batches: the number of batches in an epoch.
@@ -110,8 +112,9 @@ class BatchOrder:
 class LabelledStream(Stream):
     """Provide a fixed training set that is divided among the agents and used in batches, epoch after epoch.
 
-    In each round an agent uses the next `batch` samples of its share. If fewer than `batch` samples remain in an epoch,
-    they are left out. With `batch` = "all", an agent uses all its samples in every round, for any number of rounds.
+    In each round an agent uses the next `batch` samples of its share. If fewer than `batch` samples remain at the
+    end of an epoch, the agent does not use these samples in this epoch. With `batch` = "all", an agent uses all its
+    samples in every round, for any number of rounds.
     """
 
     lengthens = ("epochs",)
@@ -156,7 +159,10 @@ class LabelledStream(Stream):
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether no user's subclass overrides the methods by which samples are made, read and checked."""
+        """Return True if the methods that make, read and check samples are this package's own methods.
+
+        Return False if a user's subclass overrides one of these methods.
+        """
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
         if any({"make_loss", "__post_init__"} & part.keys() for part in users):
             return False
@@ -265,7 +271,7 @@ class LabelledStream(Stream):
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """Return a function that merges the losses of consecutive rounds into one loss of all their samples."""
+        """Return a function that maps the first and last of some rounds to one loss of all samples of these rounds."""
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
 
@@ -310,14 +316,14 @@ class LabelledStream(Stream):
         return " that privacy is accounted for: the file is not the data set of this name"
 
     def passes(self, rounds: int) -> int:
-        """Return how many times a sample may have been used in the first `rounds` rounds."""
+        """Return the largest number of times that one sample may be used in the first `rounds` rounds."""
         return -(-rounds // self._epoch)
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function that maps a round to the groups of its samples, which are always used together.
+        """Return a function that maps a round to the numbers of the groups of samples that the round uses.
 
-        The group is the batch, if all epochs have the same batches. If epochs have different orders, every sample is a
-        group of its own.
+        The samples of a group are always used together. If all epochs have the same batches, each batch is a group. If
+        epochs have different orders, each sample alone is a group.
         """
         if not self.shuffle or self.epochs == 1 or self.batch == "all":
             return Cycle(self._batches(agent))
@@ -370,7 +376,8 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
         stream: its settings state the partition, the sizes of shares and the batch.
 
     Raises:
-        BadInput: there are too few samples for a batch of every agent, or `sizes` does not fit.
+        BadInput: there are too few samples for a batch of every agent, or `sizes` does not fit the number of agents,
+            the number of samples or the batch.
     """
     total, n = len(targets), stream.agents
     if stream.partition == "shared":

@@ -28,7 +28,10 @@ FEWEST = 10
 
 
 def every_round(t: int) -> range:
-    """Return t − 1 as the only group of samples of round t, because every round has new samples."""
+    """Return the range that contains only t − 1, the number of the group of the samples of round t.
+
+    Every round has new samples, so each round has one group.
+    """
     return range(t - 1, t)
 
 
