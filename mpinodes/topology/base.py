@@ -1,7 +1,7 @@
 """Provide the base classes of topologies: graphs that repeat after a period, and randomly drawn graphs.
 
-The fields of a topology are its settings, the keys `topology.<field>` of an experiment. A topology of your own needs
-only these lines::
+The fields of a topology are its settings, the keys `topology.<field>` of an experiment. To define a new topology, write
+a module like this example, which defines a star graph::
 
     from dataclasses import dataclass
     from functools import cached_property
@@ -79,7 +79,7 @@ class Periodic(Topology):
 
     @property
     def period(self) -> int:
-        """Return the number of phases, after which the graph repeats."""
+        """Return the period, the number of rounds after which the graph repeats."""
         return len(self.phases)
 
     def edges(self, t: int) -> Edges:
@@ -119,7 +119,7 @@ class Connected(Periodic):
     @property
     @abstractmethod
     def too_sparse(self) -> tuple[str, str]:
-        """Return two texts for the message of the error that no drawn graph is connected.
+        """Return two texts for the error message that is shown if no drawn graph is connected.
 
         The first text is "key = value" for the setting that makes graphs too sparse. The second text is a remedy.
         """

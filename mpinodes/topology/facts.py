@@ -1,4 +1,4 @@
-"""Compute facts about a topology, such as the number of rounds over which it is connected, and its number of edges.
+"""Compute facts about a topology, for example its diameter and its number of edges.
 
 If the graph never repeats, only its first `LONGEST_CHECK` rounds are checked.
 """
@@ -75,9 +75,10 @@ def connectivity(topology: Topology, rounds: int) -> int:
 
 
 def _waits(topology: Topology, last: int) -> Iterator[int]:
-    """Yield, for t = 1, 2, ..., the least number of rounds from t on whose union is strongly connected.
+    """Yield for t = 1, 2, ... the least k such that the union of the graphs of k rounds is strongly connected.
 
-    The generator ends at the first t for which the union of the rounds t to `last` is not strongly connected.
+    The k rounds are the rounds t, t + 1, ..., t + k − 1. The generator ends at the first t for which the union of the
+    graphs of rounds t to `last` is not strongly connected.
     """
     window: deque[Matrix] = deque()
     count = np.zeros((topology.agents, topology.agents), dtype=np.int64)
@@ -90,7 +91,11 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
 
 
 def _first_rounds(topology: Topology, rounds: int) -> range:
-    """Return the rounds of a run that are checked: one period, or `LONGEST_CHECK` rounds if the graph never repeats."""
+    """Return the rounds of a run that are checked, from round 1 on.
+
+    These are the rounds of one period, or the first `LONGEST_CHECK` rounds if the graph never repeats. If the run has
+    fewer rounds, all rounds of the run are checked.
+    """
     return range(1, min(rounds, topology.period or LONGEST_CHECK) + 1)
 
 
@@ -120,7 +125,7 @@ def out_edges(topology: Topology, rounds: int) -> int:
 
 
 def laplacian_max(topology: Topology, rounds: int) -> float:
-    """Return the largest eigenvalue of the Laplacian of the undirected graph, over all rounds of a run.
+    """Return the largest eigenvalue that the Laplacian of the graph has in any round of a run.
 
     A directed edge counts as an undirected edge. If the graph never repeats, return n, which is an upper bound.
     """
@@ -134,7 +139,7 @@ def laplacian_max(topology: Topology, rounds: int) -> float:
 
 
 def diameter(topology: Topology) -> int:
-    """Return the diameter of a strongly connected graph that is the same in all rounds, in edges."""
+    """Return the diameter, in edges, of a strongly connected graph that is the same in all rounds."""
     sends = topology.sends(1)
     within, hops = np.eye(topology.agents, dtype=bool), 0
     while not within.all():

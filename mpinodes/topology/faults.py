@@ -1,15 +1,16 @@
-"""Draw the faults of a run: messages that are lost or late, and agents that are away.
+"""Draw the faults of a run: messages that are lost or late, and agents that are away (absent).
 
-Faults are drawn from the seed, are public, and are equal on every rank. Sender and receiver both know whether a message
-is lost or late, as they know the graph of the round. So an agent knows which agents its message will reach. The graph
+Faults are drawn from the seed, are public, and are equal on every rank. Sender and receiver both know the graph of the
+round, and both know which messages are lost or late. So an agent knows which agents its message will reach. The graph
 without lost messages and absent agents is a directed graph that changes from round to round. Push-sum is defined for
-such graphs: its weights sum to 1 over the receivers, so no mass is lost (A. Nedić, A. Olshevsky, "Distributed
-Optimization Over Time-Varying Directed Graphs", 2015). A late message acts as if virtual agents relayed it, one in each
-round (C. Hadjicostis, T. Charalambous, "Average Consensus in the Presence of Delays in Directed Graph Topologies",
-2014). If senders did not know which messages are lost, algorithms with running sums would be needed (C. Hadjicostis, N.
-Vaidya, A. Domínguez-García, "Robust Distributed Average Consensus via Exchange of Running Sums", 2016). In other
-mixings the weights sum to 1 over the senders. The receiver computes these weights, and mixes the newest message of each
-sender (A. Nedić, A. Ozdaglar, "Convergence Rate for Consensus with Delays", 2010).
+directed graphs that change: its weights sum to 1 over the receivers, so no mass is lost (A. Nedić, A. Olshevsky,
+"Distributed Optimization Over Time-Varying Directed Graphs", 2015). A late message acts like a message that virtual
+agents relay, with one relay in each round of the delay (C. Hadjicostis, T. Charalambous, "Average Consensus in the
+Presence of Delays in Directed Graph Topologies", 2014). If senders did not know which messages are lost, algorithms
+with running sums would be needed (C. Hadjicostis, N. Vaidya, A. Domínguez-García, "Robust Distributed Average Consensus
+via Exchange of Running Sums", 2016). In the other mixings that allow faults, the weights sum to 1 over the senders. The
+receiver computes these weights, and mixes the newest message of each sender (A. Nedić, A. Ozdaglar, "Convergence Rate
+for Consensus with Delays", 2010).
 
 An absent agent sends no messages, and no agent sends messages to an absent agent. A late message that was sent before
 the receiver went away still arrives.
@@ -55,8 +56,10 @@ class Faulty(Links):
     def _standing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return two arrays (n,) that stay the same for the whole run.
 
-        The first array is the lateness, in rounds, of each agent's messages; it is above 0 for stragglers. The second
-        array is the number of rounds by which the periods of possible absence of each agent are shifted.
+        Entry i of the first array is above 0 if agent i is a straggler. All messages of agent i are late by this number
+        of rounds, in addition to random delays. The second array is about absence: an agent is present or away for
+        whole intervals of `faults.absence` rounds. Entry i is the number of rounds by which the intervals of agent i
+        are shifted.
         """
         n, rng = self.graph.agents, self._draws[SLOW].at(0)
         order, phase = rng.permutation(n), rng.integers(self.faults.absence, size=n)
@@ -75,7 +78,10 @@ class Faulty(Links):
         return np.array([drawn[k][i] for i, k in enumerate(stretch.tolist())])
 
     def sends(self, t: int) -> Matrix:
-        """Return an (n, n) matrix. Entry [j, i] is true if j sends a message to i in round t, even if it gets lost."""
+        """Return a matrix (n, n) whose entry [j, i] is true if j sends a message to i in round t.
+
+        The entry is also true if the message is lost on the way.
+        """
         present = ~self.away(t)
         return self.graph.sends(t) & present[:, None] & present
 
@@ -107,7 +113,8 @@ class Faulty(Links):
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
         """Return the messages that an agent receives in round t as sorted pairs (sender, round of sending).
 
-        The agent's own message of round t is one of them.
+        The agent's own message of round t is included. If `each` is false, only the newest message of each sender is
+        included.
         """
         messages = [(agent, t)]
         for s in range(max(1, t - self.most_late), t + 1):
@@ -125,10 +132,10 @@ class Faulty(Links):
         return Neighborhood(t, agent, inn, self._out(t, agent))
 
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors of an agent for the messages that are sent in round t and are not lost, late or not.
+        """Return the neighbors of an agent for the messages that are sent in round t and arrive in round t or later.
 
         The in-neighbors are the senders whose message of round t reaches the agent. The out-neighbors are the agents
-        that the agent's own message of round t reaches.
+        that receive the agent's own message of round t.
         """
         inn = np.flatnonzero(self.lateness(t)[:, agent] >= 0)
         return Neighborhood(t, agent, tuple(inn.tolist()), self._out(t, agent))

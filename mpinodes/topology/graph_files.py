@@ -9,7 +9,7 @@ weights, or with attributes as networkx writes them. A first line of column name
 the target. A file that could also be a list of neighbors, or a matrix, is rejected.
 
 networkx reads GraphML files. This module reads the other formats, because networkx takes the first two words of any
-line as an edge, makes nodes of unknown names, reports no line numbers, and takes 0.3 s to import in every agent.
+line as an edge, adds a node for every unknown name, reports no line numbers, and takes 0.3 s to import in every agent.
 
 Nodes may have any names. If all names are whole numbers, agents are numbered in the order of these numbers, otherwise
 in the order of the file.
@@ -193,7 +193,8 @@ def _lines(path: Path, data: bytes) -> _Read:
     """Return the content of a file that is a list of edges.
 
     Raises:
-        BadInput: a line is no edge, or the line may mean something else; the message names the line and the word.
+        BadInput: a line is no edge, or the file may be in another format, for example METIS; the message names the line
+            and the word.
     """
     try:
         texts = data.decode("utf-8").splitlines()
@@ -276,8 +277,10 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
 def _require_weights(lines: Sequence[_Line]) -> None:
     """Reject a list of edges if a third or later word of a line is no weight, or may be the name of a neighbor.
 
-    A file may be a list of neighbors if it has one line for each node, and no line has a neighbor twice. A weight must
-    not be 0, because a weight of 0, as in a matrix, means that there is no edge.
+    If a file has one line for each node, and no line contains a neighbor twice, the file may be a list of neighbors.
+    Then a third word that is the name of a node is rejected. If only some nodes have numbers as names, a third word
+    that is a whole number is rejected, as in the line `e 1 2`. A weight must not be 0, because 0 in a matrix means that
+    there is no edge.
 
     Raises:
         BadInput: a word is no weight; the message names the first such word.

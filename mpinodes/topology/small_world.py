@@ -19,7 +19,8 @@ __all__ = ["SmallWorld"]
 class SmallWorld(Connected):
     """Join each agent to its nearest agents on a ring, then move one end of random edges (Watts and Strogatz 1998).
 
-    Edges are moved again, from the original ring, until the graph is connected.
+    Each edge is moved with the probability `probability`. If the graph is not connected, all moves are drawn again,
+    starting from the ring.
 
     Raises:
         BadInput: `neighbours` is odd, or at least the number of agents.
