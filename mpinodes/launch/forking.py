@@ -227,12 +227,13 @@ class _Server:
             words, environment, cores, directory = marshal.loads(text)
             os.chdir(directory)
             if (process := os.fork()) == 0:
+                with suppress(OSError):  # the original is gone, so the server will kill this fork
+                    line.send(str(os.getpid()).encode())  # not sent by the server, which may be killed here
                 return words, environment, cores, descriptors
             fork = _Fork(process, environment[b"PMI_RANK"].decode(), os.pidfd_open(process), original, line)
             self._forks.append(fork)
             self._selector.register(fork.handle, EVENT_READ, fork)
             self._selector.register(line, EVENT_READ, fork)
-            line.send(str(process).encode())
         for descriptor in descriptors:
             os.close(descriptor)
         return None

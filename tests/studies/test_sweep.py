@@ -337,7 +337,7 @@ def test_a_study_that_is_killed_goes_on_and_has_the_same_table(two_by_two, tmp_p
     done = {path: path.stat().st_mtime_ns for path in tmp_path.glob("study/runs/*/summary.json")}
     again = swept(tmp_path / "study", "algorithm.name=dola,dpsda-c", "seed=0,1")
     assert (len(again.plans), again.failed) == (4, {})
-    assert again.before == len(done) > 0
+    assert again.before >= len(done) > 0  # a worker may end its run after the sweep was killed
     assert all(path.stat().st_mtime_ns == stamp for path, stamp in done.items())
     timed = {"seconds"}
     table, reference = table_of(tmp_path / "study"), table_of(two_by_two)
