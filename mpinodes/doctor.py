@@ -210,9 +210,8 @@ def try_folder(asked: Path) -> Line:
     """Check that files can be written to the output directory, or to its nearest existing parent directory."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
-        with tempfile.TemporaryFile(dir=folder) as trial:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
             trial.write(bytes(10**6))
-            trial.flush()
             os.fsync(trial.fileno())
     except OSError as error:
         return Line("mend", "output", f"cannot write to {folder} ({error.strerror})", "make room, or set output.dir")
