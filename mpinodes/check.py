@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     if file:
         try:
             sources.stamp(file, digest)
-            print(f"its runs will now say: {sources.TESTED.format(digest[: sources.SHORT])}")
+            print(f"runs with this file will now say: {sources.TESTED.format(digest[: sources.SHORT])}")
         except OSError as error:
             say(f"cannot store the outcome: {error}")
     return 0

@@ -43,9 +43,12 @@ def main(argv: list[str]) -> int:
         print(f"a claim is exceeded: worst at agent {worst.agent}, round {worst.round}")
         return 1
     if not any(f.direct for f in findings):
-        print("no message that first carries a sample has a bound and moves: there is no claim to check")
+        print(
+            "no message that is the first to depend on a sample has a bound and changes on adjacent data: there is no "
+            "claim to check"
+        )
     else:
-        print(f"no claim is exceeded; closest at agent {worst.agent}, round {worst.round}")
+        print(f"no claim is exceeded; the change nearest to its claim: agent {worst.agent}, round {worst.round}")
     return 0
 
 

@@ -141,7 +141,9 @@ def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
         raise ValueError("Theorem 3.2 is about undirected graphs: the adjacency matrix is not symmetric")
     degrees = np.diag(a.sum(axis=1))
     if np.linalg.matrix_rank(degrees - a, hermitian=True) != len(a) - 1 or len(a) == 1:
-        raise ValueError("Theorem 3.2 is about connected graphs of at least 2 agents: this one is not")
+        raise ValueError(
+            "Theorem 3.2 is about connected graphs of at least 2 agents: this graph has 1 agent or is not connected"
+        )
     return degrees - a, degrees + a
 
 
@@ -155,8 +157,8 @@ def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
     eta = np.unique(np.asarray(penalty, dtype=float))
     if len(eta) > 1:
         raise ValueError(
-            f"penalties from {eta[0]:g} to {eta[-1]:g} in one round: Theorem 3.2 is proven only where all agents have "
-            "the same, for W(D + A) is not symmetric else"
+            f"penalties from {eta[0]:g} to {eta[-1]:g} in one round: Theorem 3.2 is proven only if all agents have the "
+            "same penalty, because otherwise W(D + A) is not symmetric"
         )
     if not eta[0] >= dual_step / 2 > 0:
         raise ValueError(

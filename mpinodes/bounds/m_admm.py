@@ -114,7 +114,7 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
     if np.ptp(theta) > 0:
         raise ValueError("dual steps differ between agents or rounds: Theorem 3.2 is for one theta")
     if np.ptp(eta, axis=0).any():
-        raise ValueError("penalties differ between agents: Theorem 3.2 is proven only where all have the same")
+        raise ValueError("penalties differ between agents: Theorem 3.2 is proven only for equal penalties")
     adjacency = setup.topology.sends(1).astype(float)
     first = np.array([Draws(setup.experiment.seed, Purpose.START, i).at(0).standard_normal(d) for i in range(n)])
     gradients = np.array([loss.grad(best) for loss in whole_losses(setup)])
@@ -134,7 +134,7 @@ def _shares(course: Course, eta: float, printed: bool) -> Shares:
     form, short, moved = eta * signless, np.zeros(n), 0.0
     values = np.linalg.eigvalsh(form)
     if printed and values[0] <= ZERO * values[-1]:
-        raise ValueError("the graph is bipartite: the norm of Theorem 3.2 bounds no decision, as D + A is singular")
+        raise ValueError("the graph is bipartite: D + A is singular, so the norm of Theorem 3.2 bounds no decision")
     delta = contraction(course.adjacency, eta, theta, course.modulus, course.smoothness, printed=printed)
     shrink = 1 / (1 + delta)
     if printed:

@@ -32,7 +32,9 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
         find = registry.from_path if is_file(word) else registry.find
         metric: type[Metric] = find(registry.METRICS, word)
         if metric.name in {other.name for other in metrics} or _is_taken(metric.name):
-            raise BadInput(f"record.metrics = {word!r}: record.h5 has a {metric.name!r} already; give it another name")
+            raise BadInput(
+                f"record.metrics = {word!r}: record.h5 has a {metric.name!r} already; give the metric another name"
+            )
         if not metric.name.isidentifier():
             raise BadInput(f"record.metrics = {word!r}: name = {metric.name!r}; give letters, digits and _ alone")
         if metric.dims not in AXES:

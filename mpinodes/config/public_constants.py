@@ -115,7 +115,7 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
     batch = experiment.data.get("batch", 1)
     samples = tuple(map(len, stream.shares or ())) if batch == "all" else (batch,) * agents
     if 0 in samples:
-        raise BadInput(f"data: agent {samples.index(0)} has no training sample: fewer agents, or more data")
+        raise BadInput(f"data: agent {samples.index(0)} has no training sample: use fewer agents, or more data")
     return samples
 
 
@@ -132,7 +132,9 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
         from mpinodes.topology import facts  # imported here because most agents do not need it
 
         if rounds is None:
-            raise ValueError("this mixing states that it is anytime, but needs a fact of the graphs of all rounds")
+            raise ValueError(
+                "this mixing states anytime, but reads a property of the graph that depends on the number of rounds"
+            )
         return getattr(facts, fact)(graph, rounds)
 
     return GraphFacts(graph.agents, compute)

@@ -201,9 +201,11 @@ class Hidden(NamedTuple):
                 f"sensitivity, lipschitz, largest, offset and coordinates of a leakage must be >= 0, not {bounds}"
             )
         if not isfinite(sum(gradient) + sum(point) + sum(map(sum, transition)) + sum(map(sum, reads))):
-            raise ValueError("transition, gradient, point and reads of a leakage must be finite: else it is UNKNOWN")
+            raise ValueError(
+                "transition, gradient, point and reads of a leakage must be finite; otherwise state leaks=UNKNOWN"
+            )
         if not exact and min(*gradient, *point, *chain(*transition, *reads)) < 0:
-            raise ValueError("a leakage with signs must be exact: state exact=True, or bounds on norms, all >= 0")
+            raise ValueError("a leakage with negative numbers must be exact: state exact=True, or bounds on norms >= 0")
         return (
             EXACT_KIND if exact else HIDDEN_KIND,
             *chain(*transition, gradient, (sensitivity,), point, (lipschitz, largest), *reads, (offset, coordinates)),

@@ -124,7 +124,7 @@ def _checked(path: Path, stated: FileFacts) -> Arrays:
     require_fit(targets[:, None], width)
     for name, column in zip(names[:-1], features.T, strict=False):  # an .npz has no names
         if not stated.columns and _may_be_index(name.lower()) and _numbers_rows(column, name):
-            raise BadInput(f"{path}: column {name!r} {DROP}; or, with it, state data.columns={width}")
+            raise BadInput(f"{path}: column {name!r} {DROP}; if it is a feature, state data.columns={width}")
     return features, targets, np.array(names, str)
 
 

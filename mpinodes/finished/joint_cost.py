@@ -104,7 +104,7 @@ class Finished(FinishedRun):
         try:
             setup = build(self.experiment)
             if files_mark(setup) != files_mark_of(self.place / "experiment.toml"):
-                raise BadInput("a file of its data was written, moved or replaced since")
+                raise BadInput("a data file of the run was written, moved or replaced after the run")
             events, shared = Reader(self.place).events(setup.layout), setup.experiment.data["partition"] == "shared"
             cost = cost_of(setup, Accountant(events, groups(setup), shared), len(events)).network.settled()
             loss, recorded = cost.loss(self.experiment.privacy.delta), privacy.network
@@ -113,7 +113,7 @@ class Finished(FinishedRun):
                 same.append((loss.epsilon, recorded.proven))
             now, then = np.array(same, float).T  # None is nan
             if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
-                raise BadInput("its data are not those that it was run on")
+                raise BadInput("the data give another privacy loss than summary.json has: they changed after the run")
             return same_things(setup, self.job), cost
         except (BadInput, OSError) as error:
             reason = error
@@ -146,7 +146,7 @@ def read(places: Sequence[Path]) -> list[Finished]:
         # If there is neither a summary nor a repeat, `Finished.read` raises BadInput below.
         wanted = (Summary.read(place).repeats or 0) if (place / FILE).exists() else 0
         if len(repeats) < wanted:
-            raise BadInput(f"{place}: {len(repeats)} of {wanted} repeats exist; give the directories of single repeats")
+            raise BadInput(f"{place}: {len(repeats)} of {wanted} repeats exist; name the directories of these repeats")
         for run in repeats or [place]:
             runs.setdefault(run.resolve(), Finished.read(run))
     return list(runs.values())
@@ -275,7 +275,7 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
     if len(adjacencies) > 1:
         (a, first), (b, second) = list(adjacencies.items())[:2]
         pair = f"{first} has privacy.adjacency = {a}, and {second} {b}"
-        raise BadInput(f"{pair}: their ε are not comparable; name runs of one adjacency")
+        raise BadInput(f"{pair}: their ε are not comparable; name runs with equal privacy.adjacency")
     notes = []
     try:
         once, again = counted_once(runs)

@@ -159,7 +159,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     if code >= 0:
         os._exit(code)
     if -code == signal.SIGALRM:
-        launching.say(f"error: {launching.NOT_STARTED}; stopped here: {', '.join(stopped) or 'no rank'}")
+        launching.say(f"error: {launching.NOT_STARTED}; stopped ranks on this host: {', '.join(stopped) or 'none'}")
         os._exit(launching.OVERDUE)
     with suppress(OSError):  # SIGKILL has no handler to set
         signal.signal(-code, signal.SIG_DFL)

@@ -264,8 +264,8 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
         library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
         raise BadInput(
             f"{started.name} started {started.size} processes, but each believes it is alone: mpi4py here uses another "
-            f"MPI ({library}). Use its mpirun, which lies beside this python ({Path(sys.executable).parent}), or "
-            f"srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
+            f"MPI ({library}). Use the mpirun of that MPI, in the directory of this python "
+            f"({Path(sys.executable).parent}), or srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
         )
     raise BadInput("one process is not a network: start it with mpirun -n 8 python -m mpinodes.run, or add --lockstep")
 

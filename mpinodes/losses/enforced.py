@@ -128,7 +128,9 @@ class Stated(NamedTuple):
                 labels: Any = (-1, 1) if loss.needs_labels else range(self.stream.classes) or loss.targets
                 fits = k == rows and bool((within & np.isin(loss.targets, labels)).all())
         if claims and not fits:
-            raise BadInput(f"data: a loss was not made by make_loss from {rows} samples: change losses in `of` only")
+            raise BadInput(
+                f"data: a loss was not made by make_loss from {rows} samples: only the stream's `of` may change losses"
+            )
         return fits
 
 

@@ -127,7 +127,7 @@ class TwoPoint(Around):
         """
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
-            raise ValueError("feedback.points = 2: a gradient was requested at two places in one round")
+            raise ValueError("feedback.points = 2: a gradient was requested at two points in one round")
         self.played = center
         ahead, behind = center.copy(), center.copy()
         ahead[block] += self.radius * self.unit
@@ -170,7 +170,7 @@ def two_point(
 
     def seen(t: int, loss: Loss) -> Loss:
         if not isinstance(loss, SampleLoss):
-            raise ValueError("feedback.points = 2 needs losses of samples, but this stream's losses expose no samples")
+            raise ValueError("feedback.points = 2 needs a stream whose losses extend SampleLoss")
         sample = loss if loss.features.dtype == np.float64 else replace(loss, features=loss.features.astype(float))
         radius = directions.radius(t)
         inner, bound = feasible.within(radius), most if stated and not stated.fits(agent, loss) else inf

@@ -85,7 +85,7 @@ def held(run: Path) -> Iterator[None]:
         end = time.monotonic() + PATIENCE
         while not _locked(log.fileno()):
             if time.monotonic() > end:
-                raise BadInput(f"{run}: another process is at work on it; mpinodes.watch shows how far it has come")
+                raise BadInput(f"{run}: another process is at work on it; mpinodes watch shows the progress")
             time.sleep(0.05)
         yield
 

@@ -111,7 +111,7 @@ class Log(_Opened):
         declared = [(name, v.dims, v.values.shape[1:]) for name, v in variables.items()]
         if self._declared and declared != self._declared:
             names = {name for name, *_ in declared} ^ {name for name, *_ in self._declared}
-            change = f"with or without {', '.join(sorted(names))}" if names else "in another order or shape"
+            change = f"with other variables ({', '.join(sorted(names))})" if names else "in another order or shape"
             raise BadInput(f"{self._path}: its rounds were recorded {change}: keep the metrics that it began with")
         rounds = len(next(iter(variables.values())).values)
         if rounds == 0:

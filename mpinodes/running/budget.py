@@ -64,7 +64,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     if budget is None:
         return experiment
     if not experiment.private:
-        raise BadInput("privacy.budget: a run without noise keeps no budget; set privacy.epsilon and a mechanism")
+        raise BadInput("privacy.budget: a run without noise cannot keep a budget; set privacy.epsilon and a mechanism")
     if reason := setup.stream.unproven_because:
         raise BadInput(f"privacy.budget: no budget can be kept because nothing is proven: {reason}")
     runs = [build(single_run(experiment, r)) if r else setup for r in range(experiment.repeats)]
@@ -128,11 +128,11 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
         low /= 4
         if low < RANGE[0]:
             raise BadInput(
-                f"privacy.budget: nothing is proven of {experiment.name} in this set-up, whatever its noise; a run "
-                "without a budget prints the reason"
+                f"privacy.budget: nothing is proven of {experiment.name} with these settings and any noise; run "
+                "without privacy.budget to see the reason"
                 if np.isnan(lost(low))
                 else f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} "
-                "exceeds it with any noise"
+                "exceeds the budget with any noise"
             )
     high = 4 * low
     while not over(high):

@@ -65,8 +65,8 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     asked, retired = current(parse(str(run / "experiment.toml"), []))
     if asked["repeats"] > 1 and retired.get("privacy.budget.covers") == "each":
         raise BadInput(
-            f"--resume {run}: its repeats have a privacy budget each (privacy.budget.covers), which this version of "
-            "mpinodes does not know: start a new run"
+            f"--resume {run}: each repeat has its own privacy budget (privacy.budget.covers), which this version of "
+            "mpinodes does not support: start a new run"
         )
     wanted = merge(asked, parse(None, words))
     for key, path in flat(wanted):
@@ -77,7 +77,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     _require_same(run, asked, e)
     if e.rounds != asked["rounds"]:
         if e.repeats > 1:
-            raise BadInput(f"--resume {run}: rounds= needs a run without repeats, and this run has {e.repeats}")
+            raise BadInput(f"--resume {run}: rounds= needs a run without repeats, but this run has {e.repeats} repeats")
         shorter = set_up(wanted | {"rounds": asked["rounds"]}, ranks)
         if fingerprint(shorter) != fingerprint(setup):
             raise BadInput(
@@ -93,7 +93,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         if is_done(place) and not e.checkpoint.every:  # a killed run may not have deleted its checkpoints
             discard(place)
     if is_done(run) and e.rounds == asked["rounds"]:
-        more = f" add rounds=N with N > {e.rounds} to go on;" if (all_places[-1] / NAME).exists() else ""
+        more = f" add rounds=N with N > {e.rounds} to continue;" if (all_places[-1] / NAME).exists() else ""
         raise BadInput(
             f"--resume {run}: all {e.rounds} rounds are done;{more} to draw its page and figures: mpinodes report {run}"
         )
@@ -103,14 +103,14 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     place, single = all_places[done], single_run(e, done)
     if is_recorded(place) and not (place / NAME).exists():
         raise BadInput(
-            f"--resume {run}: it has record.h5, but no {NAME}, so it cannot go on; after its end a run keeps {NAME} "
+            f"--resume {run}: the run has record.h5, but no {NAME}, so it cannot continue; a finished run keeps {NAME} "
             "only with checkpoint.every=K; start a new run"
         )
     checkpoints = list(_checkpoints(place, single, setup))
     if e.secret and not (checkpoints and checkpoints[0]["stops"]) and is_recorded(place):
         raise BadInput(
-            f"--resume {run}: its noise is secret, so rounds after the last checkpoint would be released again with "
-            "other noise, which reveals more than is accounted for; start a new run"
+            f"--resume {run}: its noise is secret, so the rounds after the last checkpoint would be released again "
+            "with different noise, which reveals more than the accountant counts; start a new run"
         )
     return Reopened(setup, done, checkpoints[:1] if e.secret else checkpoints)
 
@@ -187,14 +187,16 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
     """
     files, now = sources.data_files(setup), sources.stamps(setup)
     if len(before) != len(now):
-        raise BadInput(f"--resume {where}: data and graph were {len(before)} files and are now {len(now)}")
+        raise BadInput(
+            f"--resume {where}: the run began with {len(before)} files of data and graphs, and now has {len(now)}"
+        )
     for path, old, new in zip(files, before, now, strict=True):
         if not sources.is_same(old, new):
             copied = old[2] != new[2] and old[0] == new[0]
             raise BadInput(
                 f"--resume {where}: {path} has changed since the run began"
-                f"{', or was copied to another machine without its time (cp -p keeps it)' if copied else ''}: restore "
-                "the file, or start a new run"
+                f"{', or was copied to another machine without its time (cp -p keeps the time)' if copied else ''}"
+                ": restore the file, or start a new run"
             )
 
 

@@ -88,7 +88,7 @@ def rehearse(setup: Setup) -> None:
             loss = setup.stream.of(0)(1)
             if isinstance(loss, SampleLoss) and loss.targets.shape != loss.features.shape[:1]:
                 rows = loss.features.shape[0]
-                raise ValueError(f"{rows} rows of features, and targets of shape {loss.targets.shape}")
+                raise ValueError(f"a loss has {rows} rows of features, but targets of shape {loss.targets.shape}")
             Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
             setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
         except BadInput:

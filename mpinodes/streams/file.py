@@ -88,7 +88,9 @@ class File(LabelledStream):
 
     def __post_init__(self) -> None:
         if self.labels and self.targets == "real":
-            raise BadInput(f"data.labels = {list(self.labels)}: data.targets=real has none; leave one of them out")
+            raise BadInput(
+                f"data.labels = {list(self.labels)}: data.targets=real has none; leave one of the two keys out"
+            )
         distinct = {label.strip() if isinstance(label, str) else label for label in self.labels}
         if len(distinct) < len(self.labels) or (self.labels and not self._fits(len(self.labels))):
             wanted = "two different labels expected, as [0, 1]"
@@ -190,12 +192,12 @@ class File(LabelledStream):
         stated = table.FileFacts(self.columns, tuple(self.labels), header, self.target)
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
-            length = f"{sources[0].dimension:,} features, by the largest index: every agent keeps vectors as long"
-            raise BadInput(f"{paths[0]}: {length}; where that is meant, set data.columns={sources[0].dimension}")
+            length = f"the largest index is {sources[0].dimension:,}: every agent keeps vectors of this length"
+            raise BadInput(f"{paths[0]}: {length}; if this is intended, set data.columns={sources[0].dimension}")
         for path, source in zip(paths[1:], sources[1:], strict=True):
             if source.dimension != sources[0].dimension:
                 other = f"{paths[0]} has {sources[0].dimension}"
-                raise BadInput(f"{path}: {source.dimension} features, but {other}; data.columns states the number")
+                raise BadInput(f"{path}: {source.dimension} features, but {other}; state the number by data.columns")
             if source.columns and sources[0].columns and source.columns != sources[0].columns:
                 difference = f"{listed(source.columns)}; but of {paths[0]} {listed(sources[0].columns)}"
                 remedy = "give all files the same columns in the same order"
@@ -233,7 +235,9 @@ class File(LabelledStream):
         if self.train == 1:
             return source, None
         if AGENT in self.file:
-            raise BadInput(f"data.train = {self.train:g}: with one file for each agent all samples train; leave it out")
+            raise BadInput(
+                f"data.train = {self.train:g}: with one file per agent all samples train; leave data.train out"
+            )
         return split(source, self.train)
 
     @property

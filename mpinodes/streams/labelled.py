@@ -385,7 +385,7 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
     least = 1 if stream.batch == "all" else stream.batch
     if total < n * least:
         shortage = f"{total} training samples do not give {n} agents a batch of {least} each"
-        raise BadInput(f"data.partition = {stream.partition!r}: {shortage}; fewer agents, or a smaller data.batch")
+        raise BadInput(f"data.partition = {stream.partition!r}: {shortage}; use fewer agents, or a smaller data.batch")
     draws = Draws(stream.seed, Purpose.PARTITION).at(0)
     order = draws.permutation(total)
     if stream.partition == "by-label":

@@ -103,7 +103,7 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
                     for key, path in sources.files(setup.experiment):
                         if sources.changed_since(place, key, path):
                             change = f"done when {key} = {str(path)!r} was another file"
-                            raise BadInput(f"{place}: {change}; delete that run, or set output.dir")
+                            raise BadInput(f"{place}: {change}; delete this run, or set output.dir")
                     noise = _own_noise(setup, noise_of(place / "experiment.toml"))
                     return make(name=place.name, experiment=setup.experiment, noise=noise, is_done=True)
             is_ready = point.is_first_seed or setup.experiment.privacy.budget is None

@@ -121,7 +121,7 @@ class Study:
         varied = sorted({key for axis in self.axes for point in axis.points for key in point})
         for key in (key for exclusion in exclusions for key in exclusion):
             if key not in varied:
-                raise BadInput(f"study.exclude: {key} is varied along no axis; {suggest(key, varied)}")
+                raise BadInput(f"study.exclude: {key} is not a key of an axis; {suggest(key, varied)}")
         left, used, settled = [], set(), set()
         for of_axes in product(*(axis.points for axis in self.axes)):
             settings = {key: value for point in of_axes for key, value in point.items()}
@@ -177,7 +177,7 @@ def _with(tree: Tree, word: str) -> Tree:
             f"{word!r}: a study lists seeds in place of repeats: seed={text}, or study.seeds=5 for the seeds 0 to 4"
         )
     if key.startswith("study."):
-        raise BadInput(f"{word!r}: expected study.<key>=<value>; only keys of an experiment make axes")
+        raise BadInput(f"{word!r}: expected study.<key>=<value>; a key of study cannot be an axis")
     if key == SEED:
         study["seeds"] = values
     else:
@@ -196,7 +196,7 @@ def _listed(text: str) -> list[Any] | None:
         tomllib.loads(f"value = {text}")
         return None
     if not re.fullmatch(f"{ITEM}(?:,{ITEM})*", text):
-        raise BadInput(f"{text!r}: a quote or a bracket that does not end")
+        raise BadInput(f"{text!r}: a quote or a bracket is not closed")
     parts = [part.strip() for part in re.findall(f"(?:^|,)({ITEM})", text)]
     if len(parts) == 1:
         return None
@@ -226,13 +226,13 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
             if key in table_of:
                 raise BadInput(f"study: {key} is varied twice, in {table_of[key]} and in {axis.table}; leave one out")
             if key == "repeats" or key.partition(".")[0] in ("study", "output"):
-                raise BadInput(f"study: {key} cannot be an axis; seeds take the place of repeats")
+                raise BadInput(f"study: {key} cannot be an axis; in a study, seeds take the place of repeats")
             table_of[key] = axis.table
     if fixed := [key for key, _ in flat(tree) if key in table_of and key not in (SEED, NAME)]:
         conflict = f"{fixed[0]} has one value for all runs, and is varied in {table_of[fixed[0]]}"
         raise BadInput(f"study: {conflict}; leave one out")
     if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
-        raise BadInput(f"study: {runs} runs, but {MOST_RUNS} are the most; use fewer values or seeds")
+        raise BadInput(f"study: {runs} runs, but at most {MOST_RUNS} are allowed; use fewer values or seeds")
     if "repeats" in tree:
         raise BadInput("repeats: a study lists seeds in place of repeats: study.seeds = 5")
     return tuple(axes)
@@ -246,10 +246,12 @@ def _zip(study: Tree) -> Iterator[Axis]:
         _require_list(values, f"study.zip.{key}", key)
     if len({len(values) for values in columns.values()}) > 1:
         lengths = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
-        raise BadInput(f"study.zip: the lists must have one length, but have {lengths}")
+        raise BadInput(f"study.zip: the lists must have equal lengths, but have {lengths}")
     distinct = [key for key, values in columns.items() if _are_distinct(values)]
     if not distinct:
-        raise BadInput("study.zip: no key has different values in all positions, to name the runs; use [[study.cases]]")
+        raise BadInput(
+            "study.zip: no key has different values in all positions, so runs have no names; use [[study.cases]]"
+        )
     rows = zip(*columns.values(), strict=True)
     yield Axis("study.zip", distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))
 
@@ -285,7 +287,7 @@ def _seeds(study: Tree, tree: Tree) -> Iterator[Axis]:
     elif SEED in tree:
         raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one out")
     if not _are_distinct(seeds):
-        raise BadInput(f"study.seeds = {seeds!r}: expected how many, or a list of different seeds")
+        raise BadInput(f"study.seeds = {seeds!r}: expected the number of seeds, or a list of different seeds")
     yield Axis("study.seeds", SEED, tuple({SEED: seed} for seed in seeds))
 
 

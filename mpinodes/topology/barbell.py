@@ -32,7 +32,9 @@ class Barbell(Periodic):
         rest = self.agents - self.between
         if rest < 4 or rest % 2:
             keys = f"topology.agents = {self.agents}, topology.bridge = {self.between}"
-            raise BadInput(f"{keys}: the other {rest} must be two halves of at least two agents each")
+            raise BadInput(
+                f"{keys}: the {rest} agents outside the bridge must be two halves of at least two agents each"
+            )
 
     @property
     def between(self) -> int:

@@ -36,7 +36,7 @@ class Expander(Periodic):
 
     def __post_init__(self) -> None:
         if self.degree >= self.agents or self.degree * self.agents % 2:
-            limit = f"the number of agents, {self.agents}{', and even because that is odd' * (self.agents % 2)}"
+            limit = f"the number of agents, {self.agents}{', and even, because that number is odd' * (self.agents % 2)}"
             remedy = "for few agents use topology.name=complete"
             raise BadInput(f"topology.degree = {self.degree}: must be less than {limit}; {remedy}")
 

@@ -199,7 +199,7 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
             continue
         report.take("rounds of losses", faults, ROUNDS * 3)
     if not report.tested.get("rounds of losses"):
-        raise BadInput(f"{path}: no experiment with it could be run: {report.notes[0]}")
+        raise BadInput(f"{path}: no experiment with this stream could be run: {report.notes[0]}")
 
 
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
