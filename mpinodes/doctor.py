@@ -210,9 +210,8 @@ def try_folder(asked: Path) -> Line:
     """Check that files can be written to the output directory, or to its nearest existing parent directory."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
-        with tempfile.TemporaryFile(dir=folder, buffering=0) as trial:
-            trial.write(bytes(10**6))
-            os.fsync(trial.fileno())
+        with tempfile.TemporaryFile(dir=folder) as trial:
+            os.posix_fallocate(trial.fileno(), 0, 10**6)
     except OSError as error:
         return Line("mend", "output", f"cannot write to {folder} ({error.strerror})", "make room, or set output.dir")
     return Line("ok", "output", f"{folder} can be written, {shutil.disk_usage(folder).free / 1e6:,.0f} MB free")
