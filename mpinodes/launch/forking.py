@@ -131,7 +131,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
         `words`; this function returns only if no fork was created.
     """
     server, limit = _peer(line), launching.deadline_of(words) or launching.START
-    line.settimeout(max(limit, PATIENCE))
+    line.settimeout(min(max(PATIENCE, limit), 1e6))  # a socket knows no infinite time limit
     place = words, dict(os.environb), [*os.sched_getaffinity(0)], os.getcwd()
     send_fds(line, [marshal.dumps(place)], [*STREAMS, int(os.environ[LINE])])
     try:
@@ -140,7 +140,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
         os.kill(server, signal.SIGKILL)  # otherwise the server might fork later, and this rank would exist twice
         raise
     line.settimeout(None)
-    if not answer:
+    if not answer.isdigit():  # there is no fork, or the fork is dead
         return words
     fork = int(answer)
 
@@ -227,13 +227,12 @@ class _Server:
             words, environment, cores, directory = marshal.loads(text)
             os.chdir(directory)
             if (process := os.fork()) == 0:
-                with suppress(OSError):  # the original is gone, so the server will kill this fork
-                    line.send(str(os.getpid()).encode())  # not sent by the server, which may be killed here
                 return words, environment, cores, descriptors
             fork = _Fork(process, environment[b"PMI_RANK"].decode(), os.pidfd_open(process), original, line)
             self._forks.append(fork)
             self._selector.register(fork.handle, EVENT_READ, fork)
             self._selector.register(line, EVENT_READ, fork)
+            line.send(str(process).encode())
         for descriptor in descriptors:
             os.close(descriptor)
         return None

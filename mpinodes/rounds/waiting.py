@@ -47,7 +47,7 @@ class Waits:
     """
 
     def __init__(self, comm: MPI.Comm, limit: float | None = None) -> None:
-        self._comm = comm
+        self._comm, self._parent = comm, os.getppid()
         self.polls = POLLS_ALONE
         self.limit = LIMIT if limit is None else limit
         self.begin()
@@ -145,6 +145,8 @@ class Waits:
                 time.sleep(pause)
                 now, pause = time.perf_counter(), min(GROWTH * pause, PAUSE * self._comm.size)
                 passed, before = passed + min(now - before, LEAP), now
+                if os.getppid() != self._parent:  # the process that started this rank is gone, and the job with it
+                    os._exit(1)
                 if passed > times * self.limit:
                     raise Overdue(sorted(set(missing())), passed, self.round)
         finally:

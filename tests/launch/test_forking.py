@@ -85,6 +85,20 @@ def test_whichever_process_is_killed_nobody_is_left(tmp_path: Path, which: int):
     assert code == 9
 
 
+def test_a_rank_whose_original_and_server_are_killed_ends_too(tmp_path: Path):
+    with Started(tmp_path) as run:
+        os.kill(run.all[1], signal.SIGSTOP)  # it can no longer end its rank
+        os.kill(run.all[RANKS], signal.SIGKILL)
+        os.kill(run.all[1], signal.SIGKILL)
+        assert run.ended()[0] == 9
+
+
+@pytest.mark.parametrize("seconds", ["inf", "1e300"])
+def test_a_deadline_may_be_infinite(tmp_path: Path, seconds: str):
+    with Started(tmp_path, "rounds=20", f"deadline.seconds={seconds}", early=True) as run:
+        assert run.ended()[0] == 0
+
+
 def test_where_the_launcher_is_killed_nobody_is_left(tmp_path: Path):
     with Started(tmp_path) as run:
         run.process.kill()
