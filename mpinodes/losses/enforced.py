@@ -82,13 +82,8 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
         # A user's stream made this loss. Its features become float64, because squares of bytes wrap around, and squares
         # of shorter floats overflow.
         sample = replace(sample, features=sample.features.astype(np.float64), clip=clip, whole=whole)
-    return sample if clips_itself(kind) else Reclipped(sample, clip, whole, regularizer)
-
-
-@cache
-def clips_itself(kind: type[Loss]) -> bool:
-    """Return whether this package's own methods, which clip, compute the gradients of this class of losses."""
-    return issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
+    is_clipped = issubclass(kind, LinearLoss) and kind.grad is LinearLoss.grad and _is_clipped(kind)
+    return sample if is_clipped else Reclipped(sample, clip, whole, regularizer)
 
 
 class Stated(NamedTuple):
