@@ -122,16 +122,19 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
                 exceeds = nominal
         return nominal > keeps
 
-    over(near), over((1 + CLOSE) * near)
+    for nominal in (near, (1 + CLOSE) * near):
+        over(nominal)
     low = budget.epsilon
     while over(low):
         low /= 4
-        if low < RANGE[0]:
+        if low < RANGE[0] and np.isnan(lost(low)):
             raise BadInput(
                 f"privacy.budget: nothing is proven of {experiment.name} with these settings and any noise; run "
                 "without privacy.budget to see the reason"
-                if np.isnan(lost(low))
-                else f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} "
+            )
+        if low < RANGE[0]:
+            raise BadInput(
+                f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} "
                 "exceeds the budget with any noise"
             )
     high = 4 * low
