@@ -157,7 +157,7 @@ class NoiseSummary(Struct, kw_only=True):
 
 
 class ViewsSummary(Struct, kw_only=True):
-    """What a single node learns of an agent: the largest proven ε, by the distance of the node from the agent.
+    """The largest proven ε of an agent toward a single node, by the distance of the node from the agent.
 
     The node reads only the messages that it receives, and colludes with no other node.
 
