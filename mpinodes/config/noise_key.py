@@ -153,10 +153,13 @@ def knows_horizon(setup: Setup) -> bool:
 
 
 def _sources(setup: Setup) -> tuple[list[str], list[tuple[str, Path]]]:
-    """Return hashes of the user's code and graph file, and the data files that the code may read.
+    """Return the hashes of the user's code files and graph file, and separately a list of data files.
+
+    The data files are the files that the code may read.
 
     Returns:
-        The hashes; and pairs (name in the code, path) of data files.
+        The hashes; and a pair (name, path) for each data file. The name is the text by which the code names the file,
+        or the path of the file relative to a searched folder.
     """
     files = [(path, "") for path in setup.experiment.sources.values()]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology, setup.feasible)
@@ -178,29 +181,31 @@ def _hashed(data: bytes) -> str:
 
 
 def files_behind(file: Path) -> list[Path]:
-    """Return the files that a user's Python file may run or read, and the file itself, without installed packages."""
+    """Return a user's Python file, and all files that its code may run or read, except installed packages."""
     _, data, code = _counted(file.parent.resolve() / file.name, "")
     return sorted(code | {path for _, path in data})
 
 
 def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]], set[Path]]:
-    """Return the code that a Python file may run, and the data files that it may read.
+    """Return the hashes and paths of the code that a Python file may run, and the data files that this code may read.
 
-    An imported package is included as a whole. If code can load unnamed code (`LOADS`), all code in the folder of
-    `file` and below is included. If code can read files (`READS`), all files in this folder and below whose names
-    appear in strings of the code are included. For code outside this folder, the folder of the code's package is
-    searched too.
+    An imported package is included in the result as a whole. `LOADS` names the functions that can load code without an
+    import statement. If the code uses such a function, all code in the folder of `file` and below is included. `READS`
+    names the functions that can read files. If the code uses such a function, each file in this folder and below whose
+    name appears in a string of the code is included. If code outside this folder uses such a function, the folder of
+    that code's package is searched too.
 
     Args:
         file: the Python file.
-        package: the installed package that contains `file`; its files are included like the user's files. Empty if no
-            installed package contains `file`.
+        package: the installed package that contains `file`; the files of this package are included like the user's
+            files. Empty if no installed package contains `file`.
 
     Returns:
-        The hashes of all code that may run; pairs (name in the code, path) of data files; and the paths of the code.
+        The hashes of all code that may run; a pair (name, path) for each data file, as `_sources` returns them; and the
+        paths of the code.
 
     Raises:
-        BadInput: a folder from which code may load or read has more than `MOST` files.
+        BadInput: a folder that must be searched has more than `MOST` files.
     """
     top, digests, data, strings = file.parent, set[str](), set[tuple[str, Path]](), set[str]()
     modules, code, trees = {""}, set[tuple[Path, Path]](), dict[Path, list[Path]]()
@@ -237,9 +242,10 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
 
 
 def _below(folder: Path) -> list[Path]:
-    """Return the files in a folder and below that code may load or read; if `folder` is a file, return this file.
+    """Return the files in a folder and below that user code may load or read; if `folder` is a file, return this file.
 
-    Directories of runs and studies are left out, because their new files would change the noise of a resumed run.
+    Directories of runs and studies are left out. Otherwise each new file of a run would change the noise key, and a
+    resumed run would continue with different noise.
 
     Raises:
         BadInput: there are more than `MOST` files.
@@ -266,10 +272,10 @@ def _is_installed(path: Path) -> bool:
 
 
 def _installed(name: str) -> str | None:
-    """Return a hash of the version and the list of files of an installed package; None if it has no metadata.
+    """Return a hash of an installed package's version and list of files; None if the package has no metadata.
 
-    Files outside of the package's folders, and records of the installation, are left out because they differ from
-    machine to machine.
+    Two kinds of files are left out because they differ from machine to machine: files outside of the package's folders,
+    and files that the installer wrote (`.dist-info`).
     """
     from importlib import metadata
 
@@ -293,8 +299,8 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
     """Return three sets: the top-level modules that code imports, all words of the code, and all strings in the code.
 
     The words are the strings and the names in the code (of variables, attributes, arguments, functions and modules).
-    Relative imports are left out, because a package is included as a whole. If the code can load unnamed code
-    (`LOADS`), each module that a string names counts as imported.
+    Relative imports are left out, because a package is included as a whole. If the code uses a function that can load
+    code without an import statement (`LOADS`), each string that can be a module name is taken as an imported module.
 
     Args:
         code: the text of a file. If this version of Python cannot parse the text, the results are empty.
@@ -317,9 +323,10 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
 def _places(module: str) -> list[Path]:
     """Return the file of a module, or the folders of a package, without importing the module.
 
-    For a module in an archive, the result is the archive. The result is empty for a module that the fingerprint does
-    not include. This is a module of the standard library or of `PLATFORM` that Python finds where the standard library
-    or the installed packages are. If Python finds a user's module of the same name instead, the module is included.
+    For a module in an archive, the result is the path of the archive. The result is empty if Python cannot find the
+    module. The result is also empty for the standard library, and for the installed packages that mpinodes itself needs
+    (`PLATFORM`), because their code does not determine the noise key. If a user's module has the name of such a module
+    and Python finds the user's module first, the result is the file of the user's module.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None

@@ -34,7 +34,10 @@ Stamp = tuple[int, int, str, str]  # a file's size and time, the name of the use
 
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
-    """Return the user's Python files as pairs (key that names the file, path): first parts of the run, then metrics."""
+    """Return the user's Python files as pairs (key, path), where the key is the setting that names the file.
+
+    The files with metrics come last. The file of a mechanism is left out if the run has no noise.
+    """
     parts = [(key, path) for key, path in e.sources.items() if e.private or key != "privacy.path"]
     return [*parts, *(("record.metrics", Path(word)) for word in e.record.metrics if is_file(word))]
 
@@ -65,10 +68,10 @@ def data_files(setup: Setup) -> list[Path]:
 
 
 def stamps(setup: Setup) -> list[Stamp]:
-    """Return a stamp of each data and graph file, for checkpoints. Only this user can compare stamps with files.
+    """Return a stamp of each data and graph file, for checkpoints: the size, the time and a keyed hash of the file.
 
-    The stamp has a keyed hash, because anyone could test with a plain hash whether a sample is among private data. No
-    run directory contains the key of these hashes.
+    The hash is computed with a secret key of this user, so only this user can compare a file with its stamp. With a
+    plain hash, anyone could test whether a sample is among private data. No run directory contains the key.
     """
     secret = _secret()
     name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
@@ -83,13 +86,16 @@ def stamps(setup: Setup) -> list[Stamp]:
 def is_same(before: Stamp, now: Stamp) -> bool:
     """Return whether two stamps belong to equal files.
 
-    If both hashes were made with the same key, the hashes are compared; else sizes and times are compared.
+    The sizes are compared. If both hashes were made with the same key, the hashes are compared too; else the times are.
     """
     return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
 
 
 def _secret() -> bytes:
-    """Return the bytes of the user's file stamp-key, which the first call creates; empty if it cannot be stored."""
+    """Return the bytes of the user's file stamp-key, which the first call creates.
+
+    The result is empty if the file cannot be written or read.
+    """
     place = _cache() / "stamp-key"
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -122,14 +128,14 @@ def checked(e: Experiment) -> list[dict[str, Any]] | None:
 
 
 def _is_untried(e: Experiment, key: str) -> bool:
-    """Return whether a setting of the part in the user's file has a value that `mpinodes check` does not test.
+    """Return whether a user's class has a setting whose value in the experiment is not tested by `mpinodes check`.
 
-    The check tests the default of each setting. For all parts but losses, the check also tests other numbers, and all
-    words of a setting whose type is a list of allowed words.
+    `mpinodes check` tests the default of each setting. For a loss, the check tests no other values. For every other
+    class, the check also tests other numbers, and all words of a setting whose type is a list of allowed words.
 
     Args:
         e: the experiment.
-        key: the key that names the user's file.
+        key: the setting that names the user's file, such as "data.path".
     """
     kind = next(kind for kind in registry.KINDS if kind.path_key == key)
     part, section = registry.from_path(kind, str(e.sources[key])), getattr(e, kind.section)

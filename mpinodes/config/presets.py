@@ -1,9 +1,9 @@
-"""Read `problem.preset`: one problem for all algorithms. A preset replaces defaults of the algorithms.
+"""Read the setting `problem.preset`, which gives all algorithms the same problem in place of their own defaults.
 
-A preset sets keys of the sections data, problem and step, and the keys privacy.clip, .scale and .adjacency. The
-defaults that an algorithm has for these keys are dropped. If the preset does not set such a key, the default of the
-data is used, which is the same for all algorithms. Keys that the user sets override the preset. A preset is a file in
-the folder presets, a TOML file of the user, or a table of keys in the experiment.
+A preset sets keys of the sections data, problem and step, and the keys privacy.clip, privacy.scale and
+privacy.adjacency. For all these keys, the defaults of the algorithm are ignored. A key that the preset does not set has
+the default that belongs to the data set, which is the same for all algorithms. Keys that the user sets override the
+preset. A preset is a file in the folder presets, a TOML file of the user, or a table of keys in the experiment.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ def left_of(defaults: Mapping[str, Any]) -> Tree:
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
     """Return a preset adapted to an algorithm.
 
-    If the algorithm needs all samples in each round, `data.batch` is set to "all". If the algorithm minimizes its
-    losses, `privacy.clip` is set to "inf".
+    If the algorithm needs all samples in each round, `data.batch` is set to "all", and data.epochs and data.shuffle are
+    removed. If the agents solve minimization problems with their losses (`Algorithm.solves`), `privacy.clip` is set to
+    "inf", because no gradient is clipped.
     """
     if preset and algorithm.whole_data:
         data = {key: value for key, value in preset.get("data", {}).items() if key not in ("epochs", "shuffle")}

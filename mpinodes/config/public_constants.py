@@ -17,16 +17,17 @@ def constants_of(
 ) -> Run:
     """Return the public constants of a run.
 
-    The bounds on gradients that the class of the loss states are used only if `Stream.makes_all_losses`. The constants
-    `sample_sensitivity` and `sample_curvature`, for algorithms that minimize loss functions, are finite only if, in
-    addition, the loss is known to be convex. If a bound cannot be used, the worst case is assumed.
+    The class of the loss states bounds on gradients. These bounds are used only if the attribute
+    `Stream.makes_all_losses` is true; otherwise the worst case is assumed. The constants `sample_sensitivity` and
+    `sample_curvature` are for algorithms that minimize loss functions. These two constants are finite only if
+    `Stream.makes_all_losses` is true and the loss is known to be convex.
 
     Args:
         experiment: the complete experiment.
         graph: the topology.
         stream: the stream of losses.
         classes: the classes of the parts.
-        samples: for each agent, the number of samples that it uses in a round.
+        samples: for each agent, the number of samples that the agent uses in a round.
 
     Raises:
         BadInput: the agents decide blocks of coordinates, and there are more agents than coordinates.
@@ -107,7 +108,7 @@ def constants_of(
 
 
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
-    """Return, for each agent, the number of samples that it uses in a round.
+    """Return, for each agent, the number of samples that the agent uses in a round.
 
     Raises:
         BadInput: an agent has no samples.
@@ -124,8 +125,8 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
 
     Args:
         graph: the topology.
-        rounds: the number of rounds of the run; None if the mixing states `anytime`. Such a mixing must not use the
-            facts, and reading a fact raises an error.
+        rounds: the number of rounds of the run; None if the mixing states that it works without facts about the graph
+            (`Mixing.anytime`). With None, reading a fact raises an error.
     """
 
     def compute(fact: str) -> Any:

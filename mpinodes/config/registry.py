@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class PartKind(NamedTuple):
-    """Describe a kind of part, such as algorithms (the examples below).
+    """Describe a kind of part, such as algorithms. The texts in quotes below are the values for algorithms.
 
     Attributes:
         package: the subpackage that contains the parts, and the group of entry points: "algorithms".
@@ -322,7 +322,10 @@ def fill(kind: PartKind, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Classes(NamedTuple):
-    """Hold the classes of the parts of an experiment. `steps` is None if the algorithm takes no gradient steps."""
+    """Hold the classes of the parts of an experiment.
+
+    The field `steps` is the class of the step schedule; None if the algorithm takes no gradient steps.
+    """
 
     algorithm: type[parts.Algorithm[Any]]
     stream: type[parts.Stream]

@@ -96,7 +96,7 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def shows_all(stream: type[Stream]) -> bool:
-    """Return whether a stream allows `data.batch = "all"`: an agent uses all its samples in every round."""
+    """Return whether a stream allows `data.batch = "all"`, so that an agent uses all its samples in every round."""
     with suppress(msgspec.ValidationError, KeyError):
         return bool(msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type))
     return False

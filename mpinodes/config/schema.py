@@ -123,9 +123,9 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 
 def _meta(expected: Any, name: str) -> Any:
-    """Return the entry "range" or "expected" in the annotation of a type; None if the type has no such entry.
+    """Return what the annotation of a type stores under "range" or "expected"; None if it stores nothing under `name`.
 
-    msgspec ignores these entries.
+    Only mpinodes uses these two annotations. The library msgspec, which converts values to the type, ignores them.
     """
     metas = getattr(expected, "__metadata__", ())
     return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)
@@ -186,7 +186,7 @@ def to_type(key: str, value: Any, message: str = "") -> str:
     Args:
         key: the dotted key.
         value: the wrong value.
-        message: the error message of msgspec; empty if a table was expected.
+        message: the error message of msgspec; empty if a TOML table was expected.
     """
     wants = message.partition("`")[2].partition("`")[0]
     if isinstance(value, list) and value and "got `array`" in message:
