@@ -54,8 +54,8 @@ else:
     def __getattr__(name: str) -> Any:
         """Import and return a public name at its first use.
 
-        The import is delayed because a rank that imports NumPy before it connects to its MPI launcher connects about a
-        second later.
+        The import is delayed because importing NumPy takes time. If a rank imported NumPy before connecting to the MPI
+        launcher, the connection would be made about a second later.
         """
         for module in ("events", "messages", "parts"):
             names = vars(import_module(f"mpinodes.core.{module}"))

@@ -22,9 +22,9 @@ COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
 def as_typed(text: str) -> str:
-    """Return a text in which all commands of mpinodes are written as the user typed the running command.
+    """Return a text with all commands of mpinodes in the spelling that the user chose for the present command.
 
-    The two ways to type a command are `mpinodes run` and `python -m mpinodes.run`.
+    The two spellings of a command are `mpinodes run` and `python -m mpinodes.run`.
     """
     words = sys.orig_argv
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
@@ -37,8 +37,8 @@ class Request(Tree):
     """Hold settings as nested dictionaries, with the places in files that set the keys.
 
     Attributes:
-        places: maps a dotted key to the file and the line that set the key. The text is empty if a source that is not a
-            file overrode the key.
+        places: maps a dotted key to a text with the file and the line that set the key. This text is empty if a
+            key=value pair or a dictionary set the key last.
     """
 
     places: dict[str, str]
@@ -48,7 +48,7 @@ class Request(Tree):
         self.places = dict(places)
 
     def located(self, problem: str) -> str:
-        """Return an error message, with the file and the line of its key in front if a file sets the key.
+        """Return an error message; if a file sets the key that the message is about, file and line are put in front.
 
         Args:
             problem: the error message, which begins with the dotted key.

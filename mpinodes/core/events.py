@@ -42,8 +42,10 @@ class Event(NamedTuple):
         scale: the scale of the noise in each coordinate.
         draws: how many times the same value is released, each time with fresh noise; 1 if all receivers get the same
             release.
-        l1, l2, uses: as in `Query`. For gamma-norm noise `l1` equals `l2`. For a `Solve`, `l1` and `l2` are equal, and
-            l1/scale is the pure ε of the release.
+        l1, l2: the L1 and L2 sensitivity of the value before noise. For gamma-norm noise `l1` equals `l2`. For a
+            `Solve` (a minimizer that is computed with noise), `l1` equals `l2`, and l1/scale is the pure ε.
+        uses: the round of the loss function that affects a message of the agent for the first time by this release; 0
+            if there is no such loss function.
         tv_distance: the total variation distance between the distribution of the release and the distribution that the
             accounting assumes.
         rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 sensitivity of the value.
@@ -110,7 +112,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def record(self) -> np.dtype[Any]:
-        """Return the NumPy dtype of a message's record: the events of the vectors, then the leakage of the message."""
+        """Return the NumPy dtype of the numbers of one message: an event for each vector, then the leakage."""
         k, m = len(self.vectors), len(self.hidden)
         leakage: list[Any] = [("kind", np.float64)]
         if m:  # in the order of `Hidden.numbers`
@@ -153,9 +155,10 @@ class Events(msgspec.Struct, frozen=True):
 
     Args:
         data: an array with the dtype `Layout.record` and an entry for each message: (rounds, agents), or (rounds,) for
-            one agent. If the events are in a file, `data` reads rounds on request; then only the objects that `blocks`
-            yields have the fields as attributes.
-        dimension: d; 0 if d is unknown. Gamma-norm noise is then accounted for as a pure ε-DP mechanism.
+            one agent. If the events are in a file, `data` is an object that reads rounds from the file when they are
+            indexed. In this case, use the fields as attributes only of the `Events` that `blocks` yields.
+        dimension: d, the number of coordinates of a vector; 0 if d is unknown. If d is unknown, gamma-norm noise is
+            accounted for as a pure ε-DP mechanism.
     """
 
     data: NDArray[Any]
@@ -176,7 +179,7 @@ class Events(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_columns(cls, layout: Layout, shape: tuple[int, int], column: Callable[[str], Vector | None]) -> Events:
-        """Return the events that a record holds.
+        """Return the events of a run from the variables of the run's record.
 
         Args:
             layout: the layout of the rows of the run.
@@ -231,9 +234,10 @@ class Events(msgspec.Struct, frozen=True):
         return np.asarray(self.data["event"][name])
 
     def leakage(self, name: str) -> Vector:
-        """Return a field of `Hidden` for all messages.
+        """Return a field of the leakage (the fields of `Hidden`, and "kind") for all messages.
 
-        The result has the axes of `data`, and then the axes of the field, for example (m, m) for `transition`.
+        The result has the axes of `data`, and then the axes of the field. For example, the field `transition` has the
+        axes (m, m), where m is the number of hidden parts.
         """
         return np.asarray(self.data["leakage"][name])
 
@@ -271,10 +275,10 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def uses(self) -> NDArray[np.int64]:
-        """Return the round of the new loss function of each message, as an array with the axes of `data`.
+        """Return, for each message, the round of its new loss function, as an array with the axes of `data`.
 
-        The new loss function of a message is the loss function on which the message depends, but no earlier message of
-        the agent. The round is 0 if a message depends on no new loss function.
+        A loss function is new in the first message of the agent that depends on the loss function. The round is 0 if a
+        message depends on no new loss function.
         """
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
 
@@ -290,7 +294,10 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Return whether each message states `Hidden.exact`, as an array with the axes of `data`."""
+        """Return whether each message states that its hidden dynamics are exact, not bounds (`Hidden.exact`).
+
+        The result is an array with the axes of `data`.
+        """
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
     @property

@@ -44,7 +44,7 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
         kept_by: how the run stays within the budget. noise: mpinodes chooses privacy.epsilon, and so the noise, such
             that the proven epsilon of all rounds is within the budget. stopping: the releases of an agent depend on the
             agent's data until the agent's budget is spent; after that, the agent only relays the messages that it
-            receives. Repeats on the same data share the budget.
+            receives. All repeats on the same data share one budget.
         stops: for kept_by=stopping; mpinodes computes this key. For each agent, the last round in which a release may
             depend on the agent's data; 0 means that the agent need not stop.
     """
@@ -105,7 +105,7 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
         loss: the loss of a sample.
         path: your Python file with a loss, instead of problem.loss.
         average: true: the loss of a round is the mean of the losses of its samples. false: the loss is their sum.
-        weight: C, a factor on that sum or mean, but not on the regularizer.
+        weight: C, the factor by which that sum or mean is multiplied; the regularizer is not multiplied by C.
         regularizer: lambda; (lambda/2)||x||^2 is added to every agent's loss of a round.
         gradient_noise: variance of a random error that is added to each coordinate of a gradient after clipping.
         settings: further keys problem.<name> that the chosen loss or set defines.
@@ -181,7 +181,7 @@ class Audit(Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         view: what the adversary of audits and attacks sees. links: all messages. agent:3: the messages that agent 3
             receives, and the data of agent 3. agents:2,5: the messages that agents 2 and 5 receive, and the data of
-            both.
+            agents 2 and 5.
     """
 
     view: View = "links"
@@ -297,7 +297,7 @@ class GraphFile(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
-    """Hold all settings of a run. Two runs of equal experiments give equal bits if the noise comes from the seed.
+    """Hold all settings of a run. Two runs with equal settings give equal bits if the noise comes from the seed.
 
     Attributes:
         rounds: T, the number of rounds (horizon). Default: as many rounds as the data last.
@@ -307,7 +307,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
             the noise: see noise.entropy and noise.key.
         repeats: number of runs in one job. Their seeds are seed, seed + 1, ...; with data.seed all runs use the
             same data.
-        name: the name in the run directory and on the page of the run.
+        name: the name of the run, which is part of the name of the run directory, and is printed on the run's page.
         algorithm: name or path of the algorithm, and its hyper-parameters.
         step: kind of the step schedule, and its parameters.
         topology: name or file of the graph, and its parameters.
@@ -429,10 +429,10 @@ RETIRED: dict[str, tuple[Any, str]] = {
 
 
 def current(tree: Tree) -> tuple[Tree, dict[str, Any]]:
-    """Convert the settings of a stored experiment, perhaps of an older version, to the present version.
+    """Convert the settings of a stored experiment, which an older version may have written, to the present version.
 
     Returns:
-        The settings without retired keys, and the retired keys (dotted) with their values.
+        The settings without the keys that no longer exist; and these removed keys (dotted) with their values.
     """
     retired: dict[str, Any] = {}
 

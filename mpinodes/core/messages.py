@@ -94,12 +94,12 @@ class Neighborhood(NamedTuple):
 class Released(NamedTuple):
     """State that a message depends only on earlier releases and the loss function of one round: no leakage.
 
-    This round is `Query.uses`. If the algorithm names hidden parts of its state, the hidden parts also depend only on
-    earlier releases and on the loss function of this round.
+    The message names this round in its attribute `uses`. If the algorithm names hidden parts of its state, the hidden
+    parts also depend only on earlier releases and on the loss function of this round.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for a row of `Layout`: the kind, then zeros.
+        """Return the leakage as floats for the logger: the number that stands for `Released`, then zeros.
 
         Args:
             hidden: the number of the algorithm's hidden parts.
@@ -115,7 +115,7 @@ class Unknown(NamedTuple):
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for a row of `Layout`: the kind, then zeros.
+        """Return the leakage as floats for the logger: the number that stands for `Unknown`, then zeros.
 
         Args:
             hidden: the number of the algorithm's hidden parts.
@@ -139,11 +139,11 @@ class Hidden(NamedTuple):
     message that used a changed sample.
 
     If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages of a run state
-    `exact=True`, privacy accounting uses the exact impulse response of this linear system. If only norms are bounded
-    (projections, Lipschitz maps), state nonnegative numbers; h is then a vector of norms, and h <- A h + b g is an
-    upper bound. The L1 difference of a vector is bounded by √d times the L2 difference, or by l1/l2 times the L2
-    difference if l1/l2 is larger. If a sample of an earlier loss function changes only a few coordinates, state the
-    number of these coordinates as `coordinates`.
+    `exact=True`, privacy accounting uses the exact impulse response of this linear system. If the dynamics are not
+    linear, but norms are bounded (projections, Lipschitz maps), state nonnegative numbers. Then h is a vector of norms,
+    and h <- A h + b g is an upper bound. The L1 difference of a vector is bounded by √d times the L2 difference, or by
+    l1/l2 times the L2 difference if l1/l2 is larger. If a sample of an earlier loss function changes only a few
+    coordinates, state the number of these coordinates as `coordinates`.
 
     All numbers are public constants: the numbers must not depend on any agent's data.
 
@@ -176,7 +176,9 @@ class Hidden(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for a row of `Layout`: the kind, then all fields in a flat order.
+        """Return the leakage as floats for the logger: the number that stands for `Hidden`, then all fields.
+
+        There are two such numbers: one if `exact` is true, and another one if `exact` is false.
 
         Args:
             hidden: m, the number of the algorithm's hidden parts.
@@ -237,7 +239,7 @@ class Feedback(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for a row of `Layout`: the floats of the `Hidden` that states the same leakage.
+        """Return the leakage as floats for the logger: the floats of the `Hidden` that states the same leakage.
 
         Args:
             hidden: the number of the algorithm's hidden parts; it must be 1.
@@ -260,11 +262,12 @@ Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def offset_by(message: Message, share: float) -> Message:
-    """Return a message whose leakage has an `offset` of at least `share` times `largest`.
+    """Return a message whose leakage has an `offset` of at least `share` times `largest` (attributes of `Hidden`).
 
-    The message is returned unchanged if it carries no data, or if its gradients are taken at points that do not depend
-    on hidden parts. If the message states the offset 0, the new offset is `largest`: the offset must include an
-    absolute rounding error, which can be larger than `share` times `largest`.
+    The offset bounds the part of a gradient's change that remains however little the hidden state changes. For example,
+    rounding errors and delays cause such a change. The message is returned unchanged if it carries no data, or if its
+    gradients are taken at points that do not depend on hidden parts. If the offset is 0, the new offset is `largest`,
+    because an absolute rounding error can be larger than `share` times `largest`.
     """
     if not isinstance(message, (Query, Queries)) or not isinstance(leaks := message.leaks, (Feedback, Hidden)):
         return message
@@ -277,7 +280,7 @@ def offset_by(message: Message, share: float) -> Message:
 
 @lru_cache(maxsize=64)
 def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
-    """Return the floats of a `Released` or `Unknown`: the kind, then zeros in the place of the floats of a `Hidden`."""
+    """Return the floats of a `Released` or `Unknown`: the number `kind`, then a zero for each float of a `Hidden`."""
     return (kind,) + (0.0,) * (hidden * hidden + 2 * hidden + 5 + vectors * hidden if hidden else 0)
 
 
@@ -289,8 +292,8 @@ class Query:
         value: (d,) the vector without noise.
         l1: the L1 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
         l2: the L2 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
-        uses: the round of the new loss function, on which this value depends, but no earlier message of the agent; 0 if
-            this value depends on no new loss function.
+        uses: the round of the new loss function: this value depends on the new loss function, and no earlier message of
+            the agent does; 0 if this value depends on no new loss function.
         leaks: the leakage: `RELEASED`, a `Feedback` or `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
             sensitivity. 0 means no noise, unless `privacy.scale` is a number.
@@ -345,14 +348,15 @@ class Solve:
     """Ask the agent to send argmin f(x) + ‖x − center − e‖²/(2·step), where e is the noise of the mechanism.
 
     Attributes:
-        center: (d,) the center. If it depends on private data other than through releases, state `leaks=UNKNOWN`.
+        center: (d,) the center. If the center depends on private data in any way but by releases, state
+            `leaks=UNKNOWN`.
         step: the step of the proximal operator.
         near: (d,) the point at which the solver starts.
         uses: the round whose loss function is f.
         l2: a bound on the L2 distance between two noisy centers that give the same minimizer, each on one of two
             adjacent data sets. The bound is `step` times the L2 change of ∇f.
         log_volume: a bound on the difference of log det(∂(center + e)/∂x) between adjacent data sets.
-        calibration: the inverse of the rate to which the noise is calibrated.
+        calibration: the number a in the density of the noise, exp(−ε‖e‖₂/a) times a constant, with the nominal ε.
         tolerance: the gradient norm at which the solver stops.
         stretch: a bound on ‖x − minimizer‖ divided by the gradient norm at x: the inverse of the modulus of strong
             convexity.
@@ -381,7 +385,7 @@ class Start(Struct, frozen=True):
 
 
 class Relay(Struct, frozen=True):
-    """Ask the agent to send the weighted sum of the releases that it mixed in the previous round (`Inbox.mix`).
+    """Ask the agent to send the weighted sum of the releases in the agent's inbox of the previous round (`Inbox.mix`).
 
     The sum is computed from releases alone, so the message is sent without noise.
     """
@@ -437,7 +441,7 @@ class Inbox:
         return mixed
 
     def __getitem__(self, name: str) -> Inbox:
-        """Return an inbox that holds only the part of each release with the given name of a vector."""
+        """Return an inbox that holds, of each release, only the vector with the given name."""
         place, d = self.vectors.index(name), len(self.own) // len(self.vectors)
         part = slice(place * d, (place + 1) * d)
         return Inbox([release[part] for release in self.releases], self.weights, self.scale, self.own[part])

@@ -1,4 +1,4 @@
-"""Define the base class of algorithms, the public constants that an algorithm may use, and bounds of theorems."""
+"""Define the base class of algorithms, the public constants that an algorithm may use, and the bound of a theorem."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Run:
 
     Attributes:
         agents: n, the number of agents.
-        rounds: T, the number of rounds of the run. An algorithm that states `anytime` sees `sys.maxsize` instead,
-            except in its method `validate`.
+        rounds: T, the number of rounds of the run. An algorithm that states `anytime` (that its messages do not depend
+            on T) sees `sys.maxsize` instead; only its method `validate` sees T.
         dimension: d, the dimension of a decision.
         blocks: for each agent, the coordinates of the gradient that the agent uses: the block that it decides, or all.
         degrees: the number of out-neighbors of each agent in round 1.
@@ -258,10 +258,10 @@ class Algorithm(ABC, Generic[S]):
     def carried_on(self, t: int) -> float | None:
         """Return c if the message of each agent i in round t > 1 is c Σ_j a_ij h_j + v_i.
 
-        The h_j are the releases of round t − 1. The vector v_i depends on the agent's data. It must not depend on
-        received messages, and must have the same direction in all rounds. Messages have this form if the losses do not
-        change, the gradients are affine functions with a public linear part, and there is no projection and no
-        clipping. Return None if the messages may have another form.
+        The h_j are the releases of round t − 1, and the a_ij are the mixing weights. The vector v_i may depend on the
+        agent's data, but must not depend on received messages. The direction of v_i must be the same in all rounds.
+        Messages have this form if the losses do not change, the gradients are affine functions with a public linear
+        part, and there is no projection and no clipping. Return None if the messages may have another form.
         """
         return None
 
@@ -279,8 +279,9 @@ class Algorithm(ABC, Generic[S]):
     def settled_below(self) -> float:
         """Return the tolerance at which the run ends early; 0 means that the run never ends early.
 
-        A relayed vector is a vector that an agent sends by a `Relay`. The run ends soon after a round in which the
-        relayed vector of every agent changed by at most this tolerance times the norm of the vector.
+        An agent relays if it sends the weighted sum of received releases without new noise (`Relay`). The run ends soon
+        after a round in which the relayed vector of every agent changed by at most the tolerance times the norm of this
+        vector.
         """
         return 0.0
 

@@ -94,7 +94,10 @@ class Setup:
 
     @property
     def frame_width(self) -> int:
-        """Return the number of floats in a frame: the header, the releases and the scalars of the mixing."""
+        """Return the number of floats in a frame, which is what an agent sends on a link in a round.
+
+        A frame consists of a header, the agent's release, and the public scalars of the mixing.
+        """
         return HEADER + len(self.algorithm.vectors) * self.dimension + self.mixing.width
 
     @property

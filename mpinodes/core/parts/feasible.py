@@ -80,9 +80,10 @@ class Set(ABC):
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
         """Return cone constraints that describe the vectors of 𝒳 whose coordinates outside `used` are 0.
 
-        The constraints are on the vector that consists only of the coordinates in `used`. If the class attribute
-        `solid` is false, `used` has all coordinates. If a class does not override `cones`, the best fixed decision is
-        computed with projections, which takes longer and is less accurate for nonsmooth losses.
+        The constraints are on the vector that consists only of the coordinates in `used`. If a point of 𝒳 may leave 𝒳
+        when some coordinates are set to 0 (the class attribute `solid` is false), `used` has all coordinates. If a
+        class does not override `cones`, the best fixed decision is computed with projections, which takes longer and is
+        less accurate for nonsmooth losses.
         """
         raise NotImplementedError(f"{type(self).__name__} has no cones")
 

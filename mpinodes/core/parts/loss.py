@@ -16,7 +16,7 @@ ALL: slice = slice(None)
 
 
 class Loss(ABC):
-    """Define the loss function f^t of one agent in round t: the loss of its samples, plus (λ/2)‖x‖² if λ > 0."""
+    """Define the loss function f^t of an agent in round t: the loss of the agent's samples, plus (λ/2)‖x‖² if λ > 0."""
 
     __slots__ = ()
 
@@ -164,7 +164,9 @@ class SampleLoss(Loss):
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """Return the label that each of p points predicts for each of k samples; by default the least loss decides.
+        """Return the label that each of p points (model parameters) predicts for each of k samples.
+
+        By default, the predicted label is the label with the least loss.
 
         Args:
             features: (k, d) the features of the samples.

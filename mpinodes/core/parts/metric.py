@@ -95,7 +95,8 @@ class Metric(ABC):
     `<key>_mean`. If `per_round` is true, summary.json has this value, divided by the number of rounds, at
     `<key>_per_round`.
 
-    A metric overrides one of the two methods. Each run has its own instance, which may store the data that it received.
+    A metric overrides either `take` or `judge`. Each run has a metric object of its own, so a metric object may store
+    the data of the run.
     """
 
     name: ClassVar[str]  # the variable in record.h5
@@ -118,15 +119,15 @@ class Metric(ABC):
     def take(self, rounds: Stretch) -> Vector | None:
         """Return the values in r consecutive rounds of a metric with the axis "round".
 
-        The shape is (r, ...), where further axes are as in `dims`. Return None if the metric has the axis "horizon", or
-        if the metric is not defined for this run.
+        The shape is (r, ...), where the class attribute `dims` names the further axes. Return None if the metric has
+        the axis "horizon", or if the metric is not defined for this run.
         """
         return None
 
     def judge(self, run: Judged) -> Vector | None:
         """Return the values at h horizons of a metric with the axis "horizon".
 
-        The shape is (h, ...), where further axes are as in `dims`. Return None if the metric has the axis "round", or
-        if the metric is not defined for this run.
+        The shape is (h, ...), where the class attribute `dims` names the further axes. Return None if the metric has
+        the axis "round", or if the metric is not defined for this run.
         """
         return None

@@ -150,20 +150,21 @@ class Stream(ABC):
 
     @property
     def unproven_because(self) -> str:
-        """Return the reason why no epsilon is proven, and a remedy; empty if no attribute depends on the data.
+        """Return which attribute of the stream depends on the data, so that no epsilon is proven, and a remedy.
 
-        The reason is an attribute of the stream that depends on the data.
+        The text is empty if no attribute depends on the data.
         """
         return ""
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether `make_loss` makes every loss from `batch` samples within the bounds of the stream.
+        """Return whether each loss of the stream is made by `make_loss` from `batch` samples within known bounds.
 
-        The bounds are `feature_bound` and `feature_norm`. If the result is False, the constants that the class of the
-        loss states are not trusted. The gradient of a round to which these constants may not apply is then clipped as a
-        whole, to half of the sensitivity that privacy accounting assumes. If a user's stream states True, mpinodes
-        checks each loss, and the run ends at the first loss that was not made in this way (`losses.enforced`).
+        The bounds are `feature_bound` and `feature_norm`. The class of the loss states constants, which hold only for
+        such losses. If the result is False, mpinodes does not use these constants. Instead, the gradient of a round to
+        which the constants may not apply is clipped as a whole, to half of the sensitivity that privacy accounting
+        assumes. If a user's stream states True, mpinodes checks each loss, and the run ends at the first loss that was
+        made in another way (`losses.enforced`).
         """
         return False
 
@@ -214,10 +215,11 @@ class Stream(ABC):
         """Return a function that maps a round to the indices of its samples, in the order of the rows of the loss."""
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function that maps a round to a group number, from 0, for each sample of the round.
+        """Return a function that maps a round to the group numbers of its samples; one number, from 0, for each sample.
 
-        Two samples may have the same group number if every round uses both samples or neither sample. If two agents use
-        their samples in the same pattern of rounds, the two agents should have the same group numbers.
+        Two samples may be in the same group if every round uses both samples or neither sample. Privacy accounting
+        computes one privacy loss for each group; in a user's stream, every sample counts as a group of its own. If two
+        agents use their samples in the same pattern of rounds, the two agents should have the same group numbers.
         """
         return self.samples(agent)
 
