@@ -180,7 +180,7 @@ def _download(wanted: Wanted, folder: Path) -> Path:
 
 
 def _why(error: OSError | ValueError) -> str:
-    """Return a short description of an error of requests, pooch or the file system."""
+    """Return a short description of an error of a download (libraries requests and pooch) or of the file system."""
     from requests import RequestException
 
     if isinstance(error, RequestException):

@@ -17,10 +17,10 @@ UPSTREAM = {"train-images-idx3-ubyte": 60_000, "t10k-images-idx3-ubyte": 10_000}
 
 
 def _records(path: Path, expected: int) -> NDArray[np.uint8]:
-    """Return the records of a file, (N, bytes of a record), if its header has the expected magic number.
+    """Return the N records of a file as an array (N, bytes of a record).
 
     Raises:
-        BadInput: as in `read`.
+        BadInput: the header does not have the expected magic number, or another error of `read`.
     """
     data = content(path)
     dimensions = expected & 0xFF

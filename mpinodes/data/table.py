@@ -297,9 +297,9 @@ def require_no_index(frame: Any, target: str, where: str) -> None:
 
 
 def kept(data: dict[str, Any]) -> dict[str, Any]:
-    """Write a user's data frame to a numbered .csv in FOLDER.
+    """Write a user's data frame to a numbered .csv in the folder runs/frames.
 
-    If a file in FOLDER already has the same content, that file is used. File names do not contain a hash of the
+    If a file in this folder already has the same content, that file is used. File names do not contain a hash of the
     content, because a hash would reveal something about private rows.
 
     Args:
