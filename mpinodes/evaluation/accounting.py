@@ -1,6 +1,7 @@
 """Compute the privacy section of a run's summary, its privacy variables in record.h5, and the accuracy of local solves.
 
-The rounds of a run report privacy events. The accountant turns the events into privacy losses.
+In each round, each agent reports a privacy event, which describes the noise and the sensitivity of the agent's release.
+The accountant computes privacy losses from the events.
 """
 
 from __future__ import annotations
@@ -83,8 +84,9 @@ class Accounting:
     def variables(self) -> Variables:
         """Return variables of record.h5, by name: the claimed ε, and the proven ε at δ = 0 and at the run's δ.
 
-        These variables have a value for each horizon (a round at which results are measured). If the ε of an agent
-        toward one single node is bounded, the result also has this bound, for each node and each agent.
+        These variables have a value for each horizon (a round at which results are measured). For some algorithms
+        mpinodes also proves a bound on ε against an adversary that sees only what one node sees. The result then also
+        has this bound, for each node and each agent.
         """
         claimed, agents, network = self._losses
         delta = self._setup.experiment.privacy.delta

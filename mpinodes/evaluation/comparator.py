@@ -44,7 +44,7 @@ PRECISE: Any = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, 
 
 
 class Comparator(NamedTuple):
-    """The best fixed decision in hindsight: a minimizer of F, the sum of all losses, over the feasible set 𝒳.
+    """Hold the best fixed decision in hindsight: a minimizer of F, the sum of all losses, over the feasible set 𝒳.
 
     Attributes:
         point: (d,) the decision, in 𝒳.
@@ -62,7 +62,7 @@ def best(
 ) -> Comparator:
     """Minimize F, the sum of all loss functions, over the feasible set 𝒳.
 
-    The result is the better of two points: the point that the solver finds, and the best of the projected guesses.
+    The result is the better of two points: the point that the solver finds, and the best guess after projection onto 𝒳.
 
     Args:
         total: F, a convex sum of loss functions without clipping.

@@ -67,7 +67,7 @@ class Evaluator:
         return variables
 
     def recall(self, columns: Mapping[str, Vector]) -> None:
-        """Add the next rounds from a record, which has the values of metrics but no estimates.
+        """Add the next rounds of a stored run, of which the values of metrics are known, but not the estimates.
 
         Args:
             columns: for each metric name, an array whose first axis is the round. The name "loss" is required.
@@ -164,7 +164,10 @@ class Evaluator:
 
 
 def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
-    """Return the rules that merge the values of metrics over the repeats of a run, by the dotted key of the value."""
+    """Return, for each value of a metric in summary.json, the rule by which the values of repeats are merged.
+
+    The keys of the result are the dotted keys of the values in summary.json.
+    """
     return {key: RULES[metric.repeats] for metric in metrics if metric.summarized for key in _values(metric, None, 1)}
 
 
@@ -188,7 +191,11 @@ def shown_key(metric: type[Metric] | Metric) -> str:
 
 
 def _values(metric: Metric | type[Metric], last: Any, rounds: int) -> dict[str, Any]:
-    """Return the last value of a metric, that value divided by `rounds`, and the means over agents, by dotted key."""
+    """Return the values of a metric for summary.json, by dotted key.
+
+    The values are the last value, this value divided by `rounds` if the metric adds up over rounds, and the means of
+    both over the agents if the metric has a value for each agent.
+    """
     values = {key(metric): last}
     if metric.per_round:
         values[f"{key(metric)}_per_round"] = None if last is None else (np.array(last) / rounds).tolist()

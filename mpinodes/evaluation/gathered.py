@@ -36,11 +36,10 @@ def blocks(total: int, width: int) -> list[slice]:
 
 
 class Examined(ABC):
-    """A data set on which decisions, also called points, are evaluated.
+    """Evaluate decisions on a data set. A decision is also called a point.
 
-    The mark of a point is its accuracy, or its root mean squared error.
-
-    Sparse features stay in memory. Dense features are read from the source again each time.
+    Each point gets a mark: the accuracy or the root mean squared error of the point's predictions. Sparse features stay
+    in memory. Dense features are read from the source again for each evaluation.
     """
 
     def __init__(self, source: Source) -> None:
@@ -77,7 +76,7 @@ class Examined(ABC):
 
 
 class Labelled(Examined):
-    """A data set with labels ±1, or with class numbers 0, 1, ...; the mark of a point is its accuracy.
+    """Compute the accuracy of points on a data set with labels ±1, or with class numbers 0, 1, ...
 
     A point is a vector of model parameters, from which labels are predicted.
 
@@ -122,7 +121,7 @@ class Labelled(Examined):
 
 
 class RealValued(Examined):
-    """A data set with real targets; the mark of a point is its root mean squared error.
+    """Compute the root mean squared error of points on a data set with real targets.
 
     Args:
         source: the samples.

@@ -137,9 +137,9 @@ class Meter:
         self._sum_f = totals[-1]
 
     def recall(self, losses: Vector) -> None:
-        """Add the next r rounds from a record, which has the losses of the network but no decisions.
+        """Add the next r rounds of a stored run, of which the losses of the network are known, but not the decisions.
 
-        From then on, sums and averages that need decisions are nan, and there is no accuracy or error.
+        After this call, sums and averages that need decisions are nan, and there is no accuracy or error.
 
         Args:
             losses: (r,) the loss of the network in each round.
@@ -159,10 +159,10 @@ class Meter:
         return {**sums, **by_horizon, "marks": {name: values[reached] for name, values in self.marks.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that `state` returned.
+        """Continue from a state that the method `state` of an earlier object returned.
 
-        The total number of rounds may differ between this run and the stored run. Then, after the round of the state,
-        results are measured at the horizons of this run.
+        The total number of rounds may differ between this run and the stored run. In this case, all later results are
+        measured at the horizons of this run.
         """
         for name in _SUMS:
             setattr(self, name, state[name])

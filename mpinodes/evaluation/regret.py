@@ -53,7 +53,7 @@ Columns = slice | NDArray[np.int64]
 
 
 class Points(NamedTuple):
-    """The points at which the losses of r rounds are computed, for k deciders and n agents, in c coordinates.
+    """Hold the points at which the losses of r rounds are computed, for k deciders and n agents, in c coordinates.
 
     A decider is the whole network (nondecomposable objective) or an agent (decomposable objective).
     """
@@ -64,7 +64,7 @@ class Points(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """The losses of r rounds at given points, summed over all deciders.
+    """Hold the losses of r rounds at given points, summed over all deciders.
 
     A decider is an agent if every agent has a loss (decomposable objective), else the network.
     """
@@ -145,7 +145,7 @@ class Losses(ABC):
 
 
 class Changing(Losses):
-    """Loss functions with new samples in every round; all rounds have equally many samples."""
+    """Compute losses if the loss functions have new samples in every round, and equally many in all rounds."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
