@@ -105,7 +105,7 @@ class Problem(Struct, forbid_unknown_fields=True, frozen=True):
         loss: the loss of a sample.
         path: your Python file with a loss, instead of problem.loss.
         average: true: the loss of a round is the mean of the losses of its samples. false: the loss is their sum.
-        weight: C, the factor by which that sum or mean is multiplied; the regularizer is not multiplied by C.
+        weight: C, a factor that multiplies the sum or mean of the samples' losses, but not the regularizer.
         regularizer: lambda; (lambda/2)||x||^2 is added to every agent's loss of a round.
         gradient_noise: variance of a random error that is added to each coordinate of a gradient after clipping.
         settings: further keys problem.<name> that the chosen loss or set defines.
@@ -216,7 +216,8 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
         absence: for churn: length of one absence in rounds; two absences may follow each other.
         stragglers: share of the agents that are slow in all rounds: all messages of a slow agent are faults.lag rounds
             late.
-        lag: for stragglers: the lateness of their messages in rounds, in addition to the lateness by faults.delay.
+        lag: for stragglers: how many rounds late the messages of slow agents are, in addition to the lateness by
+            faults.delay.
     """
 
     loss: Share = 0.0
@@ -246,8 +247,8 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
             d (f(x + r u) - f(x - r u)) u / (2r) then replaces the gradient, and the regret is computed at the two
             points. privacy.clip bounds the contribution of one sample to the slope (f(x + r u) - f(x - r u)) / (2r).
             The estimate is d times the slope, so the noise grows with d.
-        radius: for points=2: the value of r in round 1. It must be below problem.radius, because x keeps the distance r
-            from the boundary of the set.
+        radius: for points=2: the value of r in round 1. The radius r must be below problem.radius, because x keeps the
+            distance r from the boundary of the set.
         decay: for points=2: r decreases as t^-decay; 0 keeps r constant.
         delay: k: the gradient or the loss values of round t arrive in round t + k, and are used with the step size of
             round t + k. The noise is calibrated to this step size. Nothing arrives in the first k rounds. An epsilon is
