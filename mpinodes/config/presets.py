@@ -46,8 +46,8 @@ def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
     with problems.caught():
         preset = _read(value, where)
         wrong = [key for key, _ in flat(preset) if not _is_of_preset(key)]
-        has = "which has keys of data, problem and step, and privacy.clip, .scale and .adjacency"
-        problems += [f"{where}: {key} is not a key of a preset, {has}" for key in wrong]
+        has = "a preset can set keys of data, problem and step, and privacy.clip, privacy.scale and privacy.adjacency"
+        problems += [f"{where}: {key} is not a key of a preset; {has}" for key in wrong]
         if not preset:
             problems.append(f"{where}: it has no key of data, problem or step")
         own = nested({key: value for key, value in flat(preset) if _is_of_preset(key)})

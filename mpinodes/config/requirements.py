@@ -55,7 +55,10 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
             f"losses that stay the same; choose other data: {_choose(registry.STREAMS, shows_all)}"
         )
     elif algorithm.whole_data and batch != "all":
-        yield f"data.batch = {batch!r}: the losses of {e.name} are the same in every round; set data.batch=all"
+        yield (
+            f"data.batch = {batch!r}: the losses of {e.name} are the same in every round, so each agent needs all its "
+            "samples in every round; set data.batch=all"
+        )
     if e.privacy.adjacency == "one-agent" and partition == "shared":
         yield (
             "privacy.adjacency = 'one-agent': with data.partition = 'shared' all agents have the same samples; set "
@@ -89,7 +92,10 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
                 f"{_choose(registry.LOSSES, lambda other: other.has_prox and other.per_class == loss.per_class)}"
             )
         if e.problem.gradient_noise:
-            yield f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} samples no gradients; leave it out"
+            yield (
+                f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} samples no gradients; leave "
+                "problem.gradient_noise out"
+            )
     if algorithm.decomposable and parts.feasible.of_blocks:
         named = registry.named(registry.SETS, e.problem)
         yield f"{named}: the agents of {e.name} do not own blocks of coordinates; choose another set"
@@ -110,16 +116,19 @@ def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
     if algorithm.whole_data or algorithm.solves or not algorithm.takes_steps:
         yield (
             f"feedback.{f'points = {points}' if points else f'delay = {delay}'}: {e.name} is not an online method with "
-            "one gradient per round; leave it out, or set "
+            f"one gradient per round; leave feedback.{'points' if points else 'delay'} out, or set "
             f"{_choose(registry.ALGORITHMS, lambda a: a.takes_steps and not a.whole_data)}"
         )
     elif points and e.problem.gradient_noise:
         yield (
             f"problem.gradient_noise = {e.problem.gradient_noise:g}: agents see no gradients with feedback.points = "
-            f"{points}; leave it out"
+            f"{points}; leave problem.gradient_noise out"
         )
     elif points and e.private and isinf(e.clip):
-        yield f"privacy.clip = inf: nothing bounds the estimates of feedback.points = {points}; set a finite clip"
+        yield (
+            "privacy.clip = inf: nothing bounds the estimates of gradients that agents make with feedback.points = "
+            f"{points}; set a finite privacy.clip"
+        )
 
 
 def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
@@ -129,22 +138,22 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
     if e.private and law != only:
         others = _choose(registry.ALGORITHMS, lambda a: a.mechanism == law)
         yield f"privacy.mechanism = {law!r}: " + (
-            f"{e.name} carries no noise; set privacy.mechanism=none, or {others}"
+            f"{e.name} adds no noise; set privacy.mechanism=none, or {others}"
             if only == "none"
             else f"the noise of {e.name} is {only}; set privacy.mechanism={only}"
         )
     elif privacy.scale != "calibrated" and (
         parts.algorithm.solves or (e.private and registry.find(registry.MECHANISMS, only).scale_is)
     ):
-        own = f"has {parts.algorithm.scale_key} instead" if parts.algorithm.scale_key else "scales its noise itself"
+        own = f"uses {parts.algorithm.scale_key} instead" if parts.algorithm.scale_key else "scales its noise itself"
         yield f"privacy.scale = {privacy.scale!r}: {e.name} {own}; leave privacy.scale out"
     if e.noise.key is not None and e.secret:
         other = "noise.entropy=seed" if e.noise.entropy == "os" else "another noise.backend than opendp"
-        yield f"noise.key = {e.noise.key!r}: secret noise does not use this key; leave it out, or set {other}"
+        yield f"noise.key = {e.noise.key!r}: secret noise does not use noise.key; leave noise.key out, or set {other}"
     if e.private and backend != "numpy" and (parts.algorithm.solves or backend not in parts.mechanism.backends):
         yield (
-            f"noise.backend = {backend!r}: only noise that is added to messages has other backends, and the noise of "
-            f"{e.name} is {privacy.mechanism}; set noise.backend=numpy"
+            f"noise.backend = {backend!r}: the {privacy.mechanism} noise of {e.name} cannot be drawn by this backend; "
+            "set noise.backend=numpy"
         )
 
 
@@ -170,7 +179,7 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
         )
     view, viewers = f"audit.view = {e.audit.view!r}", e.audit.viewers
     if missing := [viewer for viewer in viewers if viewer >= n]:
-        yield f"{view}: there is no agent {missing[0]}; the run has {n}, from 0"
+        yield f"{view}: there is no agent {missing[0]}; the run has the agents 0 to {n - 1}"
     elif len(viewers) == n:
         yield f"{view}: these are all agents; leave out at least one agent, whose data the others attack"
 
@@ -188,7 +197,7 @@ def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
             f"{'classes' if stream.classes else 'real targets'}; set {fit}"
         )
     elif loss.per_class and not stream.classes:
-        yield f"{named} needs classes: set data.targets=classes, for a file of your own"
+        yield f"{named} needs classes as targets: for a file of your own, set data.targets=classes"
     elif stream.classes and not loss.per_class:
         fit = _choose(registry.LOSSES, lambda other: other.per_class)
         yield f"{named} cannot handle classes (data.targets=classes): set {fit}"
@@ -215,10 +224,13 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
     if e.feedback.points and e.feedback.radius >= feasible.inradius:
         yield (
             f"feedback.radius = {e.feedback.radius:g}: no ball of this radius fits into the set with problem.radius = "
-            f"{e.problem.radius:g}; set feedback.radius below it"
+            f"{e.problem.radius:g}; set a smaller feedback.radius"
         )
     if e.feedback.delay >= e.rounds:
-        yield f"feedback.delay = {e.feedback.delay}: nothing would be learnt in {e.rounds} rounds; set it below"
+        yield (
+            f"feedback.delay = {e.feedback.delay}: nothing would be learnt in {e.rounds} rounds, because no loss would "
+            f"arrive; set feedback.delay below {e.rounds}"
+        )
     if mixing.fixed and graph.period != 1:
         yield (
             f"{where}: the graph changes from round to round, and {weights} weights need a fixed graph: set "
@@ -236,15 +248,18 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
     except ValueError as error:
         yield f"{e.name}: {error}"
     except OverflowError:
-        yield f"{e.name}: rounds, or a setting of the algorithm, is too large for its steps to be computed"
+        yield f"{e.name}: a number of the algorithm overflows; set fewer rounds, or smaller settings of the algorithm"
     if algorithm.solves and setup.dimension > LARGEST_SOLVE:
         yield f"d = {setup.dimension}: {e.name} solves with d x d matrices, and d may be at most {LARGEST_SOLVE}"
     if algorithm.settled_below and (graph.period != 1 or setup.links):
-        yield f"{where}: {algorithm.settled_key} needs a fixed graph without faults, over which the stop spreads"
+        yield (
+            f"{where}: {algorithm.settled_key} needs a fixed graph without faults, over which agents tell each other "
+            f"to stop; set {algorithm.settled_key}=0, or choose another graph"
+        )
     elif algorithm.settled_below and is_connected and (hops := facts.diameter(graph)) > FURTHEST:
         yield (
-            f"{where}: agents are up to {hops} hops apart, and {algorithm.settled_key} spreads over {FURTHEST} hops: "
-            "set it to 0, or choose another graph"
+            f"{where}: agents are up to {hops} hops apart, but {algorithm.settled_key} works only up to {FURTHEST} "
+            f"hops; set {algorithm.settled_key}=0, or choose another graph"
         )
 
 

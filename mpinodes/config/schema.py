@@ -115,7 +115,7 @@ def checked(value: Any, expected: Any, key: str) -> Any:
     except OverflowError as error:
         raise BadInput(f"{key}: expected a whole number below 2^63") from error
     except UnicodeEncodeError as error:
-        raise BadInput(f"{key}: expected UTF-8, in names of directories, too") from error
+        raise BadInput(f"{key}: expected UTF-8 text, also in names of directories") from error
     least, most = _meta(expected, "range") or (0.0, 0.0)
     if most and not (least <= float(converted) <= most or converted in ("inf", float("inf"))):
         raise BadInput(f"{key} = {value!r}: expected a number from {least:g} to {most:g}, or inf")
@@ -163,9 +163,9 @@ def unknown(name: str, keys: Collection[str], prefix: str) -> str:
     from mpinodes.config.explaining import documented_keys  # imports every part
 
     documented, own = documented_keys(), [f"{prefix}{key}" for key in sorted(keys)]
-    choices = f"choose from: {', '.join(own)}" if keys else "it takes no keys"
+    choices = f"choose from: {', '.join(own)}" if keys else f"{prefix.rstrip('.')} has no keys"
     if f"{prefix}{name}" in documented:
-        return f"unknown key {prefix}{name}: the {prefix.rstrip('.')} that is chosen does not take it; {choices}"
+        return f"unknown key {prefix}{name}: the chosen {prefix.rstrip('.')} does not have this key; {choices}"
     last = {key: key.rpartition(".")[2] for key in (*own, *documented)}
     groups = own, [key for key in documented if not key.startswith(prefix or "-")]
     for cutoff, group in product((1.0, 0.6), groups):  # first search for the same word in other sections
@@ -190,7 +190,7 @@ def to_type(key: str, value: Any, message: str = "") -> str:
     """
     wants = message.partition("`")[2].partition("`")[0]
     if isinstance(value, list) and value and "got `array`" in message:
-        return f"; for a run with each of them: mpinodes sweep {key}={','.join(map(str, value))}"
+        return f"; for a run with each value: mpinodes sweep {key}={','.join(map(str, value))}"
     if not isinstance(value, str):
         return ""
     text, is_table = value.strip(), not message or "object" in wants
@@ -201,7 +201,7 @@ def to_type(key: str, value: Any, message: str = "") -> str:
         if not all(item for _, _, item in pairs):
             return ""
         inner = ", ".join(f"{name}{equals}{_as_toml(item.strip())}" for name, equals, item in pairs)
-        return f"; in a shell type {shlex.quote(f'{key}={ends[0]}{inner}{ends[1]}')}, quotes and all"
+        return f"; in a shell type {shlex.quote(f'{key}={ends[0]}{inner}{ends[1]}')}, with the quotes"
     if "," in text.strip(","):
         return f"; one value is expected; for a run with each value: mpinodes sweep {key}={''.join(text.split())}"
     return "; write true or false" if wants == "bool" else ""

@@ -514,7 +514,7 @@ BAD = [
     ),
     (
         f"{TWO} topology.name=erdos-renyi-each-round algorithm.stop=0.1",
-        "algorithm.stop needs a fixed graph without faults, over which the stop spreads",
+        "algorithm.stop needs a fixed graph without faults, over which agents tell each other to stop",
     ),
     (f"{HUANG} algorithm.step_decay=0.95", "step_decay = 0.95 must be below algorithm.noise_decay = 0.95"),
 ]

@@ -202,7 +202,7 @@ def test_audit_plays_on_the_run_itself_for_a_node_and_over_mpi_it_says_the_same(
 @pytest.mark.parametrize(
     ("view", "words"),
     [
-        ("agent:5", "audit.view = 'agent:5': there is no agent 5; the run has 5, from 0"),
+        ("agent:5", "audit.view = 'agent:5': there is no agent 5; the run has the agents 0 to 4"),
         ("agents:1,7", "there is no agent 7"),
         ("agents:0,1,2,3,4", "these are all agents"),
         ("agent", "audit.view = 'agent'"),

@@ -110,7 +110,7 @@ MISTAKES = [
     ("rounds=1e3", ["rounds = 1000.0: expected int"]),
     ("rounds=10.5", ["rounds = 10.5: expected int"]),
     ("privacy.adjacency=one_sample", ["choose from: one-sample, one-round, one-agent"]),
-    ("record.metrics=disagreement", ["in a shell type 'record.metrics=[\"disagreement\"]', quotes and all"]),
+    ("record.metrics=disagreement", ["in a shell type 'record.metrics=[\"disagreement\"]', with the quotes"]),
     ("record.chunk=100", ["record.chunk = 100: this key no longer exists; leave it out"]),
     ("old.toml", ["old.toml, line 3: record.chunk = 100: this key no longer exists"]),
     (
@@ -120,7 +120,7 @@ MISTAKES = [
     ("checkpoint.seconds=60", ["this key no longer exists; set checkpoint.every to a number of rounds"]),
     ("privacy.epsilon=1e-20", ["privacy.epsilon = 1e-20: expected a number from 1e-12 to 1e+12, or inf"]),
     (f"{DOLA} rounds=200000", ["rounds = 200000: the data lasts 14285 rounds"]),
-    (f"{DOLA} algorithm.gradient_at=public", ["gradient_at: the algorithm that is chosen does not take it"]),
+    (f"{DOLA} algorithm.gradient_at=public", ["gradient_at: the chosen algorithm does not have this key"]),
     (f"{DOLA} topology.name=random-digraph", ["weights need an undirected graph: set topology.name="]),
     ("data.name=cifar10", ["did you mean cifar10-cat?"]),
     ("study.runs=3", ["run it with mpinodes sweep"]),

@@ -156,7 +156,7 @@ def test_a_theorem_takes_the_steps_that_it_asks_for_from_any_file(tmp_path):
         ("problem.set_path={set} problem.shar=1", "unknown key problem.shar; did you mean problem.share?"),
         (
             "step.path={steps} step.initial=1",
-            "unknown key step.initial: the step that is chosen does not take it",
+            "unknown key step.initial: the chosen step does not have this key",
         ),
         ("step.path={set}", "Halves does not extend mpinodes.core.Schedule"),
         ("problem.set_path={set} problem.path={loss}", "problem.share is a setting of the loss and of the set"),
