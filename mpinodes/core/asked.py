@@ -178,7 +178,7 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
         elif isinstance(source, (str, Path)):
             trees.append(parse(str(source), []))
         else:
-            raise BadInput(f"{source!r}: expected a file, a word key=value, or a dictionary")
+            raise BadInput(f"{source!r}: expected the path of a file, a text key=value, or a dictionary")
     return merge(*trees)
 
 

@@ -425,7 +425,10 @@ RETIRED: dict[str, tuple[Any, str]] = {
     "record.chunk": (65536, "leave it out: no result depends on it"),
     "record.agent_regret_every": (1, "leave it out: agent regret is computed in every round"),
     "checkpoint.seconds": (None, "set checkpoint.every to a number of rounds"),
-    "privacy.budget.covers": ("all", "leave it out: repeats on the same data share a budget; else use mpinodes sweep"),
+    "privacy.budget.covers": (
+        "all",
+        "leave it out: repeats on the same data share one budget; for separate budgets use mpinodes sweep",
+    ),
 }
 
 

@@ -433,7 +433,7 @@ class Inbox:
         """Return Σ_j a_ij h_j as a new vector (d,), summed in ascending order of j."""
         # not a BLAS routine, because each BLAS library sums in its own order; this order gives equal bits everywhere
         if len(self.weights) != len(self.releases):
-            raise ValueError(f"{len(self.weights)} weights for {len(self.releases)} releases")
+            raise ValueError(f"the inbox has {len(self.weights)} weights for {len(self.releases)} releases")
         terms = map(np.multiply, self.weights, self.releases)
         mixed: Vector = next(terms)
         for term in terms:

@@ -149,7 +149,7 @@ class SampleLoss(Loss):
         Raises:
             NotImplementedError: the class does not override this method, because no such samples are known.
         """
-        raise NotImplementedError(f"no fewer samples are known to stand for those of {cls.__name__}")
+        raise NotImplementedError(f"{cls.__name__} does not define condensed, which replaces samples by fewer samples")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the coordinates `block` of ∇f(x) as a new vector: the clipped gradient of the samples plus λx."""
