@@ -77,7 +77,7 @@ def _read(path: Path, dimension: int | None, labels: Labels) -> Arrays:
     if not words:
         raise BadInput(f"{path}: empty: no line but blanks and comments")
     if not (dimension or values):
-        raise BadInput(f"{path}: line {numbers[0]} and all others have a label but no index:value")
+        raise BadInput(f"{path}: line {numbers[0]} and all other lines have a label but no index:value")
 
     def place(row: int) -> str:
         return f"{path}: line {numbers[row]}"

@@ -83,9 +83,9 @@ def _unpacked(path: Path, kind: str) -> NDArray[np.uint8]:
             shutil.copyfileobj(packed, data)
     except EOFError as error:
         size = path.stat().st_size
-        raise BadInput(f"{path}: truncated: the file ends at byte {size}, before its packed data do") from error
+        raise BadInput(f"{path}: truncated: the file ends at byte {size}, before its packed data end") from error
     except (OSError, zlib.error) as error:
-        raise BadInput(f"{path}: corrupt packed data past unpacked byte {data.tell()}: {error}") from error
+        raise BadInput(f"{path}: the packed data are corrupt after {data.tell()} unpacked bytes: {error}") from error
     if not data.tell():
         raise BadInput(f"{path}: empty")
     return np.frombuffer(data.getbuffer(), np.uint8)

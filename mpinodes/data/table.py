@@ -29,7 +29,7 @@ from mpinodes.data.source import LARGEST, Labels, Source, lines, listed, number_
 INDEX = ("unnamed: 0", "__index_level_0__")  # the names that libraries give to an index without a name
 # Names, in lower case, that pandas, R and polars may give to an index, and that a user may also give to a feature.
 _may_be_index = re.compile(r"x|v1||index|level_\d+|unnamed\W*_*\d+|row[._]?(names?|nr|index|id)|\.\.\.1").fullmatch
-DROP = "seems to be the index of a data frame: drop it (index=False), or name it"
+DROP = "seems to be the index of a data frame: drop this column (index=False), or give it a name"
 FOLDER = Path("runs", "frames")  # the folder to which data frames are written
 SPARSE = (".libsvm", ".svm", ".txt")
 
@@ -70,10 +70,10 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
             contradicts a stated fact; the message names file and place.
     """
     if stated.header is not None and path.suffix != ".csv":
-        raise BadInput(f"{path}: data.header is for a .csv; leave it out")
+        raise BadInput(f"{path}: data.header is for a .csv; leave data.header out")
     ending = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix
     if stated.target and path.suffix not in (".csv", ".parquet"):
-        raise BadInput(f"{path}: data.target names a column of a .csv or .parquet")
+        raise BadInput(f"{path}: data.target names a column of a .csv or .parquet; leave data.target out")
     if path.suffix in DENSE:
         features, targets, names = once(path, repr(stated), lambda: _checked(path, stated))
         width, columns = features.shape[1], tuple(names.tolist())
@@ -191,7 +191,7 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
             raise BadInput(f"{place}: data.target = {stated.target!r} names a column: leave data.header=false out")
         if has_names is None and all(finite):
             remedy = "set data.header=true or data.header=false"
-            raise BadInput(f"{place}: numbers alone, which may be names or the first sample: {remedy}")
+            raise BadInput(f"{place}: only numbers, which may be column names or the first sample: {remedy}")
         if has_names is None:
             has_names = not any(finite[:-1] if stated.labels and not stated.target else finite)
         if has_names:
@@ -228,7 +228,9 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
         raise BadInput(f"{place}: column {index[0]!r} {DROP}")
     if target and stripped.count(target) != 1:
         number = stripped.count(target) or "no"
-        raise BadInput(f"{place}: data.target = {target!r}: {number} columns have that name, of {listed(stripped)}")
+        raise BadInput(
+            f"{place}: data.target = {target!r}: {number} columns have that name; the columns are {listed(stripped)}"
+        )
     order = list(range(len(names)))
     order.append(order.pop(stripped.index(target) if target else -1))
     return [stripped[k] for k in order], order
@@ -251,7 +253,7 @@ def _parquet(path: Path, stated: FileFacts) -> _Table:
     try:
         frame = pandas.read_parquet(path)
     except ImportError as error:
-        raise BadInput(f"{path}: pandas reads Parquet with pyarrow or fastparquet: pip install pyarrow") from error
+        raise BadInput(f"{path}: to read Parquet, pandas needs pyarrow or fastparquet: pip install pyarrow") from error
     except Exception as error:  # whatever fails, the reason is the file
         raise BadInput(f"{path}: not Parquet: {type(error).__name__}: {str(error).splitlines()[0]}") from error
     require_no_index(frame, stated.target, str(path))
@@ -261,7 +263,7 @@ def _parquet(path: Path, stated: FileFacts) -> _Table:
     frame = frame.iloc[:, order]
 
     def where(row: int, column: int) -> tuple[str, str, str]:
-        remedy = "" if frame.dtypes.iloc[column].kind in "biuf" else "; words become numbers by pandas.get_dummies"
+        remedy = "" if frame.dtypes.iloc[column].kind in "biuf" else "; pandas.get_dummies turns words into numbers"
         return f"column {names[column]!r}, row {row} (from 0)", shown(str(frame.iloc[row, column])), remedy
 
     columns = [frame.iloc[:, k] for k in range(len(names))]
@@ -293,7 +295,9 @@ def require_no_index(frame: Any, target: str, where: str) -> None:
         BadInput: the target names the index; the message says how to turn the index into a column.
     """
     if target.strip() in {str(name).strip() for name in frame.index.names} - {*map(str.strip, map(str, frame.columns))}:
-        raise BadInput(f"{where}: {target!r} is its index, not a column: reset_index() makes it a column")
+        raise BadInput(
+            f"{where}: {target!r} is the index of the data frame, not a column: reset_index() makes the index a column"
+        )
 
 
 def kept(data: dict[str, Any]) -> dict[str, Any]:
@@ -319,7 +323,9 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     require_no_index(frame, target, "data.file")
     names = [str(name) for name in frame.columns]
     if wrong := [name for name, n in Counter(names).items() if n > 1 or not (name and name.isprintable())]:
-        raise BadInput(f"data.file: a data frame's column {wrong[0]!r}: each needs a name of its own, in one line")
+        raise BadInput(
+            f"data.file: column {wrong[0]!r} of the data frame: each column needs a name of its own, in one line"
+        )
     missing, labels = frame.isna().to_numpy(), data.get("labels")
     if missing.any() and not (isinstance(labels, list) and "" in labels):  # the label "" stands for a missing value
         row, column = divmod(int(missing.argmax()), len(names))

@@ -86,7 +86,7 @@ def test_mnist_is_known_by_name(tmp_path, name, upstream):
         (
             gzip.compress(IMAGES, mtime=0)[:-8] + bytes(8),
             LABELS,
-            r"images: corrupt packed data past unpacked byte \d+: CRC",
+            r"images: the packed data are corrupt after \d+ unpacked bytes: CRC",
         ),
         (IMAGES, IMAGES, r"labels: bytes 0 to 3 are 0x00000803 \(IDX images\)"),
         (IMAGES, LABELS[:-2], r"labels: truncated: ends at byte 11, within record 4 of 5"),
@@ -206,8 +206,8 @@ def read_whole(path, dimension=None):
         ("1 1:2\n1 5:1\n", r"x: line 2: index 5 is above 4, the number of features"),
         ("# nothing\n \n", r"x: empty: no line but blanks and comments"),
         ("\x00\x01" * 99, r"x: line 1: label .{,99}\.\.\.' is not a finite number"),
-        (bz2.compress(TEXT.encode())[:-5], r"x: truncated: the file ends at byte \d+, before its packed data do"),
-        (b"BZh9" + bytes(99), r"x: corrupt packed data past unpacked byte 0"),
+        (bz2.compress(TEXT.encode())[:-5], r"x: truncated: the file ends at byte \d+, before its packed data end"),
+        (b"BZh9" + bytes(99), r"x: the packed data are corrupt after 0 unpacked bytes"),
         (gzip.compress(b"", mtime=0), r"x: empty"),
     ],
 )
@@ -216,7 +216,9 @@ def test_a_bad_libsvm_file_says_which_line(tmp_path, text, message):
 
 
 def test_without_a_dimension_some_line_must_have_a_feature_and_none_an_absurd_one(tmp_path):
-    assert re.search(r"x: line 2 and all others have a label but", error(libsvm.read, put(tmp_path / "x", "\n1\n2\n")))
+    assert re.search(
+        r"x: line 2 and all other lines have a label but", error(libsvm.read, put(tmp_path / "x", "\n1\n2\n"))
+    )
     assert re.search(
         r"x: line 1: index 99999999999 is above", error(libsvm.read, put(tmp_path / "x", "1 99999999999:1"))
     )
@@ -389,7 +391,10 @@ def test_libsvm_text_of_ones_own(tmp_path, name):
         ("1,x\n1,2\n", r"own.csv: line 1, column 2: 'x' is not a finite number; data.header .*; data.labels states"),
         ("x,y\n3,4,5\n", r"own.csv: line 2: 3 entries, but the first line has 2"),
         ("x,y\n3,\n", r"own.csv: line 2, column 2: '' is not"),
-        ("1,2\n3,4\n", r"own.csv: line 1: numbers alone, which may be names or the first sample: set data.header"),
+        (
+            "1,2\n3,4\n",
+            r"own.csv: line 1: only numbers, which may be column names or the first sample: set data.header",
+        ),
         ("1;2\n", r"own.csv: line 1: one column; features and then the target expected, separated by commas"),
         ("a;b\n1;2\n", r"own.csv: line 1: one column; .* separated by commas, not by ';'$"),
         ("a\tb\n1\t2\n", r"own.csv: line 1: one column; .* separated by commas, not by '\\t'$"),
@@ -499,7 +504,7 @@ def test_the_target_is_the_column_of_its_name_and_quotes_hold_commas(tmp_path):
 @pytest.mark.parametrize(
     ("text", "stated", "message"),
     [
-        ("a,b\n1,2\n", NAMED, r"line 1: data.target = 'b, c': no columns have that name, of a, b"),
+        ("a,b\n1,2\n", NAMED, r"line 1: data.target = 'b, c': no columns have that name; the columns are a, b"),
         ('"b, c","b, c"\n1,2\n', NAMED, "line 1: data.target = 'b, c': 2 columns have that name"),
         (
             "1,2\n",
@@ -539,7 +544,7 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
         (
             {"a": ["1", "y", "z"]},
             {},
-            r"column 'a', row 1 \(from 0\): 'y' is not a finite number; words become numbers by pandas.get_dummies",
+            r"column 'a', row 1 \(from 0\): 'y' is not a finite number; pandas.get_dummies turns words into numbers",
         ),
         ({"a": [[1], [2], [3]]}, {}, r"column 'a', row 0 \(from 0\): '\[1\]'"),
         ({"a": pandas.array([1, 2, None], "Int64")}, {}, r"column 'a', row 2 \(from 0\): '<NA>' is not"),
@@ -547,7 +552,7 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
         ({"a": [1, 1e101, 2]}, {}, r"column 'a', row 1 \(from 0\): '1e\+101' is above"),
         ({}, {"header": True}, "own.parquet: data.header is for a .csv"),
         ({}, {"columns": 3}, "3 columns with the target, but data.columns = 3 and a target make 4"),
-        ({}, {"target": "z"}, "data.target = 'z': no columns have that name, of a, y, d"),
+        ({}, {"target": "z"}, "data.target = 'z': no columns have that name; the columns are a, y, d"),
         (
             {"d": ["no", "yes", "maybe"]},
             {"labels": ("no", "yes")},
@@ -631,7 +636,7 @@ def test_an_index_by_a_name_that_programs_give_is_no_feature(name, tmp_path, mon
         whole.to_parquet("own.parquet")
         for file in ("own.csv", "own.parquet", frames.kept({"file": whole})["file"]):
             message = error(table.read, tmp_path / file, table.FileFacts(labels=(0.0, 1.0)))
-            assert f"column {name!r} seems to be the index of a data frame: drop it" in message
+            assert f"column {name!r} seems to be the index of a data frame: drop this column" in message
 
 
 @pytest.mark.parametrize("name", ["index", "level_0", "row.names", "...1"])
@@ -675,7 +680,7 @@ def test_what_a_data_frame_lacks_is_named_by_its_column_and_row(target, missing,
 @pytest.mark.parametrize("name", ["a\nb", "a\r", "a\x1b", ""])
 def test_a_data_frames_column_whose_name_is_no_line_is_named(name):
     message = error(frames.kept, {"file": frame().rename(columns={"y": name})})
-    assert message == f"data.file: a data frame's column {name!r}: each needs a name of its own, in one line"
+    assert message == f"data.file: column {name!r} of the data frame: each column needs a name of its own, in one line"
 
 
 def test_labels_that_could_be_either_of_two_are_refused(tmp_path):
@@ -715,7 +720,7 @@ def test_an_index_with_a_name_is_left_out_unless_it_is_asked_for(index, tmp_path
         assert table.read(tmp_path / "own.parquet", table.FileFacts(0, target=target)).columns == tuple(names)
         kept = frames.kept({"file": whole, "target": target})
         assert table.read(tmp_path / kept["file"], table.FileFacts(header=True, target=target)).columns == tuple(names)
-    message = "'a' is its index, not a column: reset_index() makes it a column"
+    message = "'a' is the index of the data frame, not a column: reset_index() makes the index a column"
     assert message in error(table.read, tmp_path / "own.parquet", table.FileFacts(0, target="a"))
     assert message in error(frames.kept, {"file": whole, "target": "a"})
 
