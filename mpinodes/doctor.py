@@ -127,7 +127,7 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
     yield Line("ok", "MPI", library)
     if started and started.size > 1:
         agree = launching.family(name_of(started)) in ("", launching.family(library))
-        yield Line("note", "start", "if no line follows", HANGS if agree else how_to_start(library, started.size))
+        yield Line("note", "start", "if this is the last line", HANGS if agree else how_to_start(library, started.size))
     MPI.Init_thread()
     world = MPI.COMM_WORLD
     yield from about_launcher(started, world.size, library)
@@ -175,12 +175,16 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
     """
     name = name_of(started) if started else "a launcher that mpinodes does not know"
     if started and started.size > 1 == size:
-        text = f"{name} started {started.size} processes, but each believes it is alone, for mpi4py uses another MPI"
+        text = f"{name} started {started.size} processes, but each believes it is alone: mpi4py uses another MPI"
         yield Line("mend", "launcher", text, how_to_start(library, started.size))
     elif size > 1:
-        yield Line("ok", "launcher", f"{name}, which fits", "add -K1: a killed rank then ends all" * ("srun" in name))
+        yield Line(
+            "ok", "launcher", f"{name}, which fits", "add -K1, and a killed rank ends the job" * ("srun" in name)
+        )
     else:
-        yield Line("note", "launcher", "one process alone, which is no network", how_to_start(library, 8))
+        yield Line(
+            "note", "launcher", "one process, so the exchange between ranks is not tested", how_to_start(library, 8)
+        )
 
 
 def how_to_start(library: str, ranks: int) -> str:
@@ -238,10 +242,10 @@ def about_cores(ranks: Sequence[RankFacts]) -> Line:
     most = max(sum(1 / len(rank.cores) for rank in ranks if core in rank.cores) for core in cores)
     if most > -(-n // online) + 1e-9:
         advice = "ask the batch system or container for more, or bind no ranks (--bind-to none; MPICH: -bind-to none)"
-        return Line("mend", "cores", f"{text}, {most:.3g} of them on one while other cores are free", advice)
+        return Line("mend", "cores", f"{text}; {most:.3g} ranks share a core while other cores are free", advice)
     if n > len(cores):
         advice = "on one host, mpinodes run --lockstep gives the same bits in one process"
-        return Line("note", "cores", f"{text} and take turns, which is slow", advice)
+        return Line("note", "cores", f"{text}, so ranks share cores, which is slow", advice)
     return Line("ok", "cores", text)
 
 
@@ -250,9 +254,13 @@ def about_blas(ranks: Sequence[RankFacts]) -> Line:
     kinds, threads = sorted({rank.blas for rank in ranks}), sorted(rank.threads for rank in ranks)
     text = f"BLAS: {'; '.join(kinds)}, {threads[-1]} thread{'s' * (threads[-1] > 1)}"
     if threads[-1] > 1:
-        return Line("mend", "threads", f"{text}, though mpinodes asked for one", "set it to 1 in the environment")
+        return Line(
+            "mend", "threads", f"{text}, although mpinodes asked for one", "set OPENBLAS_NUM_THREADS=1 (or MKL_, OMP_)"
+        )
     if len(kinds) > 1:
-        return Line("note", "threads", f"{text}; hosts round differently", "set OPENBLAS_CORETYPE to one for all")
+        return Line(
+            "note", "threads", f"{text}; the hosts round differently", "set the same OPENBLAS_CORETYPE on all hosts"
+        )
     return Line("ok", "threads", text)
 
 
