@@ -76,7 +76,7 @@ class Accounting:
                 change before the next repeat, and a changed file may contain different samples.
         """
         if np.isnan(self._losses.network[-1].epsilon):
-            together.take_unproven("nothing is proven of a run alone")
+            together.take_unproven("no epsilon is proven for one of the runs alone")
             return
         cost = cost_of(self._setup, self._accountant, len(self._accountant.history))
         together.take(cost, (same_things(self._setup, job=None), mark))
@@ -133,7 +133,7 @@ class Accounting:
         if solver and math.isinf(setup.run.sample_sensitivity):
             reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
         elif solver and solver.unsolved:
-            reasons.append("a local solver ended short of its tolerance")
+            reasons.append("a local solver ended before it reached its tolerance")
         # Read this attribute from the class alone, because a subclass may break the guarantee of its parent class.
         holds_alone = vars(type(setup.algorithm)).get("against_colluders", False) and setup.topology.agents > 1
         is_shared, shares = e.data["partition"] == "shared", setup.stream.shares

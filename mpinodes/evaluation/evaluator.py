@@ -219,8 +219,7 @@ def left_out(setup: Setup, meter: Meter) -> str:
     if wanted is False:
         return "comparator=false"
     if not isinstance(loss := setup.stream.of(0)(1), SampleLoss):
-        name = setup.experiment.problem.loss
-        return f"a {type(loss).__name__} has no samples; losses are those of {name} on the samples of the stream"
+        return f"the class {type(loss).__name__} of the losses has no samples; only losses of samples have a comparator"
     if not meter.losses.kind.convex:
         return f"{meter.losses.kind.__name__} is not known to be convex; a convex loss must state convex = True"
     if wanted is None and (seconds := _expected_seconds(setup, meter)) > LONG:

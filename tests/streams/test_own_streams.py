@@ -286,7 +286,7 @@ OPAQUE_SHOWN = """    def of(self, agent):
 def test_losses_without_samples_of_a_stream_with_rows_run_and_have_no_regret(tmp_path):
     summary = summary_of(run_of(tmp_path / "run", ask(tmp_path, LABELLED + OPAQUE_SHOWN)))
     assert summary["comparator"] is None
-    assert summary["comparator_left_out"].startswith("a Opaque has no samples; losses are those of ")
+    assert summary["comparator_left_out"].startswith("the class Opaque of the losses has no samples")
 
 
 def test_a_plain_stream_is_priced_as_if_all_agents_saw_all_samples(tmp_path):
