@@ -62,7 +62,10 @@ def _copy_of(directory: Path, key: str, path: Path) -> Path:
 
 
 def data_files(setup: Setup) -> list[Path]:
-    """Return the files from which data and graph are read, in an order that does not depend on their folders."""
+    """Return the files from which the run reads its data and its graph.
+
+    The order of the files does not depend on the folders that contain the files.
+    """
     graph = setup.experiment.topology.get("file")
     return [*setup.stream.source_files, *([Path(graph)] if graph else [])]
 
@@ -154,9 +157,10 @@ def digest_of(path: Path) -> str:
 
 
 def stamp_of(path: Path, digest: str) -> Path:
-    """Return the path, in the user's cache directory, of a file that exists if a Python file has passed the check.
+    """Return the path of the marker file whose existence means that a Python file has passed `mpinodes check`.
 
-    The name of this file is a hash of all files that the Python file may run or read, and of the version of mpinodes.
+    The marker file is in the user's cache directory. Its name is a keyed hash of all files that the Python file may run
+    or read, and of the version of mpinodes.
 
     Args:
         path: the Python file.

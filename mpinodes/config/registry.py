@@ -338,7 +338,7 @@ class Classes(NamedTuple):
     def of(cls, e: Experiment) -> Classes:
         """Return the classes of the parts that an experiment chooses.
 
-        The values of the loss's settings are attributes of the class of the loss (`bound`).
+        The class of the loss has the values of the loss's settings as class attributes (`bound`).
         """
         problem, privacy = to_builtins((e.problem, e.privacy))
         loss = chosen(LOSSES, problem)
