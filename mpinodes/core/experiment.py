@@ -68,8 +68,8 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         scale: calibrated: the scale of the noise is (L1 sensitivity)/epsilon. A number c: the scale of the noise is
             c/epsilon, whatever the sensitivity is, as in the papers' experiments.
         delta: the delta of the proven epsilon.
-        tight: also compute the epsilon of the whole run by numerical composition (dp-accounting, extra [tight]), which
-            takes about a minute.
+        tight: also compute the epsilon of the whole run by numerical composition, which takes about a minute. This key
+            needs the package dp-accounting (extra [tight]).
         clip: L2 bound on the gradient of each sample; for adjacency=one-round, on the gradient of each round. The bound
             is on the coordinates that the agent decides. inf: gradients are not clipped, and no epsilon is proven.
         adjacency: what differs between adjacent data sets. one-sample: one replaced sample. one-round: the whole loss

@@ -430,7 +430,7 @@ class Inbox:
     vectors: tuple[str, ...] = ()
 
     def mix(self) -> Vector:
-        """Return Σ_j a_ij h_j as a new vector (d,), summed in ascending order of j."""
+        """Return the weighted sum of the releases as a new vector (d,), summed in ascending order of the senders."""
         # not a BLAS routine, because each BLAS library sums in its own order; this order gives equal bits everywhere
         if len(self.weights) != len(self.releases):
             raise ValueError(f"the inbox has {len(self.weights)} weights for {len(self.releases)} releases")

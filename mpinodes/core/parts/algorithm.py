@@ -104,8 +104,8 @@ class Bound(NamedTuple):
     Attributes:
         name: the theorem, and whether the bound is printed in the paper or was proved by the authors of mpinodes.
         of: the variable of record.h5 that is bounded; the bound is on its expectation over the noise.
-        values: (h,) the bound at each of h horizons, in the unit of that variable; inf if the theorem gives no finite
-            bound.
+        values: (h,) the bound at each of h horizons (rounds at which results are measured), in the unit of that
+            variable; inf if the theorem gives no finite bound.
         applies: whether the run satisfies the assumptions of the theorem.
         why: the assumption that the run violates, or the reason for infinite values; else empty.
     """
