@@ -68,10 +68,10 @@ class Accounting:
         self.solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
 
     def publish(self, together: Together, mark: str) -> None:
-        """Add the privacy loss of this run to the privacy loss of publishing all repeats of the job.
+        """Add the privacy loss of this run to `together`, the privacy loss of publishing all repeats of the job.
 
         Args:
-            together: the privacy loss of the earlier repeats.
+            together: the privacy loss of publishing the earlier repeats.
             mark: a value that identifies the present state of the data files (`siblings.files_mark`). The files may
                 change before the next repeat, and a changed file may contain different samples.
         """

@@ -134,9 +134,10 @@ class Evaluator:
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {why}\n")
 
     def summary(self) -> WorthSummary:
-        """Return the results of the run for summary.json: the last value of every metric, and the baselines.
+        """Return the results of the run for summary.json: the last value of every metric, and three baselines.
 
-        For many metrics the result also has the value per round and the mean over agents.
+        For many metrics the result also has the value per round and the mean over agents. The baselines are the results
+        without learning: always predict the largest class, always predict the mean target, or stay at the start.
         """
         values: dict[str, Any] = {}
         for metric in self._metrics:
