@@ -123,9 +123,9 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 
 def _meta(expected: Any, name: str) -> Any:
-    """Return what the annotation of a type stores under "range" or "expected"; None if it stores nothing under `name`.
+    """Return the value under `name` ("range" or "expected") in the annotation of a type; None if there is no value.
 
-    Only mpinodes uses these two annotations. The library msgspec, which converts values to the type, ignores them.
+    mpinodes reads these two values. The library msgspec, which converts values to the type, ignores both.
     """
     metas = getattr(expected, "__metadata__", ())
     return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)

@@ -218,8 +218,8 @@ class Stream(ABC):
         """Return a function that maps a round to the group numbers of its samples; one number, from 0, for each sample.
 
         Two samples may be in the same group if every round uses both samples or neither sample. Privacy accounting
-        computes one privacy loss for each group; in a user's stream, every sample counts as a group of its own. If two
-        agents use their samples in the same pattern of rounds, the two agents should have the same group numbers.
+        computes one privacy loss for each group; in a user's stream, every sample is a group of its own. If two agents
+        use their samples in the same pattern of rounds, the two agents should have the same group numbers.
         """
         return self.samples(agent)
 
