@@ -19,7 +19,7 @@ __all__ = ["load", "run_lockstep", "runs", "simulate"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
-    """Read the record of a run into memory. If the run is not finished, the record has the rounds so far.
+    """Read the record of a run into memory. The record of an unfinished run has all rounds that are done so far.
 
     Args:
         run: the run directory.
@@ -62,8 +62,9 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
         keys: sections and keys of the experiment, which override `asked`: rounds=200, privacy={"epsilon": 0.5}.
 
     Returns:
-        The result. Its methods read the files of a new run directory. The figures and the HTML page are drawn
-        only if `report=True`, or later by `Result.plot` and `Result.report`.
+        The result of the run, which is stored in a new run directory. The methods of the result read the files of this
+        directory. The figures and the HTML page of the run are drawn only if the argument `report` is True, or later by
+        `Result.plot` and `Result.report`.
 
     Raises:
         mpinodes.core.errors.BadInput: the experiment is invalid.
@@ -91,7 +92,8 @@ def runs(directory: str | Path) -> pandas.DataFrame:
     agents share one loss function.
 
     Raises:
-        mpinodes.core.errors.BadInput: there is no finished run, or another version of mpinodes wrote it.
+        mpinodes.core.errors.BadInput: the directory contains no finished run, or a run that another version of mpinodes
+            wrote.
     """
     from mpinodes.finished.runs import table
 

@@ -29,7 +29,9 @@ def usage() -> str:
 
 
 def _without_one(argv: list[str]) -> int:
-    """Handle a command line without a known command: answer --help and --version, and reject the rest.
+    """Handle a command line without a known command: answer --help and --version, and reject all other words.
+
+    Return the exit code 0.
 
     Raises:
         BadInput: the command is missing or unknown.

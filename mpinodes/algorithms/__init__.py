@@ -1,4 +1,4 @@
-"""Hold the algorithms, one file each. Experiments find an algorithm by its name.
+"""Hold the algorithms, one file for each algorithm. Experiments find an algorithm by its name.
 
-An algorithm imports only `core`, the schedules, the sets and numpy.
+The file of an algorithm imports only `mpinodes.core`, the step schedules, the constraint sets and numpy.
 """

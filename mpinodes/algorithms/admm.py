@@ -58,7 +58,7 @@ Rounds: TypeAlias = Any  # an iteration t, or an array of them
 
 
 def of(value: float | Sequence[float], agent: int) -> float:
-    """Return an agent's hyper-parameter: `value` if it is one number for all agents, otherwise the agent's entry."""
+    """Return an agent's hyper-parameter: `value` itself if `value` is a number, otherwise entry `agent` of `value`."""
     return value if isinstance(value, (int, float)) else value[agent]
 
 
@@ -72,7 +72,10 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Consensus(Algorithm[S]):
-    """Define what all ADMM variants share: the local problem (8), whose minimizer is sent, and the dual update (9)."""
+    """Define what all ADMM variants share: the local problem, whose minimizer is sent, and the dual update.
+
+    The local problem is equation (8) and the dual update equation (9) in the docstring of the module.
+    """
 
     dual_step: Annotated[
         Positives,
@@ -114,18 +117,19 @@ class Consensus(Algorithm[S]):
         return of(self.dual_step, agent) * np.power(self.dual_growth, t - 1.0)
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
-        """Return the penalty η_i(t) of an agent in iteration t: here the dual step θ_i(t)."""
+        """Return the penalty η_i(t) of an agent in iteration t. In this class η_i(t) equals the dual step θ_i(t)."""
         return self.theta(agent, t)
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """Return the noise scale 1/α_i(t) of an agent in iteration t: here 0, because there is no noise."""
+        """Return the noise scale 1/α_i(t) of an agent in iteration t. In this class the scale is 0: no noise."""
         return 0.0 * t
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the local problem (8) of agent i in iteration t as a message, with its two privacy bounds.
+        """Return the message of iteration t: the local problem of agent i, with two privacy bounds.
 
-        The bounds are those of the module's docstring: on the distance of the two noise vectors e (`l2`), and on the
-        difference of the logarithms of the determinants (`log_volume`).
+        The local problem is equation (8) in the docstring of the module. Two adjacent data sets give two noise vectors
+        e for the same output. The bound `l2` limits the distance of these two vectors. The bound `log_volume` limits
+        the difference between the logarithms of the two determinants in the output's density.
         """
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
@@ -146,9 +150,10 @@ class Consensus(Algorithm[S]):
         )
 
     def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
-        """Return the state after the agents exchanged f_i(t), with the dual variable λ_i updated by (9).
+        """Return the state after the agents exchanged f_i(t), with the new dual variable λ_i.
 
-        In round 1 the agents exchange the random f_i(0), and the dual variable stays 0.
+        Equation (9) in the docstring of the module computes λ_i. In round 1 the agents exchange the random f_i(0), and
+        the dual variable stays 0.
         """
         f, mean, neighbours = inbox.own, inbox.mix(), len(here.in_neighbors)
         dual = s.dual
@@ -157,7 +162,9 @@ class Consensus(Algorithm[S]):
         return State(f.copy(), 0.5 * (f + mean), dual)
 
     def validate(self) -> None:
-        """Check that every agent has a neighbor, and that penalties satisfy Theorem 3.1: η_i(t) ≥ θ_i(t) for all t.
+        """Check that every agent has a neighbor, and that penalties are large enough: η_i(t) ≥ θ_i(t).
+
+        The paper's Theorem 3.1 needs a penalty η_i(t) of at least the dual step θ_i(t) in every iteration t.
 
         Raises:
             ValueError: an agent has no neighbors, a setting has a wrong number of values, or a penalty is too small or
@@ -197,12 +204,12 @@ class ADMM(Consensus[State]):
     def message(self, s: State, here: Neighborhood) -> Solve | Start:
         """Return the message of round t: the start f_i(0) if t = 1, otherwise the local problem of iteration t − 1.
 
-        mpinodes solves the local problem and sends its minimizer f_i(t − 1).
+        mpinodes then solves the local problem, and sends f_i(t − 1), the minimizer of this problem.
         """
         return Start() if here.t == 1 else self.problem(s, here.agent, here.t - 1)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round, after the dual update (9)."""
+        """Return the state of the next round, with the new dual variable; see `after`."""
         return self.after(s, here, inbox)
 
     def decision(self, s: State) -> Vector:
@@ -214,8 +221,8 @@ class ADMM(Consensus[State]):
 class Perturbed(Consensus[S]):
     """Define what the private ADMM variants share: noise e with density ∝ exp(−a‖e‖₂).
 
-    The rate a of agent i in iteration t is `privacy.epsilon` times α_i(t) = α_i(1) q₂^(t−1). Here α_i(1) is the setting
-    `noise_rate`, and q₂ is the setting `noise_growth`.
+    The noise rate a of agent i in iteration t is `privacy.epsilon` times α_i(t) = α_i(1) q₂^(t−1). Here α_i(1) is the
+    setting `noise_rate`, and q₂ is the setting `noise_growth`.
     """
 
     noise_rate: Annotated[
@@ -229,18 +236,22 @@ class Perturbed(Consensus[S]):
     defaults = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """Return 1/α_i(t) for an agent in iteration t. The noise scale is this number divided by `privacy.epsilon`."""
+        """Return 1/α_i(t) = 1/(α_i(1) q₂^(t−1)) for an agent i in iteration t.
+
+        The scale of the noise is this number divided by the setting `privacy.epsilon`. α_i(1) is the setting
+        `noise_rate`, and q₂ is the setting `noise_growth`.
+        """
         return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))
 
     @abstractmethod
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
         """Return the ε that the paper claims for an agent in each of the iterations t.
 
-        The noise rate, and with it this ε, depends on the setting `privacy.epsilon`.
+        This ε depends on the rate of the noise, and thereby on the setting `privacy.epsilon`.
         """
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Return the ε that the paper claims for each agent: the sum of `claimed_losses` over all iterations.
+        """Return the ε that the paper claims for each agent: the sum of the ε of all iterations.
 
         The ε is nan if features may have an L2 norm above 1, because the paper assumes a norm of at most 1.
         """

@@ -62,7 +62,10 @@ class DOLA(Algorithm[State]):
         return State(self.run.feasible.project(x), made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with its sensitivities. The first message carries no noise."""
+        """Return the decision x_i as the message, with the sensitivities of the message.
+
+        The first message carries no noise, because the first decision depends on no data.
+        """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2
         return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=RELEASED, calibration=l1 if s.made_with else 0.0)
@@ -75,5 +78,8 @@ class DOLA(Algorithm[State]):
         return State(self.run.feasible.project(b - alpha * g), made_with=alpha)
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Return the ε that Theorem 1 claims for the whole run: `privacy.epsilon` times the passes over the data."""
+        """Return the ε that Theorem 1 of the paper claims for the whole run.
+
+        This ε is `privacy.epsilon` times the number of passes over the data.
+        """
         return self.run.epsilon * passes

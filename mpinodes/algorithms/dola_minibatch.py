@@ -31,7 +31,11 @@ REGULARIZED = {"problem": {"regularizer": 1.0}, "step": {"kind": "strongly-conve
 
 @dataclass(frozen=True)
 class DOLAMinibatch(DOLA):
-    """Run DOLA by mini-batches, with the regularizer's gradient at the hidden x_i (as printed) or at the mix b_i."""
+    """Run DOLA on mini-batches.
+
+    The gradient of the regularizer is taken at the hidden x_i (as printed in the paper) or at the mix b_i of the
+    releases.
+    """
 
     regularizer_at: Annotated[
         Literal["hidden", "public"],
@@ -57,10 +61,11 @@ class DOLAMinibatch(DOLA):
     }
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with its sensitivities and leakage.
+        """Return the decision x_i as the message, with its sensitivities and its leakage.
 
-        Suppose that the regularizer's gradient is taken at the hidden x_i. Then replacing a sample of an earlier round
-        also changes this message. The leakage bounds this change.
+        If the regularizer's gradient is taken at the hidden x_i, a replaced sample of an earlier round also changes
+        this message. The leakage is a bound on this change. If the gradient is taken at the mix of the releases, there
+        is no leakage.
         """
         query = super().message(s, here)
         if self.regularizer_at == "public":
@@ -68,10 +73,10 @@ class DOLAMinibatch(DOLA):
         return replace(query, leaks=Feedback(query.l2, 0.0, 0.0, linear=s.made_with * self.run.regularizer))
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round: x is the projection of b − α(t) (φ x + the samples' gradient at b).
+        """Return the state of the next round: x is the projection of b − α(t) (φ x + g).
 
-        b is the mix of the releases, and φ the weight of the regularizer. With `regularizer_at` = public, φ b replaces
-        φ x.
+        Here b is the mix of the releases, g is the gradient of the batch at b, and φ is the weight of the regularizer.
+        With the setting `regularizer_at` = public, φ b replaces φ x.
         """
         phi, alpha = self.run.regularizer, self.run.step(here.t)
         b = inbox.mix()

@@ -19,7 +19,7 @@ __all__ = ["DPCDA"]
 
 @dataclass(frozen=True)
 class DPCDA(DPSDA):
-    """Run DPSDA with a single agent."""
+    """Run differentially private dual averaging (DPSDA) with a single agent."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, section 3.1"
     mixings = ("uniform",)

@@ -67,7 +67,10 @@ class DPPS(Algorithm[State]):
         return State(zero, self.run.feasible.project(zero), dual_gain=1.0, previous_dual_gain=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the dual variable z_i as the message, with its sensitivities and leakage."""
+        """Return the dual variable z_i as the message, with its sensitivities and its leakage.
+
+        The leakage bounds how much a replaced sample of an earlier round still changes this message.
+        """
         l2 = self.run.grad_sensitivity[here.agent]
         leaks = feedback(self.run, here.agent, l2, weight=1.0, gain=s.previous_dual_gain)
         return Query(s.z, l1=sqrt(len(s.z)) * l2, l2=l2, uses=here.t - 1, leaks=leaks)

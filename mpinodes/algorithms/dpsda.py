@@ -47,7 +47,10 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class DPSDA(Algorithm[State]):
-    """Run DPSDA, Protocol 1 of the paper; a subclass chooses the mixing."""
+    """Run differentially private dual averaging on a loss function that all agents share: Protocol 1 of the paper.
+
+    A subclass chooses how an agent mixes the received messages.
+    """
 
     gradient_at: GradientAt = "hidden"
 
@@ -72,9 +75,10 @@ class DPSDA(Algorithm[State]):
         return State(z=zero, y=y, point=y, dual_gain=1.0, previous_dual_gain=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the dual variable z_i as the message, with its sensitivities and leakage.
+        """Return the dual variable z_i as the message, with its sensitivities and its leakage.
 
-        The first message carries noise too, as printed in the paper, although it depends on no data.
+        The leakage bounds how much a replaced sample of an earlier round still changes this message. The first message
+        carries noise too, as printed in the paper, although the first message depends on no data.
         """
         block, uses = self.run.blocks[here.agent], here.t - 1
         l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
@@ -88,7 +92,8 @@ class DPSDA(Algorithm[State]):
         """Return the state of the next round.
 
         The dual variable z_i is the mix of the releases plus n times the agent's block of the gradient. The new y_i is
-        the projection of −α(t) z_i divided by `inbox.scale`.
+        the projection of −α(t) z_i divided by `inbox.scale`. This scale is the push-sum scalar w_i in push-sum, and 1
+        in other mixings.
         """
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)
@@ -101,9 +106,15 @@ class DPSDA(Algorithm[State]):
         return State(z, y, y, dual_gain=alpha / inbox.scale, previous_dual_gain=s.dual_gain)
 
     def decision(self, s: State) -> Vector:
-        """Return the agent's estimate y_i (d,). The agent's decision is its block of y_i."""
+        """Return y_i (d,), the agent's estimate of all coordinates.
+
+        The agent decides only its own block of these coordinates.
+        """
         return s.y
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
-        """Return the ε that Theorems 2 and 4 claim for `rounds` rounds: `rounds` times `privacy.epsilon`."""
+        """Return the ε that Theorems 2 and 4 of the paper claim for `rounds` rounds.
+
+        This ε is `rounds` times `privacy.epsilon`.
+        """
         return rounds * self.run.epsilon

@@ -22,7 +22,7 @@ __all__ = ["DPSDAC"]
 
 @dataclass(frozen=True)
 class DPSDAC(DPSDA):
-    """Run DPSDA with circulation-based mixing, which uses row-stochastic weights."""
+    """Run private dual averaging (DPSDA) with circulation-based mixing, whose weights are row-stochastic."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 1"
     mixings = ("uniform", "metropolis")

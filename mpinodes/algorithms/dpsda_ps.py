@@ -23,7 +23,7 @@ __all__ = ["DPSDAPS"]
 
 @dataclass(frozen=True)
 class DPSDAPS(DPSDA):
-    """Run DPSDA with push-sum mixing, which uses column-stochastic weights."""
+    """Run private dual averaging (DPSDA) with push-sum mixing, whose weights are column-stochastic."""
 
     paper = "Cheng, Liao, Li, Distributed Online Private Learning of Convex Nondecomposable Objectives, Algorithm 2"
     mixings = ("push-sum",)

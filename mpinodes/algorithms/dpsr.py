@@ -60,7 +60,11 @@ class DPSR(Algorithm[State]):
         return State(self.run.feasible.project(x), made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with its sensitivities and leakage. Message 1 has no noise."""
+        """Return the decision x_i as the message, with its sensitivities and its leakage.
+
+        The leakage bounds how much a replaced sample of an earlier round still changes this message. The message of
+        round 1 has no noise, because the first decision depends on no data.
+        """
         step = s.made_with
         l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2
@@ -70,7 +74,7 @@ class DPSR(Algorithm[State]):
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round: x_i is the projection of the mix minus a rescaled gradient step.
 
-        The step is α(t) divided by [r_i]_i, which the mixing provides as `inbox.scale`.
+        The step is α(t) divided by the scalar [r_i]_i, which the rescaling mixing computes and stores as `inbox.scale`.
         """
         rescaled = self.run.step(here.t) / inbox.scale
         return State(self.run.feasible.project(inbox.mix() - rescaled * loss.grad(s.x)), made_with=rescaled)

@@ -27,7 +27,7 @@ __all__ = ["DVPADMM"]
 
 @dataclass(frozen=True)
 class DVPADMM(Perturbed[State], ADMM):
-    """Run private ADMM: agents minimize local problems that contain noise; the penalty η equals the dual step θ."""
+    """Run private ADMM: every agent minimizes a local problem with added noise; the penalty is the dual step."""
 
     grid: Annotated[
         float,
@@ -44,9 +44,10 @@ class DVPADMM(Perturbed[State], ADMM):
     against_colluders = True
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the local problem (25) of agent i in iteration t as a message.
+        """Return the message of iteration t: the local problem of agent i, which contains noise.
 
-        The minimizer f is sent after rounding to multiples of the setting `grid`.
+        The local problem is (25) of the paper by Zhang, Khalili and Liu. The minimizer of this problem is rounded to
+        multiples of the setting `grid` before sending.
         """
         return replace(super().problem(s, i, t), grid=self.grid)
 
@@ -75,7 +76,7 @@ class DVPADMM(Perturbed[State], ADMM):
                 )
 
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
-        """Return the ε that the paper's (26) claims for an agent in each of the iterations t."""
+        """Return the ε that equation (26) of the paper claims for an agent in each of the iterations t."""
         alpha, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
         weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]
         return weight * (1.4 * self.run.sample_curvature + alpha) / (eta * neighbours)

@@ -36,7 +36,10 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class GossipAveraging(Algorithm[State]):
-    """Run private gossip averaging: one noisy release of each agent's value, then relays of mixes."""
+    """Run private gossip averaging: every agent releases its value once, with noise.
+
+    In all later rounds the agents only send mixes of these releases.
+    """
 
     noise_scale: Annotated[
         float, Meta(ge=0, le=1e100, description="s: the standard deviation of the noise; 0: calibrated to epsilon")
@@ -69,7 +72,8 @@ class GossipAveraging(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
         """Return the message of round t: the start 0 if t = 1, the agent's value x_i if t = 2, and later a relay.
 
-        The value is released with noise. A relay sends the mix of the releases that the agent received.
+        The value is released with noise. A relay is a message that repeats, without new noise, the mix of the releases
+        that the agent received.
         """
         if here.t == 1:
             return Start()

@@ -25,16 +25,17 @@ GradientAt = Annotated[
 def feedback(run: Run, agent: int, l2: float, weight: float, gain: float = 1.0, coordinates: int = 0) -> Feedback:
     """Return the leakage of a message that contains a gradient at a hidden point.
 
-    If a sample of an earlier round is replaced, the hidden point moves, and thereby this message.
+    A point is hidden if the releases do not determine the point. If a sample of an earlier round is replaced, the
+    hidden point moves, and the message changes. The leakage bounds this change of the message.
 
     Args:
         run: the public constants of the run.
         agent: the sender of the message.
         l2: the L2 sensitivity of the message.
-        weight: the factor with which the message contains the gradient; 0 before the first gradient.
-        gain: a Lipschitz constant. If the previous message without its noise changes by L2 distance 1, the hidden point
-            moves by at most `gain`. 0 before the first gradient.
-        coordinates: the number of coordinates of the gradient; 0 means all.
+        weight: the factor with which the message contains the gradient; 0 if no gradient was taken yet.
+        gain: a Lipschitz constant: if the previous message without its noise changes by L2 distance 1, the hidden point
+            moves by at most `gain`. The constant is 0 if no gradient was taken yet.
+        coordinates: the number of coordinates of the gradient that the message contains; 0 means all coordinates.
     """
     has_gradient = weight > 0 and gain > 0
     return Feedback(

@@ -86,10 +86,10 @@ class HuangDP(Algorithm[State]):
         return State(self.run.feasible.project(z - self.gamma(here.t) * loss.grad(z)))
 
     def validate(self) -> None:
-        """Check that `step_decay` is below `noise_decay`, and that no step underflows to 0.
+        """Check that the setting `step_decay` is below the setting `noise_decay`, and that no step size rounds to 0.
 
         Raises:
-            ValueError: `step_decay` is not below `noise_decay`, or the last step is 0.
+            ValueError: `step_decay` is not below `noise_decay`, or the step size of the last round is 0.
         """
         if self.step_decay >= self.noise_decay:
             limit = f"algorithm.noise_decay = {self.noise_decay:g}: the noise must decrease more slowly than the steps"

@@ -26,7 +26,7 @@ Caps: TypeAlias = Cap | tuple[Cap, ...]
 
 @dataclass(frozen=True)
 class MADMM(ADMM):
-    """Run ADMM with a penalty η_i(t) of each agent that grows up to a cap."""
+    """Run ADMM in which every agent i has its own penalty η_i(t). The penalties grow up to a cap."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (10)"
 

@@ -46,7 +46,8 @@ class PVPADMM(Perturbed[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start:
         """Return the message of round t: the start f_i(0) if t = 1, otherwise the minimizer f_i(t − 1).
 
-        The mechanism adds noise to the minimizer. The sensitivity is inf if the solver did not reach `tolerance`.
+        The mechanism later adds noise to the minimizer. If the solver did not reach the gradient norm `tolerance`, the
+        sensitivity of the message is inf.
         """
         if here.t == 1:
             return Start()
@@ -70,9 +71,10 @@ class PVPADMM(Perturbed[State]):
         return s.minimizer.x
 
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
-        """Return the ε that the paper claims for an agent in each of the iterations t.
+        """Return the ε that the paper claims for an agent i in each of the iterations t.
 
-        This ε is the noise rate a_i(t) times (2C/B_i)/(ρ/N + 2 η_i(t) V_i), the L2 sensitivity of the exact minimizer.
+        This ε is a_i(t) · (2C/B_i)/(ρ/N + 2 η_i(t) V_i): the rate of the noise times the L2 sensitivity of the exact
+        minimizer. The docstring of the module `admm` defines the symbols.
         """
         a, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
         weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]

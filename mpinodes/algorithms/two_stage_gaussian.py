@@ -109,9 +109,10 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def settled_below(self) -> float:
-        """Return `stop`. Stage II ends if each relayed vector changes by at most `stop` times its norm.
+        """Return the setting `stop`, which may end stage II before the last round.
 
-        If `stop` is 0, stage II ends only with the last round of the run.
+        Stage II ends if every vector that an agent sends changes by at most `stop` times the norm of the vector. If
+        `stop` is 0, stage II ends only with the last round of the run.
         """
         return self.stop
 
@@ -133,9 +134,9 @@ class TwoStageGaussian(Algorithm[State]):
         return self.factor * self.shape(t)
 
     def shape(self, t: Rounds) -> Rounds:
-        """Return the shape of the noise for the rounds t ≤ T of stage I.
+        """Return how the noise of stage I depends on the round t ≤ T: M(t) divided by `factor`.
 
-        The standard deviation M(t) of the noise is this number times `factor`.
+        M(t) is the standard deviation of the noise on x_i(t), and `factor` does not depend on t.
         """
         if self.noise_shape:
             return np.asarray(self.noise_shape)[np.asarray(t) - 1]
@@ -143,7 +144,11 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def factor(self) -> float:
-        """Return the factor of `shape` in all M(t): `noise_scale`, or the factor that makes the run (ε, δ)-DP."""
+        """Return the number by which `shape` is multiplied to get M(t), the standard deviation of the noise.
+
+        The number is the setting `noise_scale`. If this setting is 0, the number is computed such that the run is (ε,
+        δ)-DP.
+        """
         if self.noise_scale:
             return self.noise_scale
         if isinf(self.run.epsilon):
@@ -162,7 +167,7 @@ class TwoStageGaussian(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
         """Return the message of round t: the start 0 if t = 1, the decision x_i(t − 1) up to round T + 1, then a relay.
 
-        The decision is released with noise. The noise of round T + 1, the hand-over, depends on `handover`.
+        The decision is released with noise. The noise of round T + 1, the hand-over, depends on the setting `handover`.
         """
         made, last = here.t - 1, self.gradient_rounds  # x_i was computed in the previous round
         if made == 0:
@@ -194,10 +199,11 @@ class TwoStageGaussian(Algorithm[State]):
         return 1 - float(self.eta(t - 1)) * curvature
 
     def validate(self) -> None:
-        """Check that the run reaches stage II, that losses are strongly convex, and that the noise settings agree.
+        """Check the number of rounds, the strong convexity of the losses, and the settings of the noise.
 
         Raises:
-            ValueError: a check fails; the message says which keys to change.
+            ValueError: the run ends before stage II, the losses are not strongly convex, or settings of the noise
+                contradict each other. The message says which keys to change.
         """
         if (rounds := self.run.rounds) <= self.gradient_rounds:
             remedy = f"set rounds above algorithm.gradient_rounds = {self.gradient_rounds}"
@@ -212,7 +218,7 @@ class TwoStageGaussian(Algorithm[State]):
             raise ValueError(f"algorithm.calibration = 'theorem-2' fixes the shape t^-0.75: {remedy}")
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Return the ε that Theorem 1 claims at `privacy.delta` for the first `rounds` rounds, for each agent."""
+        """Return the ε that Theorem 1 of the paper claims for each agent after `rounds` rounds, at `privacy.delta`."""
         t = np.arange(1, min(rounds - 1, self.gradient_rounds) + 1)
         spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.run.grad_sensitivity]
         return [(a + sqrt(a * a + 8 * a * log(2 / self.run.delta))) / 2 for a in spent]

@@ -91,7 +91,11 @@ class WeightBalancing(Algorithm[State]):
         return State(x, made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with its sensitivities, leakage and noise calibration."""
+        """Return the decision x_i as the message, with its sensitivities, its leakage and its noise calibration.
+
+        The leakage bounds how much a replaced sample of an earlier round still changes this message. The noise
+        calibration is the sensitivity to which the noise is scaled.
+        """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, weight=s.made_with)
         noised = self.run.step(here.t) if self.noise_index == "paper" else s.made_with
@@ -108,7 +112,7 @@ class WeightBalancing(Algorithm[State]):
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε that Theorem 1 claims for the whole run: `privacy.epsilon` times the passes over the data.
 
-        By Definition 1, all data of one participant may differ between adjacent data sets (adjacency one-agent). But in
-        the proof of Theorem 1, only the loss function of one round differs.
+        By Definition 1, all data of one participant may differ between adjacent data sets (the setting
+        `privacy.adjacency` = one-agent). But in the proof of Theorem 1, only the loss function of one round differs.
         """
         return self.run.epsilon * passes
