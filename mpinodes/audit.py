@@ -1,10 +1,10 @@
 """Compute lower bounds on an algorithm's ε: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
 
 The experiment is run once, over MPI. The messages of the run are tested by replay on adjacent data, and the noise by
-exact tests. Then an adversary plays games on probes (small experiments with the same algorithm). The results of the
-games give lower bounds on ε, which are compared with the paper's claim and with the proven ε. Without arguments,
-DPSDA-PS is audited. If neither a file nor `rounds` is passed, the run has few rounds. Without mpirun everything runs in
-one process. seed=... also sets the seed of the audit.
+exact tests. Then an adversary plays games on small experiments with the same algorithm: from the messages of a run, the
+adversary guesses which data the run had. The success of the adversary gives lower bounds on ε, which the audit compares
+with the paper's claim and with the proven ε. Without arguments, DPSDA-PS is audited. If neither a file nor `rounds` is
+passed, the run has few rounds. Without mpirun everything runs in one process. seed=... also sets the seed of the audit.
 
 Exit code 1: a proven value is refuted. Exit code 2: bad input.
 """
@@ -62,12 +62,14 @@ def main(argv: list[str]) -> int:
 
 
 class AuditedRun:
-    """Do one rank's part of an audit: a part of the audited run, and an equal share of the simulations of all games.
+    """Do one rank's part of an audit: take part in the audited run, and simulate an equal share of all games.
 
     The *logger* is the last rank. The logger reads the run, makes the table and prints the table.
 
+    In a game an adversary guesses from the messages of a run which data the run had.
+
     Args:
-        world: the communicator of all ranks; None if this process does everything.
+        world: the communicator of all ranks; None if there is only this process.
         folder: an empty directory of this rank.
     """
 
@@ -167,10 +169,11 @@ class AuditedRun:
         """Simulate this rank's share of the pairs of runs of every game, and return the log-likelihood ratios.
 
         The two runs of a pair use the two adjacent data sets of the game. The result maps the index of a game to the
-        ratios of the game. Only the logger, the last rank, gets the ratios of all ranks.
+        ratios of the game. The logger (the last rank) gets the ratios of all ranks; every other rank gets an empty
+        result.
 
         Args:
-            games: the experiments of the games.
+            games: for each game, the small experiment on which the game is played.
             targets: on the logger, the adjacent data set of each game, or None for a game that is played on one run.
                 All other ranks get the logger's value.
             seed: the seed of the audit.
@@ -203,7 +206,9 @@ class AuditedRun:
 
 
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
-    """Return the experiment that the audit runs. If neither a file nor `rounds` is passed, the run has few rounds.
+    """Return the experiment that the audit runs.
+
+    If the command line names neither a file nor `rounds`, the experiment is shortened to few rounds.
 
     Args:
         words: the command-line arguments.

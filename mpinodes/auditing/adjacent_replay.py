@@ -23,10 +23,10 @@ class Finding(NamedTuple):
     Attributes:
         agent: the number of the agent.
         changes: the number of adjacent data sets whose change reaches a message.
-        direct: the largest ratio of the realised change of a message, in L1 or L2, to the change that the accountant
-            assumes, over messages that are the first to carry the changed sample. The ratio is 0 if the accountant
+        direct: the largest ratio of the measured change of a message, in L1 or L2, to the accountant's bound on this
+            change, over all messages that are the first to carry the changed sample. The ratio is 0 if the accountant
             assumes no bound.
-        hidden: the largest ratio, as in `direct`, over all later messages.
+        hidden: the same largest ratio over all later messages.
         round: the round of the message with the largest ratio.
         touched: the largest number of messages that changed in one replay.
         public: whether all stated sensitivities were equal on the recorded data and on adjacent data.
@@ -42,17 +42,17 @@ class Finding(NamedTuple):
 
     @property
     def exceeded(self) -> bool:
-        """Return whether a message moved by more than the claim, or a stated sensitivity depends on the data."""
+        """Return whether a change exceeds the accountant's bound, or a stated sensitivity depends on the data."""
         return max(self.direct, self.hidden) > SLACK or not self.public
 
 
 def claimed(events: Events, carried: Vector) -> Vector:
     """Return the accountant's bound on the L2 change of each message between adjacent data sets.
 
-    The shape is (rounds, vectors of a message).
+    The result has a row for each round, and a column for each vector of a message.
 
     Args:
-        events: (rounds,) of one agent.
+        events: (rounds,) the events of one agent. An event records the noise and the sensitivity of a message.
         carried: (rounds,) whether the message is the first to carry a loss function that contains the changed sample.
     """
     reply, first = response(events, 1), np.zeros(1, np.int64)
@@ -114,16 +114,17 @@ def replays(recorded: Transcript, seed: int, rounds: int = 12) -> list[Finding]:
 class Compared(NamedTuple):
     """Hold the changes of one agent's messages on one adjacent data set.
 
-    The first axis of every array counts the r rounds from the changed round to the last compared round. A claimed
+    Every array has a row for each of the r rounds from the changed round to the last compared round. The bound on a
     change is the bound that the accountant assumes.
 
     Attributes:
-        over: (r,) realised change divided by claimed change: the largest ratio over the vectors of the message, in L1
-            or L2.
+        over: (r,) the measured change of the message divided by the bound: the largest ratio over the vectors of the
+            message, in L1 or L2.
         carried: (r,) whether the message is the first to carry a loss function that contains the changed sample.
-        l2: (r, vectors) realised L2 change.
-        bound: (r, vectors) claimed L2 change.
-        differing: the stated facts that differ on adjacent data, as in `Replayed.moved`.
+        l2: (r, vectors of a message) the measured L2 change of each vector.
+        bound: (r, vectors of a message) the bound on the L2 change of each vector.
+        differing: an entry (round, fact on the recorded data, fact on adjacent data) for each fact that a message
+            states about itself, such as a sensitivity, and that differs between the two data sets.
     """
 
     over: Vector
@@ -135,7 +136,14 @@ class Compared(NamedTuple):
 
 @np.errstate(all="ignore")
 def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Compared:
-    """Run an agent on one adjacent data set up to round `last`, and compare message changes with claims."""
+    """Run an agent on one adjacent data set up to round `last`, and compare its messages with the recorded run.
+
+    Args:
+        recorded: the transcript of the run.
+        replayed: the replay of the agent on the recorded data.
+        change: the adjacent data set.
+        last: the last round that is compared.
+    """
     events = recorded.events[change.round - 1 : last, replayed.agent]
     carried = np.array([bool(r) and carries(recorded.setup, replayed.agent, r, change) for r in events.uses.tolist()])
     bound = claimed(events, carried)

@@ -24,7 +24,7 @@ class Change(NamedTuple):
     Attributes:
         round: the first round that uses the sample; or, if earlier rounds use the sample too, the first round that a
             replay examines.
-        sample: the number of the sample. With None, the new row replaces all samples of `round`. With ALL, the new row
+        sample: the index of the sample. With None, the new row replaces all samples of `round`. With ALL, the new row
             replaces all samples of `round` and of every later round. Use ALL only if `round` is 1 or if no sample is
             used in two rounds; otherwise a sample may be replaced in some rounds and kept in other rounds.
         feature: (d,) the features of the new row.
@@ -42,7 +42,7 @@ def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Cal
 
     Args:
         own: maps a round to the loss function on the agent's data.
-        samples: maps a round to the numbers of the agent's samples.
+        samples: maps a round to the indices of the agent's samples in this round.
         change: the adjacent data set.
     """
 
@@ -83,13 +83,14 @@ def adjacent(
 ) -> Iterator[Change]:
     """Yield adjacent data sets that differ in a sample of one round.
 
-    The data sets of `usual` are yielded first. Then follow data sets whose new sample has extreme numbers (`ends`).
+    First come data sets whose new sample has another target or features at the edge of their domain. Then come data
+    sets whose new sample has extreme numbers.
 
     Args:
-        setup: of the run.
-        losses: maps a round to the agent's loss.
-        agent: the agent.
-        round: the round.
+        setup: the setup of the run.
+        losses: maps a round to the agent's loss function.
+        agent: the agent whose data differ.
+        round: the round whose sample differs.
         rng: draws the samples.
     """
     changes = list(usual(setup, losses, agent, round, rng))
@@ -99,7 +100,7 @@ def adjacent(
 
 
 def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
-    """Return variants of a change of data, in which the new sample has extreme numbers.
+    """Return variants of an adjacent data set, in which the new sample has extreme numbers.
 
     The numbers are 0, or as large or as small as double precision and the domain of the samples allow.
     """
@@ -116,9 +117,16 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
 def usual(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield changes of a random sample of the round: another target, and features at the edge of their domain.
+    """Yield adjacent data sets in which a random sample of one round has another target or other features.
 
-    The arguments are those of `adjacent`.
+    The other features lie at the edge of the domain of the features.
+
+    Args:
+        setup: the setup of the run.
+        losses: maps a round to the agent's loss function.
+        agent: the agent whose data differ.
+        round: the round whose sample differs.
+        rng: draws the sample and the other features.
     """
     loss: Any = losses(round)
     row = int(rng.integers(len(loss.targets)))

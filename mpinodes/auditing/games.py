@@ -36,9 +36,10 @@ class Canary(NamedTuple):
         change: the difference between the data sets.
         size: how far the change moves messages, as a mean over `PILOTS` simulated runs. The change of each message is
             divided by the noise scale of the message. Then the quotients are summed; for Gaussian noise, the root of
-            the sum of squares is taken. If the adversary sees only some links, `size` is twice the mean of `sight`
-            divided by the standard deviation of `sight`.
-        sight: the statistic of an adversary who sees only some links; None if the adversary sees all links.
+            the sum of squares is taken. If the adversary sees only some links, `size` is instead twice the mean of the
+            statistic `sight`, divided by the standard deviation of `sight`.
+        sight: the number that an adversary computes from a run in order to decide, if the adversary sees only some
+            links; None if the adversary sees all links.
     """
 
     agents: tuple[int, ...]
@@ -80,14 +81,14 @@ def prepare(probe: Probe, directory: Path) -> Ready:
 
 
 def canary(ready: Ready, seed: int) -> Canary:
-    """Return the adjacent data set that moves messages most, on average over `PILOTS` simulated runs.
+    """Return the adjacent data set that moves messages most, on average over several simulated runs.
 
-    If the adversary is one or several agents (the viewers), return the data set that the adversary's statistic detects
-    best. Only data of agents that are not viewers are changed, unless all agents use the same data.
+    If the adversary consists of agents of the run (the viewers), return the data set that the adversary's statistic
+    detects best. In this case only data of other agents are changed, unless all agents use the same data.
 
     Args:
-        ready: the experiment of the game, after its first run.
-        seed: of the audit.
+        ready: the small experiment of the game, after its first run.
+        seed: the seed of the audit.
     """
     rng = np.random.default_rng([seed, 2])
     setup, run = ready.run.setup, ready.run
@@ -115,7 +116,10 @@ def canary(ready: Ready, seed: int) -> Canary:
     frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """Return the mean divided by the standard deviation of the statistic of `target`, on the data of the run."""
+        """Return the mean divided by the standard deviation of the adversary's statistic, over runs on the run's data.
+
+        `target` holds the statistic.
+        """
         assert target.sight
         values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -127,13 +131,13 @@ def canary(ready: Ready, seed: int) -> Canary:
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
     """Return, for each of several adjacent data sets, the statistic by which the adversary decides.
 
-    If the most powerful test for every data set is a linear statistic (`best_test`), these tests are returned. If not,
-    all statistics are learnt from simulated runs.
+    If the most powerful test for every data set is a linear statistic (a weighted sum of the received numbers), these
+    statistics are returned. If not, all statistics are learnt from simulated runs.
 
     Args:
-        setup: of the experiment.
+        setup: the setup of the experiment.
         targets: the adjacent data sets.
-        seeds: of the simulated runs.
+        seeds: the seeds of the simulated runs.
     """
 
     def of(world: Losses) -> Callable[[int], Transcript]:
@@ -149,12 +153,15 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
 
 
 def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
-    """Return how far a change moves the messages of several agents, in units of the noise scale, as in `Canary.size`.
+    """Return how far the messages of several agents move on adjacent data, measured in noise scales.
+
+    The change of each message is divided by the noise scale of the message. The quotients are summed; for Gaussian
+    noise, the result is the root of the sum of their squares.
 
     Args:
         replayed: the replays of these agents.
         change: the adjacent data set.
-        ready: the probe.
+        ready: the small experiment, after its first run.
     """
     total = 0.0
     for agent in replayed:
@@ -167,7 +174,7 @@ def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
 
 
 def _in_world(setup: Setup, world: Losses, seed: int) -> Setup:
-    """Return a copy of a setup with the loss functions `world` and with another seed, and hence with other noise."""
+    """Return a copy of a setup with the loss functions `world` and another seed. The new seed gives other noise."""
     fresh = reseeded(setup, seed)
     return replace(fresh, losses=seen_losses(fresh.experiment, world, fresh.run))
 
@@ -188,15 +195,15 @@ def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
-    """Return the log-likelihood ratios of pairs of runs, one run on each of the two data sets: (k, 2).
+    """Return the log-likelihood ratios of k pairs of runs, one run on each of the two adjacent data sets: (k, 2).
 
     All runs have independent noise.
 
     Args:
-        setup: of the probe.
+        setup: the setup of the small experiment.
         target: the adjacent data set, and the agents whose messages depend on it.
         which: (k,) the numbers of the pairs; the seeds of the runs are computed from these numbers.
-        seed: of the audit.
+        seed: the seed of the audit.
     """
     if np.isinf(target.size):
         return np.empty((len(which), 2))
@@ -221,7 +228,7 @@ def guess(ready: Ready) -> tuple[int, int, int]:
     Each guess uses all earlier messages too.
 
     Returns:
-        The number of right guesses, the number of guesses and the number of secrets.
+        The number of right guesses, the number of guesses, and the number of signs that could be guessed.
     """
     run, setup = ready.run, ready.run.setup
     everyone = run.replayed()

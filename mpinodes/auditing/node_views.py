@@ -44,7 +44,7 @@ class Sight:
     middle: float
 
     def __call__(self, frames: Vector) -> float:
-        """Return the statistic for the frames of a run, (rounds, agents, words)."""
+        """Return the statistic for the messages `frames` of a run: (rounds, agents, numbers of a frame)."""
         return float(_numbers(self.received, frames, len(self.weights)) @ self.weights) - self.middle
 
 
@@ -61,13 +61,13 @@ def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
 
 
 def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
-    """Return the received releases one after the other: (count,).
+    """Return all numbers of the received releases, one after the other: (count,).
 
     If the run ended early, the numbers of the missing rounds are 0, because the viewers see when the run ends.
 
     Args:
-        received: (rounds, agents) as in `Sight`.
-        frames: (rounds, agents, words of a frame) of a run, perhaps with fewer rounds than `received`.
+        received: (rounds, agents) whether the adversary knows the message that the agent sent in the round.
+        frames: (rounds, agents, numbers of a frame) the messages of a run, perhaps of fewer rounds than `received`.
         count: the number of received numbers.
     """
     width = count // int(received.sum())
@@ -83,7 +83,7 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
     """Return, for each adjacent data set, the linear statistic that best detects the data set, estimated from runs.
 
     Args:
-        setup: of the run.
+        setup: the setup of the run.
         own: simulates the run on its data, from a seed.
         others: simulate the run on each adjacent data set, from a seed.
         seeds: the seeds of the runs.
@@ -106,7 +106,7 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
 
 
 def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
-    """Return the likelihood ratio of what the viewers receive, or None if the ratio is not a linear statistic.
+    """Return the likelihood ratio of what the adversary receives; None if the ratio is not a linear statistic.
 
     The ratio is linear if nothing that depends on data is sent before some round, and everything sent after that round
     is a mix of the releases of that round.
@@ -147,7 +147,7 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
 def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
     """Return the proven ε at δ of the agent `victim` toward the viewers, the agents that the adversary consists of.
 
-    None is returned if the only proven bound is that for an adversary who sees all links.
+    None is returned if the only proven ε is the ε for an adversary who sees all links.
     """
     losses = coalition(setup, run.events, setup.experiment.audit.viewers)
     if losses is None or not np.isfinite(losses[victim]):

@@ -127,14 +127,15 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
 
 
 def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
-    """Draw the noise of the run's messages many more times, with the run's mechanism and settings but other noise keys.
+    """Draw the noise of the run's messages many more times, with other noise keys.
 
-    At least `ROUNDS` rounds are drawn. If the run has fewer rounds, its messages are used again for the later rounds.
+    The mechanism and its settings are those of the run. At least `ROUNDS` rounds are drawn. If the run has fewer
+    rounds, its messages are used again for the later rounds.
 
     Args:
         run: the run.
         agents: the replays of all agents.
-        seed: of the audit.
+        seed: the seed of the audit.
     """
     recorded, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noised = np.asarray((run.events.scale > 0).any(axis=2))
@@ -233,7 +234,7 @@ def _scale(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _union(p: Vector) -> float:
-    """Return the smallest p-value times the number of p-values, at most 1."""
+    """Return the p-value of several tests by a union bound: the least p-value times the number of tests, at most 1."""
     return float(min(1.0, np.min(p, initial=1.0) * max(p.size, 1)))
 
 
@@ -284,7 +285,9 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     """
 
     def bounded(near: Any, log_expected: float) -> float:
-        """Return an upper bound on the p-value: λ^k/k! for k disjoint close pairs.
+        """Return λ^k/k!, an upper bound on the probability of k disjoint close pairs, if `near` has k such pairs.
+
+        Two noise sizes are close if they differ by at most their rounding errors, and λ is defined above.
 
         Args:
             near: for each pair of neighbors in sorted order, whether the two neighbors are close.
@@ -313,7 +316,7 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
-    """Return the probability that the scale test over all draws fails if the noise scale is wrong by a factor.
+    """Return the probability that the test of the noise scale detects a scale that is wrong by a factor.
 
     Args:
         factor: the noise scale divided by the stated scale.
@@ -327,17 +330,26 @@ def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
 
 
 def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
-    """Return the smallest relative shortfall of a noise scale that the scale test detects with probability `wanted`.
+    """Return the smallest relative shortfall of the noise scale that its test detects with probability `wanted`.
 
-    1 is returned if the test detects no shortfall with this probability. The other arguments are those of `power`.
+    If the test detects no shortfall with this probability, 1 is returned.
+
+    Args:
+        draws: the number of draws.
+        linear: whether the test sums sizes, as for Laplace noise, instead of squares.
+        alpha: the probability of a false alarm of the test.
+        wanted: the probability of detection.
     """
     return 1 - float(brentq(lambda factor: power(factor, draws, linear, alpha) - wanted, 1e-100, 1.0))
 
 
 def draws_needed(off: float, linear: bool, alpha: float, wanted: float) -> int:
-    """Return the number of draws that the scale test needs.
+    """Return the number of draws with which the test of the noise scale detects a shortfall.
 
-    With these draws the test detects a relative shortfall `off` of the noise scale with probability `wanted`. The
-    arguments `linear` and `alpha` are those of `power`.
+    Args:
+        off: the relative shortfall of the noise scale.
+        linear: whether the test sums sizes, as for Laplace noise, instead of squares.
+        alpha: the probability of a false alarm of the test.
+        wanted: the probability of detection.
     """
     return ceil(brentq(lambda draws: power(1 - off, draws, linear, alpha) - wanted, 1, 1e12, xtol=0.5))

@@ -34,7 +34,7 @@ class Slip(NamedTuple):
     Attributes:
         what: the name of the part.
         agent, round: the sender and the round.
-        sent, due: the first word that differs, as sent and as computed.
+        sent, due: the first number that differs, as sent and as computed.
     """
 
     what: str
@@ -45,7 +45,7 @@ class Slip(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Return the difference as one line of text. If both words print alike, their bits are printed."""
+        """Return the difference as one line of text. If the two numbers look equal in print, their bits are printed."""
         sent, due = repr(self.sent), repr(self.due)
         if sent == due:
             sent, due = (f"{word!r} ({np.float64(word).view(np.uint64):#018x})" for word in (self.sent, self.due))
@@ -60,7 +60,7 @@ def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
         agents: the replays of all agents.
 
     Returns:
-        The number of words that were compared, and the parts that differ.
+        The count of numbers that were compared, and the parts that differ.
     """
     count, slips = 0, list[Slip]()
     for name, agent, t, place, words in (*_headers(run, agents), *_payloads(run, agents)):

@@ -1,13 +1,15 @@
-"""Make the small experiments of audits and checks. No other file of this package names built-in parts of an experiment.
+"""Make the small experiments of audits and checks.
+
+Only this file of `mpinodes.auditing` names built-in losses, graphs or other parts of an experiment.
 
 The experiments make the effect of an algorithm's data as large as possible, so that the sensitivities which the
-algorithm states are nearly attained. They have few agents, few coordinates and few rounds, and samples at the edge of
-their domain. `mpinodes check` has recipes (experiments without a graph) for each kind of algorithm. A *probe* is an
-experiment on which `mpinodes audit` plays a game: an adversary guesses secrets, or decides between two adjacent data
-sets. A probe has one coordinate for each agent. For gradient steps, the first sample of agent 0 has a target so far
-away that its gradient is clipped. With the sign of the target flipped the gradient is clipped too, so this change moves
-the gradient by the largest possible distance. All other targets are 0. The gradients of these samples depend on the
-point at which the gradients are taken, so that a change of the hidden state changes later messages.
+algorithm states are nearly attained. The experiments have few agents, few coordinates and few rounds, and samples at
+the edge of their domain. `mpinodes check` has recipes (experiments without a graph) for each kind of algorithm. A
+*probe* is an experiment on which `mpinodes audit` plays a game: an adversary guesses secrets, or decides between two
+adjacent data sets. A probe has one coordinate for each agent. For gradient steps, the first sample of agent 0 has a
+target so far away that its gradient is clipped. With the sign of the target flipped the gradient is clipped too, so the
+flip moves the gradient by the largest possible distance. All other targets are 0. The gradients of these samples depend
+on the point at which the gradients are taken, so that a change of the hidden state changes later messages.
 """
 
 from __future__ import annotations
@@ -65,13 +67,15 @@ def write(folder: Path, name: str, features: Any, targets: Any) -> str:
 
 
 def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments for testing an algorithm. Some of the experiments may not fit the algorithm.
+    """Yield labels and experiments for testing an algorithm.
+
+    The algorithm may be unable to run on some of these experiments.
 
     Args:
-        algorithm: the class.
+        algorithm: the class of the algorithm.
         path: the file that defines the class.
         folder: where the data files are written.
-        seed: of the experiments.
+        seed: the seed of the experiments.
     """
     always: Tree = RECORDED | {
         "seed": seed, "name": "check", "noise": {"key": "check"},  # without a key, noise depends on the folder's name
@@ -100,9 +104,10 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
 
 
 def brief(algorithm: Any) -> Tree:
-    """Return smaller values for integer hyper-parameters above 2 * BRIEF, so that runs are short.
+    """Return a smaller value for each large integer hyper-parameter of an algorithm, so that runs are short.
 
-    These hyper-parameters usually count rounds.
+    Integer hyper-parameters usually count rounds. A hyper-parameter is large if its default is above 2 * `BRIEF`. The
+    smaller value is `BRIEF`.
     """
     known = registry.keys(registry.ALGORITHMS, algorithm)
     counts = {f.name: f.default for f in fields(algorithm) if f.name in known and type(f.default) is int}
@@ -128,9 +133,9 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
 
 
 def graphs(algorithm: Any) -> Iterator[Tree]:
-    """Yield the sections `topology` for the graphs of `GRAPHS` in turn, without end.
+    """Yield a section `topology` for each graph of the list `GRAPHS`, again and again without end.
 
-    If a topology does not fit an experiment, `others` gives alternatives.
+    If an algorithm cannot run on a graph, the function `others` gives the same experiment on other graphs.
     """
     agents = algorithm.only_agents or AGENTS
     for name in itertools.cycle(GRAPHS):
@@ -138,7 +143,7 @@ def graphs(algorithm: Any) -> Iterator[Tree]:
 
 
 def others(tree: Tree) -> Iterator[Tree]:
-    """Yield the same experiment on each graph of `GRAPHS` except the experiment's graph."""
+    """Yield the same experiment on each graph of the list `GRAPHS`, except on the graph of the experiment itself."""
     for name in GRAPHS:
         if name != tree["topology"]["name"]:
             yield merge(tree, {"topology": {"name": name}})
@@ -147,7 +152,10 @@ def others(tree: Tree) -> Iterator[Tree]:
 def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield labels and experiments for algorithms that take gradient steps on a stream of samples.
 
-    The arguments are those of `experiments`.
+    Args:
+        algorithm: the class of the algorithm.
+        folder: where the data files are written.
+        seed: the seed of the data.
     """
     rng = np.random.default_rng([seed, 7])
     n = algorithm.only_agents or AGENTS
@@ -181,11 +189,11 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
         Args:
             label: the label.
             rounds: number of rounds.
-            data: the name of a data file, a key of `files`.
+            data: the name of one of the data files that this function wrote.
             kind: the kind of step schedule.
             step: the first step size of the schedule.
-            epsilon: ε of the mechanism.
-            more: further settings, which override the settings above.
+            epsilon: the setting `privacy.epsilon`.
+            more: further settings, which override the other settings.
         """
         steps = {"step": {"kind": kind, "value" if kind == "constant" else "initial": step}}
         own = {"rounds": rounds, "data": {"file": files[data]}, "privacy": {"epsilon": epsilon}}
@@ -218,7 +226,10 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
 def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield labels and experiments for algorithms that use all samples in every round.
 
-    The arguments are those of `experiments`.
+    Args:
+        algorithm: the class of the algorithm.
+        folder: where the data files are written.
+        seed: the seed of the data.
     """
     rng = np.random.default_rng([seed, 8])
     rows = 4 * (algorithm.only_agents or AGENTS) + 4
@@ -247,7 +258,10 @@ def whole_data(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, T
 def solved(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield labels and experiments for algorithms that solve local minimizations.
 
-    The arguments are those of `experiments`.
+    Args:
+        algorithm: the class of the algorithm.
+        folder: where the data files are written.
+        seed: the seed of the data.
     """
     rng = np.random.default_rng([seed, 9])
     single = write(folder, "one", np.ones((2 * AGENTS, 1)), np.tile([1.0, -1.0], AGENTS))
@@ -272,8 +286,8 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
     """Return the small experiment on which the audit plays its games for an algorithm, and write its data files.
 
     Args:
-        algorithm: the class.
-        seed: of the experiment.
+        algorithm: the class of the algorithm.
+        seed: the seed of the experiment.
         folder: where the data files are written.
         of_agents: whether adjacent data sets differ in all samples of agent 0, instead of one sample.
     """
@@ -304,16 +318,18 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 def _agents(algorithm: Any, joint: int) -> int:
     """Return the number of agents (and of coordinates) of an experiment for the audit's games.
 
-    If the agents share one loss function, the number is the one that the algorithm fixes, or else `joint`.
+    If the agents share one loss function, the number is the number that the algorithm prescribes, or `joint` if the
+    algorithm prescribes none.
     """
     return AGENTS if algorithm.decomposable else algorithm.only_agents or joint
 
 
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
-    """Write targets, (agents, rounds), to data files, and return the sections `data` and `topology` that use the files.
+    """Write targets to data files, and return the sections `data` and `topology` that use these files.
 
-    If each agent has a loss function, every agent gets a file whose samples have one feature. If all agents share one
-    loss function, only the first row of the targets is written, to a file that all agents share.
+    The targets have a row for each agent and a column for each round. If each agent has a loss function, every agent
+    gets a file whose samples have one feature. If all agents share one loss function, only the first row of the targets
+    is written, to a file that all agents share.
     """
     agents = len(targets)
     if algorithm.decomposable:
@@ -326,16 +342,17 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 
 
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments: the settings of the run on extreme data, in some experiments with other batches.
+    """Yield labels and experiments: the settings of the run on extreme data.
 
-    All features are −1 or 1. About half of the samples have the features (1, ..., 1), for which the L1 norm of a
-    gradient is largest. Targets are −1 or 1, numbers of classes, or ±`FAR`. In some experiments the loss functions of
-    the samples of a batch are summed, in the other experiments averaged.
+    Some experiments also have another batch size. All features are −1 or 1. About half of the samples have the features
+    (1, ..., 1), for which the L1 norm of a gradient is largest. Targets are −1 or 1, numbers of classes, or the extreme
+    numbers ±`FAR`. In some experiments the loss functions of the samples of a batch are summed, in the other
+    experiments averaged.
 
     Args:
         own: the setup of the run.
         folder: where the data files are written.
-        seed: of the data.
+        seed: the seed of the data.
 
     Raises:
         BadInput: the data would be too large.
@@ -382,7 +399,7 @@ def probes(
 
     Args:
         section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes.
-        seed: of the audit.
+        seed: the seed of the audit.
         folder: where the data files of the probes are written.
         adjacency: with "one-agent", adjacent data sets differ in all samples of an agent; otherwise in one sample.
         feedback: the section `feedback` of the run.
@@ -430,7 +447,7 @@ def of_streams(path: str, stream: Any, folder: Path, seed: int) -> Iterator[tupl
         path: the file.
         stream: the class of the stream.
         folder: where the data file is written.
-        seed: of the data and the experiments.
+        seed: the seed of the data and of the experiments.
     """
     rng = np.random.default_rng(seed)
     samples = write(folder, "samples", rng.uniform(-1, 1, (120, 3)), rng.choice([-1.0, 1.0], 120))

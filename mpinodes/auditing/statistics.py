@@ -63,14 +63,22 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
     def shares(tau: float, side: tuple[Vector, Vector], runs: slice) -> tuple[float, float]:
         """Return bounds on P(ratio ≥ tau): a lower bound for runs on the first data set, an upper bound for the second.
 
-        `side` holds the ratios of the runs on the first data set and of the runs on the second data set. `runs` selects
-        the runs that are counted.
+        Args:
+            tau: the threshold on the log-likelihood ratio.
+            side: the ratios of the runs on the first data set, and the ratios of the runs on the second data set.
+            runs: selects the runs that are counted.
         """
         hits, alarms = (int((ratios[runs] >= tau).sum()) for ratios in side)
         return least_share(hits, len(own[runs]), alpha / 2), largest_share(alarms, len(own[runs]), alpha / 2)
 
     def bound(low: float, high: float, delta: float = 0.0) -> float:
-        """Return the lower bound on ε that follows from the two bounds that `shares` returns."""
+        """Return the lower bound ln((low − delta)/high) on ε at `delta`; 0 if this bound is negative.
+
+        Args:
+            low: a lower bound on the probability of an event on one data set.
+            high: an upper bound on the probability of the same event on the adjacent data set.
+            delta: δ.
+        """
         return max(0.0, log((low - delta) / high)) if low > delta else 0.0
 
     tau, side = 0.0, (own, other)

@@ -1,10 +1,10 @@
-"""Hold the transcript of a run, and run one agent again on it.
+"""Hold the transcript of a run (all messages sent), and run one agent again on the recorded messages.
 
 An agent's next message is a function of its data and of all messages sent before. The change of every message follows
 from two runs of the agent on the same transcript: one on its data, one on adjacent data. If the noise is inside a
 minimization, the change of the message is replaced by the absolute difference of the release's log densities on the two
-data sets, times the noise scale. Of a run, only the transcript, the events and the experiment are read. The error ξ
-of a stochastic gradient and all other inputs except the data are equal in both runs of the agent.
+data sets, times the noise scale. Of a run, only the transcript, the events and the experiment are read. The error ξ of
+a stochastic gradient and all other inputs except the data are equal in both runs of the agent.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)  # field
 
 
 class NotThatRun(BadInput):
-    """Report a transcript that does not follow from its experiment, data, code and earlier messages."""
+    """Signal that recorded messages do not follow from the experiment, the data, the code and the earlier messages."""
 
 
 class Transcript:
     """Hold everything that a run has sent.
 
     Attributes:
-        setup: of the run.
-        frames: (rounds, agents, words) the frames sent on the links, as numbers.
-        events: (rounds, agents).
+        setup: the setup of the run.
+        frames: (rounds, agents, numbers of a frame) the messages as sent on the links.
+        events: (rounds, agents) the noise and the sensitivity of each message.
         decisions: (rounds, agents, d); None if the decisions are not available.
         label: the name of the experiment in the report of a check.
         losses: maps an agent to a function that maps a round to the loss of the agent.
@@ -147,7 +147,7 @@ class Replayed:
             self.require_same_run(recorded)
 
     def said(self, t: int) -> Vector:
-        """Return the recorded releases of round t, one vector after the other: (vectors x d,)."""
+        """Return the agent's recorded releases of round t, one vector after the other: (vectors of a message x d,)."""
         return np.asarray(self._frames[t - 1, self.agent, HEADER : self._end])
 
     def heard(self, t: int) -> Inbox | None:
@@ -155,7 +155,11 @@ class Replayed:
         return self._states[t].heard
 
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
-        """Release the message of round t again, and return the releases, (vectors x d,), and their events."""
+        """Release the agent's message of round t again.
+
+        Returns:
+            The releases, one vector after the other, and the event of each release (its noise and its sensitivity).
+        """
         out = np.empty(self._end - HEADER)
         events, _ = self._step.releaser.release(self.messages[t - 1], t, self._states[t - 1].heard, out)
         return out, events
@@ -204,13 +208,12 @@ class Replayed:
     def moved(self, change: Change, last: int) -> tuple[Vector, list[tuple[int, Any, Any]]]:
         """Measure how far the agent's messages on adjacent data are from its messages on the recorded data.
 
-        Messages are compared from the changed round to round `last`; r is their number.
+        Messages are compared from the changed round to round `last`. Let r be the number of these rounds.
 
         Returns:
-            The changes, (r, vectors, 2): the L1 and the L2 norm of the change of each vector of each message. And a
-            list with an entry for each fact that a message states about itself and that differs between the two data
-            sets, although such facts must be public. The entry is (round, fact on the recorded data, fact on adjacent
-            data).
+            The changes, (r, vectors of a message, 2): the L1 and the L2 norm of the change of each vector. And a list
+            with an entry for each fact that a message states about itself and that differs between the two data sets,
+            although such facts must be public. The entry is (round, fact on the recorded data, fact on adjacent data).
         """
         moved, differing = [], []
         for t, own, other, losses in self._adjacent(change, last):
@@ -248,8 +251,8 @@ class Replayed:
 
         Args:
             t: the round.
-            ask: the `Solve` on adjacent data.
-            adjacent: the loss on adjacent data.
+            ask: the message on adjacent data, which is a local minimization (`Solve`).
+            adjacent: the loss function on adjacent data.
         """
         x, scale, own = self.said(t), float(self.scale[t - 1, 0]), self._own(ask.uses)
         if scale == 0:
@@ -271,7 +274,7 @@ class Replayed:
     def drawn(self, t: int) -> list[Vector | None]:
         """Return, for each vector, the noise in the release of round t: (d,); None for a vector without noise.
 
-        A rounded minimizer gives None too, because its noise cannot be extracted.
+        If a release is a rounded minimizer, None is returned too, because the noise cannot be extracted.
         """
         message = self.messages[t - 1]
         if isinstance(message, Solve):
@@ -281,12 +284,15 @@ class Replayed:
         return [None if scale == 0 else release - value for value, release, scale in pairs] or [None] * self._vectors
 
     def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
-        """Return the noise vector in round t: added to the center of `ask`, this vector gives the recorded release."""
+        """Return the noise vector that the agent must have added to its local minimization in round t.
+
+        With this vector added to the center of `ask` (the local minimization), the minimizer is the recorded release.
+        """
         x = self.said(t)
         return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)
 
     def _log_density(self, t: int, message: Message, losses: Callable[[int], Loss]) -> float:
-        """Return the log density of the release of round t, up to a constant that is the same for all data."""
+        """Return the log density of the release of round t, up to a constant that does not depend on the data."""
         if isinstance(message, Solve):
             scale = float(self.scale[t - 1, 0])
             if scale == 0:
@@ -308,12 +314,12 @@ class Replayed:
 
 
 def fresh_seed(*words: int) -> int:
-    """Return a seed that is computed from numbers. Seeds from different numbers are independent."""
+    """Return a seed that is computed from the numbers `words`. Seeds from different numbers are independent."""
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 2)
 
 
 def reseeded(setup: Setup, seed: int) -> Setup:
-    """Return the setup of the same run with another seed, hence with other noise."""
+    """Return the setup of the same run with another seed. The new seed gives other noise."""
     return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
 
 

@@ -1,4 +1,4 @@
-"""Check one part of any kind (algorithm, stream, loss, ...): choose the tests for its kind, and run them."""
+"""Check one part of any kind (algorithm, stream, loss, ...): choose and run the tests for this kind."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
     Args:
         kind: the kind of the part.
         part: the class of the part.
-        seed: of the test data.
+        seed: the seed of the test data.
 
     Raises:
         BadInput: no experiment with the part can be run.
@@ -65,12 +65,12 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
 def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
     """Yield a fault for each name in a part's file that a part must not use: randomness, clocks, files and the like.
 
-    Files that this file imports are not read. Their effects are found by tests that compare two calls, processes or
-    agents.
+    Only the part's file is read, not the files that this file imports. Forbidden names in imported files show their
+    effect in other tests, which compare two calls, processes or agents.
 
     Args:
         path: the file.
-        package: the name of the kind's package, such as "algorithms".
+        package: the package of the part's kind, such as "algorithms" for an algorithm.
     """
     for node in ast.walk(ast.parse(path.read_bytes())) if package not in OPENING else ():
         for word in _names(node):

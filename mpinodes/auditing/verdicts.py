@@ -37,7 +37,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         what: what was examined.
-        shown: the result in figures.
+        shown: the result in numbers.
         verdict: the conclusion in words.
         refuted: whether the result shows that a proven value is false.
         claimed: the ε that the paper claims; None if there is none.
@@ -74,12 +74,12 @@ def of_replay(findings: list[Finding]) -> Verdict:
 
 
 def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
-    """Return a row that says whether the noise is as the events state.
+    """Return a row that says whether the noise has the distribution that the events state.
 
     The row also gives the smallest relative shortfall of the noise scale that the test detects.
 
     Args:
-        drawn: the noise.
+        drawn: the noise that was extracted from messages or drawn again.
         alpha: the probability of a false alarm.
         label: the label of the row.
     """
@@ -103,7 +103,7 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
-    """Return a row that says whether every part of a frame that has no noise follows from public facts and releases."""
+    """Return a row that says whether all sent numbers without noise follow from public facts and releases."""
     words, slips = compare(run, agents)
     if not slips:
         return Verdict("frames", f"{words:,} words follow, to the bit, from public facts and releases", "holds", False)
@@ -112,7 +112,7 @@ def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
 
 
 def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
-    """Replay the run on other data and with other batches.
+    """Replay the run on extreme data, and with other batch sizes.
 
     Return one row if the replays of all settings agree with the accountant. If not, return one row for each setting
     whose replay refutes the accountant.
@@ -120,7 +120,7 @@ def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
     Args:
         own: the setup of the run.
         folder: where the data files are written.
-        seed: of the audit.
+        seed: the seed of the audit.
     """
     label, left, rows, findings, names = "other settings", "", list[Verdict](), list[Finding](), list[str]()
     try:
@@ -151,7 +151,7 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
 
     Args:
         run: the run.
-        seed: of the audit.
+        seed: the seed of the audit.
     """
     try:
         agents = run.replayed()
@@ -198,14 +198,15 @@ def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: flo
 
 
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: float, seed: int) -> list[Verdict]:
-    """Return a row with the result of one game, and a second row if a replay of the game's run refutes a proven value.
+    """Return a row with the result of one game, and a second row if the replay of its run refutes a proven value.
 
     Args:
-        ready: the experiment of the game, after its first run.
+        ready: the small experiment of the game, after its first run.
         target: the adjacent data set; None for the game on one run.
-        ratios: (k, 2) the log-likelihood ratios of `games.pairs`; None for the game on one run.
+        ratios: (k, 2) the log-likelihood ratios of k pairs of runs, one run on each data set; None for the game on one
+            run.
         alpha: the probability that a lower bound is wrong.
-        seed: of the audit.
+        seed: the seed of the audit.
     """
     label, loss, setup = ready.probe.what or MANY, ready.summary.privacy.network, ready.run.setup
     values = loss.claimed, loss.proven_pure, loss.proven
@@ -232,7 +233,7 @@ def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, v
         own: rows of the run itself.
         probes: rows of the games.
         alpha: each lower bound is wrong with probability at most alpha.
-        view: the adversary whose ε the games bound: "links", or the view of `audit.view`.
+        view: the setting `audit.view`: "links" if the adversary of the games sees all links.
     """
     lines = [title, "", "this run"]
     lines += [f"  {row.what + ':':21}{row.shown}\n{'':23}{row.verdict}" for row in own]

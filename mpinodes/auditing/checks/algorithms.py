@@ -1,4 +1,4 @@
-"""Test an algorithm: its purity (equal arguments give equal results, and nothing else changes) and its statements."""
+"""Test an algorithm: its statements, and its purity (equal arguments give equal results and are not changed)."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ APART = 3  # number of runs, in addition to the longest run, that are repeated i
 
 
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Run an algorithm on all experiments that fit it, and report faults.
+    """Run an algorithm on all small experiments on which the algorithm can run, and report faults.
 
-    The purity and the statements of the algorithm are tested in each run. Some runs are repeated in another process,
-    and one run over MPI.
+    Each run tests the purity of the algorithm (equal arguments give equal results) and its statements, such as a
+    sensitivity. Some runs are repeated in another process, and one run is repeated over MPI.
 
     Args:
-        algorithm: the class.
+        algorithm: the class of the algorithm.
         path: the file that defines the class.
         folder: where data files are written.
-        seed: of the experiments.
+        seed: the seed of the experiments.
         report: gets the faults.
     """
     runs: list[Transcript] = []
@@ -76,10 +76,10 @@ def _messages(run: Transcript) -> int:
 
 
 def _on_some_graph(label: str, asked: Tree) -> Transcript:
-    """Run an experiment on its graph, or on another graph if the algorithm cannot run on the experiment's graph.
+    """Run an experiment on its graph; if the algorithm cannot run on this graph, try other graphs.
 
     Raises:
-        BadInput, Diverged: no graph fits. The error of the run on the experiment's graph is raised.
+        BadInput, Diverged: the algorithm can run on no graph. This is the error of the run on the experiment's graph.
     """
     errors: list[Exception] = []
     for tree in (asked, *others(asked)):

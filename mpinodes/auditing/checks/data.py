@@ -1,4 +1,4 @@
-"""Test loss functions and streams."""
+"""Test loss functions, and streams (a stream gives each agent a loss function in each round)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS = 12  # number of rounds of a stream
 
 
 def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a loss function at random and extreme samples and points."""
+    """Test a loss function at random and extreme samples and points, and report faults."""
     rng = np.random.default_rng(seed)
     report.take("pairs of samples", bounds(loss, rng), PAIRS)
     report.take("gradients", gradients(loss, rng), PAIRS)
@@ -33,12 +33,16 @@ def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) ->
 
 
 def _length(loss: Any) -> int:
-    """Return the dimension of a point: the number of features, times the number of classes if the loss is per class."""
+    """Return the dimension of a point x at which the loss function is evaluated.
+
+    The dimension is the number of features. If the loss has a prediction for each class, the dimension is the number of
+    features times the number of classes.
+    """
     return D * CLASSES if loss.per_class else D
 
 
 def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[Any, Any]:
-    """Return k random samples: features of norm at most `norm`, and targets that fit the loss."""
+    """Return k random samples: features of L2 norm at most `norm`, and targets of a kind that the loss accepts."""
     features = rng.normal(size=(k, D))
     features *= norm * rng.choice([1.0, 1.0, rng.random()], k)[:, None] / np.linalg.norm(features, axis=1)[:, None]
     if loss.per_class:
@@ -94,13 +98,13 @@ def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def _over(name: str, measured: float, bound: float, where: str, slack: float = 1e-9) -> Iterator[Fault]:
-    """Yield a fault if a measured number exceeds the bound that the part states for it.
+    """Yield a fault if a measured number exceeds the bound that the tested loss function or stream states.
 
     Args:
-        name: the name of the bound.
+        name: the name of the bound, such as "feature_norm".
         measured: the number.
         bound: the stated bound.
-        where: the samples and points, for the report.
+        where: the samples and points at which the number was measured, for the report.
         slack: a bound on the absolute rounding error of the measured number.
     """
     if not measured <= bound * (1 + SLACK) + slack:
@@ -119,7 +123,7 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
     """
 
     def clipped_grad(of: Any, x: Any) -> Any:
-        """Return the gradient that an agent receives from a loss function: without regularizer, with clipping."""
+        """Return the clipped gradient of the loss function `of` at x, without the gradient of the regularizer."""
         return enforced(of, of.clip, of.clip, of.whole, of.regularizer).data_grad(x)
 
     for _ in range(PAIRS):
@@ -203,7 +207,7 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
-    """Yield faults in the losses, the sample numbers and the bounds that a stream gives.
+    """Yield a fault for each error in the loss functions, the sample indices and the bounds that a stream gives.
 
     Args:
         setup: the setup of an experiment with the stream.
@@ -286,7 +290,10 @@ def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
 
 
 def _by_row(stream: Stream) -> dict[int, bytes]:
-    """Return the samples of the first rounds of all agents, as bytes, keyed by their rows in the source."""
+    """Return a dictionary from a row number of the data source to the sample in this row, as bytes.
+
+    The dictionary has the samples that the agents use in the first rounds.
+    """
     samples_by_row: dict[int, bytes] = {}
     for i in range(stream.agents):
         if (rows := stream.source_rows(i)) is None:

@@ -77,16 +77,16 @@ def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
 
 
 def main(job: str) -> None:
-    """Simulate all experiments of a job. `alone` calls this in the other process."""
+    """Simulate all experiments in the file `job`, and overwrite this file with the messages and decisions."""
     experiments = [msgspec.msgpack.decode(packed, type=Experiment) for packed in pickle.loads(Path(job).read_bytes())]
     runs = [simulate(build(experiment)) for experiment in experiments]
     Path(job).write_bytes(pickle.dumps([(run.frames, run.decisions) for run in runs]))
 
 
 def over_mpi(run: Transcript, folder: Path, report: Report) -> Iterator[Fault]:
-    """Yield a fault if any bit of a frame differs between a run over MPI, by `mpirun`, and the same run in one process.
+    """Yield a fault if a run over MPI and the same run in one process differ in any bit of a message.
 
-    If mpirun is missing or does not work, a note is added to the report.
+    `mpirun` starts the run over MPI. If mpirun is missing or does not work, a note is added to the report.
 
     Raises:
         RuntimeError: the run fails over MPI.

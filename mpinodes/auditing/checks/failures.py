@@ -1,4 +1,8 @@
-"""Report the outcome of a check, and compute images of values, which show a test whether a value has changed."""
+"""Report the outcome of a check, and compute images of values.
+
+The image of a value changes if and only if the value changes in any bit. A test compares two images to find out whether
+a call has changed a value.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ class Fault(NamedTuple):
     Attributes:
         name: the fault in words.
         where: agent, round, method and values.
-        right: the rule that the part breaks.
+        right: the rule that the part must obey.
     """
 
     name: str
@@ -58,7 +62,7 @@ class Report:
             name: what was tested, in the plural; "" if the test is not counted.
             faults: the faults. An exception in the generator is reported as a fault of the part.
             times: the number of tests that are counted under `name`.
-            where: the experiment, for the report of an exception.
+            where: the name of the experiment, which the report of an exception contains.
         """
         if name:
             self.tested[name] = self.tested.get(name, 0) + times
@@ -68,12 +72,10 @@ class Report:
 
     @contextmanager
     def exceptions(self, where: str) -> Iterator[None]:
-        """Report an exception inside the `with` block as a fault of the part.
-
-        `where` is the place that the fault names.
+        """Report an exception inside the `with` block as a fault of the part, named with the place `where`.
 
         Raises:
-            BadInput: the part cannot be checked; passed on unchanged.
+            BadInput: the block raised this error, which means that the part cannot be checked.
         """
         try:
             yield
@@ -88,7 +90,7 @@ class Report:
 
     @property
     def faults(self) -> list[Fault]:
-        """Return the first fault of each name, with a note on how often faults of this name were found again."""
+        """Return the first fault of each name, with a note on the number of further faults that have this name."""
         return [
             first if not more else first._replace(where=f"{first.where} (and {len(more)} times more)")
             for first, *more in self._faults.values()

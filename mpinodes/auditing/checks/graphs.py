@@ -1,4 +1,4 @@
-"""Test mixings and topologies."""
+"""Test topologies, and mixings (a mixing computes the weights with which an agent averages received messages)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
-    """Run a mixing for all agents. Yield a fault for a call that changes an argument or returns an invalid value.
+    """Run a mixing for all agents, and yield a fault for each call that changes an argument or returns a wrong value.
 
-    A second instance of the mixing runs with the agents in reverse order. Both instances must send the same scalars and
-    return the same weights.
+    A mixing computes the weights with which an agent averages received messages. A second instance of the mixing runs
+    with the agents in reverse order. The two instances must send the same scalars and return the same weights.
 
     Args:
         mixing: the class of the mixing.

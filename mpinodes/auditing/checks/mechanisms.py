@@ -1,4 +1,4 @@
-"""Test mechanisms and metrics."""
+"""Test mechanisms (which add noise to messages) and metrics."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: 
 
 
 def _released(mechanism: Any, calibration: float | None, value: Any, t: int, draws: Draws) -> tuple[Any, Event]:
-    """Release a value with a mechanism, and return the noise and the event.
+    """Release a value with a mechanism, and return the added noise and the event.
+
+    The event records the noise distribution and the sensitivity of the release.
 
     Raises:
-        ValueError: the mechanism changed its query.
+        ValueError: the mechanism changed its argument, the query that holds the value.
     """
     query = Query(value, L1, L2, t - 1, RELEASED, calibration)
     out, before = np.full(D, np.nan), image(query)
@@ -62,12 +64,15 @@ class OneRound(Draws):
 
 
 def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
-    """Test that noise depends only on its key, its round and the sensitivities, and has the stated distribution.
+    """Test the noise of a mechanism: on what the noise depends, and how the noise is distributed.
+
+    The noise may depend only on the noise key, the round and the sensitivities. The distribution of the noise must be
+    the distribution that the events of the mechanism state.
 
     Args:
         mechanism: the mechanism.
-        calibration: the calibration of the test queries, as in `Query`.
-        seed: of the values and the noise.
+        calibration: the number to which the noise is calibrated; None for the sensitivity of the value.
+        seed: the seed of the values and of the noise.
         where: the settings of the mechanism, for the report.
     """
     rng = np.random.default_rng(seed)
@@ -104,9 +109,9 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
     """Test that the numbers in events are valid, and that the noise has the distribution that the events state.
 
     Args:
-        values: (releases, d) before noise.
-        noises: (releases, d).
-        events: of the releases.
+        values: (releases, d) the released values before noise.
+        noises: (releases, d) the added noise.
+        events: the event of each release, which states the distribution of the noise.
         where: the settings of the mechanism, for the report.
     """
     event, scales = events[0], np.array([e.scale for e in events])

@@ -1,4 +1,7 @@
-"""Test purity: run each agent alone, with the user's files imported again, and repeat calls on equal arguments."""
+"""Test purity: a call with equal arguments gives equal results, and agents exchange nothing except messages.
+
+Each agent runs alone, with the user's files imported again, and calls are repeated on equal arguments.
+"""
 
 from __future__ import annotations
 
@@ -63,13 +66,13 @@ class Noting:
 
 
 def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss] | None = None) -> Iterator[Any]:
-    """Run one agent on recorded frames, and yield the record of its method calls in each round (`Noting.call`).
+    """Run one agent on recorded frames, and yield a record of its method calls in each round.
 
     Args:
-        setup: of the agent.
-        frames: (rounds, n, words) the frames that all agents sent.
+        setup: the setup of the run.
+        frames: (rounds, agents, numbers of a frame) the messages that all agents sent.
         agent: the number of the agent.
-        losses: maps a round to the loss that the agent gets; None for the agent's losses in `setup`.
+        losses: maps a round to the loss function that the agent gets; None for the loss functions of the run.
     """
     noting: Any = Noting(setup.algorithm)
     setup = replace(setup, algorithm=noting, losses=(lambda _: losses) if losses else setup.losses)
@@ -83,11 +86,11 @@ def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss]
 
 
 def purity(run: Transcript, seed: int) -> Iterator[Fault]:
-    """Yield faults: agents or mixings that send different messages when they run alone, and calls that are not pure.
+    """Yield a fault for each agent or mixing that sends other messages when running alone, and for each impure call.
 
-    Each agent runs alone on the recorded messages of the run. The user's files are imported again for each agent, so
-    that agents cannot exchange data through global variables of these files. The calls of all agents are then repeated
-    in random order.
+    A call is impure if equal arguments give different results or if an argument is changed. Each agent runs alone on
+    the recorded messages of the run. The user's files are imported again for each agent, so that agents cannot exchange
+    data through global variables of these files. The calls of all agents are then repeated in random order.
     """
     _, slips = compare(run, [Replayed(run.fresh(), agent) for agent in run.agents])
     for slip in slips:
@@ -108,8 +111,8 @@ def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
     """Repeat a recorded call on copies of its arguments. Yield a fault if the result differs or an argument changes.
 
     Args:
-        setup: of the agent.
-        call: the record of a round (`Noting.call`).
+        setup: the setup of the run.
+        call: the arguments and results of the calls in one round.
         where: the agent and round, for the report.
     """
     calls: dict[str, tuple[tuple[Any, ...], Any]] = {

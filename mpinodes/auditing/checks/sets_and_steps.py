@@ -35,7 +35,10 @@ def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> 
 
 
 def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
-    """Test that `project` is a pure projection onto a convex set. `where` names dimension and radius for a report."""
+    """Test that the method `project` of a set is a projection onto a convex set, and gives equal results again.
+
+    `where` names the dimension and the radius in the reported faults.
+    """
     before, own = image(feasible), points.copy()
     inside = [feasible.project(x) for x in own]
     if any(np.shape(p) != x.shape or not np.isfinite(p).all() for p, x in zip(inside, own, strict=True)):
@@ -60,7 +63,10 @@ def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
 
 
 def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
-    """Test the statements of a set against its projection. `where` names dimension and radius for a report."""
+    """Test the statements of a set, such as the bound on the norm of its points, against the projection of the set.
+
+    `where` names the dimension and the radius in the reported faults.
+    """
     d, inside = points.shape[1], [feasible.project(x) for x in points]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
     if feasible.bounded != np.isfinite(feasible.reach(d)):

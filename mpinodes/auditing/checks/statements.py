@@ -1,4 +1,7 @@
-"""Test what messages state, by replays of every agent on adjacent data that change messages as much as possible."""
+"""Test what messages state about themselves, such as sensitivities.
+
+The tests run every agent again on adjacent data that change messages as much as possible.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ RELATIVE = 1e-7  # relative rounding error of a bound over many rounds
 
 
 def statements(run: Transcript, seed: int, report: Report) -> None:
-    """Test the statements of every agent by replays on adjacent data. Each replay changes the data of one round."""
+    """Test what the messages of every agent state about themselves, such as sensitivities.
+
+    The agents run again on adjacent data. Each of these replays changes the data of one round.
+    """
     setup, total = run.setup, len(run.frames)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
     end = min(total, 3) if setup.algorithm.whole_data else total  # with `whole_data` all rounds have the same loss
@@ -62,7 +68,7 @@ class Asked(Around):
 
 
 def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
-    """Yield a fault if the algorithm states `gradients_in_set` and takes a gradient at a point outside the set."""
+    """Yield a fault if an algorithm takes a gradient outside the constraint set, but states `gradients_in_set`."""
     setup, points, project = run.fresh().setup, list[Vector](), run.setup.feasible.project
     own = setup.losses(agent)
     stated = vars(type(setup.algorithm)).get("gradients_in_set", False)
@@ -76,11 +82,12 @@ def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
 
 
 def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
-    """Test the statement `Algorithm.carried_on` by two replays of an agent.
+    """Test the factor that the method `carried_on` of an algorithm states, by two replays of an agent.
 
-    In the first replay the received messages are changed. The agent's next message must then change by the stated
-    factor times the change of the mix of the received messages. In the second replay a sample is changed. All messages
-    of the agent must then change along one common direction.
+    The algorithm states that a message contains this factor times the mix of the previous releases. In the first replay
+    the received messages are changed. The agent's next message must then change by the factor times the change of the
+    mix. In the second replay a sample is changed. All messages of the agent must then change along one common
+    direction.
 
     Args:
         run: the run.
@@ -116,7 +123,8 @@ def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
 def misstated(run: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault]:
     """Replay an agent on one adjacent data set, and yield a fault if a statement in a message is false.
 
-    A statement is false if the statement depends on data, or if a stated bound is below the change of the message.
+    A message states facts about itself, such as its sensitivity. A statement is false if the stated fact depends on
+    data, or if a stated bound is below the change of the message.
 
     Args:
         run: the run.
