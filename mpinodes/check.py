@@ -2,8 +2,9 @@
 
 FILE is a Python file that you wrote for algorithm.path, data.path, problem.path, problem.set_path, step.path,
 privacy.path, topology.path or record.metrics. The part is run on small experiments, and each of its statements is
-compared with its behavior. Purity is tested by calling methods again; sensitivities and leakage by replays on adjacent
-data. Agents are also run alone, in another process, and over MPI. A check tests statements and proves none.
+compared with its behavior. Purity (equal arguments give equal results) is tested by calling methods again;
+sensitivities and leakage are tested by running agents again on adjacent data. Each agent is also run alone, and runs
+are repeated in another process and over MPI. A check can refute a statement, but cannot prove a statement.
 
 Exit code 0: no fault was found. Runs of the file then report that they depend on tested statements. Exit code 1: faults
 were found; each is printed on one line. Exit code 2: there is nothing to check.

@@ -3,8 +3,8 @@
 Write figures (means over seeds with their 95 % intervals), tables (CSV, Parquet, Markdown, LaTeX) and differences
 paired by seed. Report the privacy loss of publishing all runs together. Also report in which keys the runs differ,
 apart from the compared keys. If each agent has its own loss function, losses and regrets are divided by the number of
-agents. If the runs do not cover a grid of values of some keys, choose the compared keys by --by and --along. At most 12
-figures are drawn; the output names the figures that are left out.
+agents. If the runs do not have all combinations of the values of their keys, choose the compared keys by --by and
+--along. At most 12 figures are drawn; the output names the figures that are left out.
 """
 
 from __future__ import annotations

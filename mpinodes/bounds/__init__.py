@@ -1,8 +1,8 @@
 """Compute the bounds that the papers' theorems give for a run.
 
-Many bounds have two forms. The form "as printed" evaluates the formula in the paper. The form "checked" evaluates a
-bound that follows from a corrected proof. Some checked forms have no closed formula, and are sums over the step sizes
-and noise scales of all rounds.
+Many bounds have two forms. The form "as printed" evaluates the formula as the paper prints it. The form "checked"
+evaluates a bound that follows from a corrected proof. Some checked forms have no closed formula, and are sums over the
+step sizes and noise scales of all rounds.
 
 Each module treats the theorems of one algorithm, except for two modules. `constants` computes the constants of a run
 that several theorems need. `weights` computes properties of the mixing matrices of a run.
@@ -19,16 +19,16 @@ __all__ = ["bounds"]
 
 
 def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-    """Compute the bounds of the paper on the run's algorithm; the list is empty if the algorithm has no bounds.
+    """Compute the bounds that the paper of the run's algorithm proves; the list is empty if there are none.
 
-    If the run breaks an assumption of a theorem, the list also has the bound of this theorem. The bound then states
-    the reason why the theorem does not apply.
+    If the run breaks an assumption of a theorem, the list also has the bound of this theorem. The bound then states the
+    reason why the theorem does not apply.
 
     Args:
         setup: the run.
-        horizons: (h,) the rounds at which the bounds are evaluated, counted from 1, ascending.
-        minimizer: (h, d) the best fixed decision of the rounds up to each horizon. If an entry is nan, the list is
-            empty.
+        horizons: (h,) the rounds at which the bounds are evaluated, in ascending order; the first round is 1.
+        minimizer: (h, d) the best fixed decision of the rounds up to each horizon. If an entry is nan, the returned
+            list is empty.
     """
     if np.isnan(minimizer).any():
         return []

@@ -52,9 +52,10 @@ ZERO = 1e-9  # singular values below this multiple of the largest singular value
 def contraction(
     adjacency: ArrayLike, penalty: ArrayLike, dual_step: float, modulus: float, smoothness: float, printed: bool = False
 ) -> float:
-    """Compute δ(t) of (23): round t contracts the squared distance to the solution by the factor 1/(1 + δ(t)).
+    """Compute δ(t) of equation (23) of the paper, which says how fast the algorithm approaches the solution.
 
-    The docstring of the module states the theorem and its notation.
+    Round t multiplies the squared distance to the solution by at most 1/(1 + δ(t)). The docstring of the module states
+    the theorem and its notation.
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
@@ -108,7 +109,7 @@ def distance(
     """Compute ‖Z(t) − Z*‖²_J, the squared distance of the algorithm's state after round t from the solution.
 
     The docstring of the module defines the state Z(t) = (Y(t), f(t)) and the norm. Y* = −(√L)⁺∇Ô(f*) is the only
-    solution of (17) in the range of √L. Y(t) also is in this range.
+    solution of equation (17) of the paper in the range of √L, which also contains Y(t).
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.

@@ -21,7 +21,7 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
 
     Args:
         name: the name of the theorem.
-        of: the name of the metric that the theorem bounds.
+        of: the name of the metric that the theorem bounds, such as the regret.
         values: (h,) the bound at each round where results are measured.
         broken: the first assumption that the run breaks; empty if all assumptions hold.
     """
@@ -57,7 +57,7 @@ def largest_gradient(setup: Setup) -> np.float64:
 
 
 def unclipped(setup: Setup) -> str:
-    """Return why the gradients have no bound; an empty text if gradients are clipped."""
+    """Return the reason why gradients have no bound; an empty text if gradients are clipped."""
     return "privacy.clip = inf: nothing bounds the gradients" if isinf(setup.experiment.clip) else ""
 
 
@@ -73,7 +73,7 @@ def sample_gradient(setup: Setup, within: float = inf) -> float:
 
 
 def clipped(setup: Setup, within: float = inf) -> str:
-    """Return why clipping may change gradients at points x with ‖x‖ ≤ `within`; empty if clipping changes none."""
+    """Return the reason why clipping may change gradients at points x with ‖x‖ ≤ `within`; empty if none is changed."""
     clip = setup.experiment.clip
     reach = sample_gradient(setup, within)
     if setup.experiment.privacy.adjacency == "one-round":
@@ -125,7 +125,7 @@ def strongly_convex_steps(setup: Setup) -> tuple[float, float] | None:
 
 
 def before(values: Vector, first: float) -> Vector:
-    """Shift values by one round: entry t becomes the value of round t − 1, and entry 1 becomes `first`."""
+    """Return the values shifted by one round: entry t is the value of round t − 1, and entry 1 is `first`."""
     return np.concatenate([[first], values[:-1]])
 
 
@@ -135,5 +135,5 @@ def upto(summands: Vector, horizons: Rounds) -> Vector:
 
 
 def first_broken(*reasons: str) -> str:
-    """Return the first reason that is not empty; an empty text if all are empty."""
+    """Return the first of the texts `reasons` that is not empty; an empty text if all texts are empty."""
     return next(filter(None, reasons), "")

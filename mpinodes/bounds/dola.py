@@ -44,7 +44,11 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute Theorem 2 as the paper prints it (agent's regret), and as corrected (network regret, agent's regret)."""
+    """Compute the bounds of Theorem 2 of the DOLA paper on the regret.
+
+    The list has a bound on an agent's regret by the formula that the paper prints, and bounds on the network regret and
+    on an agent's regret by a corrected proof.
+    """
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     broken = broken_by(setup, weights)
     printed = regret_as_printed(setup, weights, at, max(setup.run.grad_sensitivity))
@@ -57,9 +61,9 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def broken_by(setup: Setup, weights: Weights) -> str:
-    """Return the first assumption of Theorem 2 that the run breaks, apart from assumptions on steps and noise.
+    """Return the first assumption of the corrected Theorem 2 that the run breaks; an empty text if there is none.
 
-    The corrected proof allows any steps and noise.
+    The corrected proof has no assumptions on the step sizes and the noise.
 
     Args:
         setup: the run.

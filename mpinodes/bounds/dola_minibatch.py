@@ -46,7 +46,10 @@ SURE = 0.95  # the probability with which the printed form holds
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Bound the optimality gap of the worst agent's average decision, by Theorem 4 and by a corrected proof."""
+    """Bound the optimality gap of the average decision of the worst agent.
+
+    One bound evaluates Theorem 4 of the DOLA paper as printed. The other bound follows from a corrected proof.
+    """
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     stream, e, algorithm = setup.stream, setup.experiment, cast(Any, setup.algorithm)
     hidden = algorithm.regularizer_at == "hidden" and e.problem.regularizer
@@ -69,7 +72,10 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
-    """Compute the bound of Theorem 4, as the paper prints it, at the rounds `at`: (h,); inf without a regularizer."""
+    """Compute the bound of Theorem 4, as the DOLA paper prints it, at the rounds `at`: (h,).
+
+    Without a regularizer the bound is inf.
+    """
     m, h, modulus = setup.topology.agents, max(setup.samples), np.float64(setup.experiment.problem.regularizer)
     square = dola.steepness(setup) ** 2 / modulus  # L²/λ
     regret = dola.regret_as_printed(setup, weights, at, h * max(setup.run.grad_sensitivity)) / m

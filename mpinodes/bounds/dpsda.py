@@ -39,7 +39,10 @@ BETA = 2.0
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute Theorem 5 for push-sum weights, otherwise Theorem 3, for decisions and for their running average."""
+    """Compute the bounds on the regret of the decisions and on the regret of their running average.
+
+    The bounds are those of Theorem 5 of the paper for push-sum weights, and those of Theorem 3 for other weights.
+    """
     weights, root = Weights.of(setup), np.sqrt(np.asarray(horizons, dtype=float))
     push_sum = setup.experiment.algorithm["mixing"] == "push-sum"
     public = setup.experiment.algorithm["gradient_at"] == "public"
@@ -67,9 +70,10 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute M in the bound M√T of Theorem 3.
+    """Compute the constant M of Theorem 3, which bounds the regret after T rounds by M√T.
 
-    The keys of the result are the names of the forms: as printed, and two corrected forms.
+    The result has a constant M for the formula as the paper prints it, and for two corrected formulas. The keys of the
+    result name these three forms.
     """
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
@@ -88,9 +92,10 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
-    """Compute M in the bound M√T of Theorem 5.
+    """Compute the constant M of Theorem 5, which bounds the regret after T rounds by M√T.
 
-    The keys of the result are the names of the forms: as printed, and corrected.
+    The result has a constant M for the formula as the paper prints it, and for the corrected formula. The keys of the
+    result name these two forms.
     """
     n, d = setup.topology.agents, setup.dimension
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
@@ -110,11 +115,11 @@ def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
 
 
 def _constant(setup: Setup, q: Callable[[float, float], float]) -> float:
-    """Compute M in the bound R(T) ≤ M√T on the regret.
+    """Compute the constant M in the bound M√T on the regret after T rounds.
 
     Args:
         setup: the run.
-        q: a function that returns the theorem's term Q, given a gradient bound L̂ and a noise scale σ.
+        q: a function that returns the term Q of the theorem, given a gradient bound L̂ and a noise scale σ.
     """
     e, n, d = setup.experiment, setup.topology.agents, setup.dimension
     largest = max(block.stop - block.start for block in setup.blocks)

@@ -42,7 +42,7 @@ ZERO = 1e-9  # eigenvalues below this multiple of the largest eigenvalue count a
 
 
 class Course(NamedTuple):
-    """The constants of a run that Theorem 3.2 needs; the docstring of the module defines the symbols.
+    """Hold the constants of a run that Theorem 3.2 needs. The docstring of the module defines the symbols.
 
     Attributes:
         adjacency: (n, n) A, the adjacency matrix of the graph.
@@ -66,11 +66,12 @@ class Course(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """The factors of the bounds for one penalty η; the docstring of the module defines the symbols.
+    """Hold the factors of the bounds for one penalty η.
 
-    B bounds the squared distance of the algorithm's state from the solution. In a round, B shrinks by the factor
-    `shrink`. If local problems are solved exactly, the squared error of the mean decision is at most `mean` times B,
-    and the squared error of agent i's decision is at most `agents[i]` times B.
+    The number B, which is B(t) in the docstring of the module, bounds the squared distance of the algorithm's state
+    from the solution. In a round, B shrinks by the factor `shrink`. If local problems are solved exactly, the squared
+    error of the mean decision is at most `mean` times B, and the squared error of agent i's decision is at most
+    `agents[i]` times B.
     """
 
     shrink: float  # 1/(1 + δ)

@@ -52,7 +52,7 @@ CONNECTED = 1 - 1e-12  # ‖W − J‖₂ is below this for a connected graph
 
 
 class Constants(NamedTuple):
-    """The constants of a run that Theorem 2 needs; the docstring of the module defines the symbols."""
+    """Hold the constants of a run that Theorem 2 needs. The docstring of the module defines the symbols."""
 
     algorithm: Any  # has the schedules of step sizes and noise scales
     gradient: np.float64  # G
@@ -65,8 +65,8 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared error of the mean decision and of each agent's decision.
 
     Each bound is computed by the formula that the paper prints, and by a corrected proof. Stage II begins after round
-    T. The printed bound on the mean decision is inf before round T + 1. The printed bound on agents' decisions is inf
-    before round T + 2.
+    T, the last round with gradients. The printed bound on the mean decision is inf before round T + 1. The printed
+    bound on agents' decisions is inf before round T + 2.
     """
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
     unbounded = "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss"
@@ -117,7 +117,7 @@ def _constants(setup: Setup, minimizer: Vector) -> Constants:
 
 
 def _root(setup: Setup) -> np.float64:
-    """Return 1/√κ of the paper, to which the calibrated noise scales are proportional; 0 if the run has no noise."""
+    """Return 1/√κ of the paper. Calibrated noise scales are proportional to 1/√κ. If the run has no noise, return 0."""
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)

@@ -52,7 +52,7 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute Theorem 2 if the steps are 1/(μ (t + s)), otherwise Theorem 3.
+    """Compute the bounds on the regret: Theorem 2 for steps of the form 1/(μ (t + s)), Theorem 3 for other steps.
 
     Each theorem is evaluated as the paper prints it, and by a corrected proof.
     """
@@ -96,13 +96,13 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _as_paper(setup: Setup) -> bool:
-    """Return whether the noise has the scales of the paper, or the run has no noise."""
+    """Return True if the noise has the scales that the paper prescribes, or if the run has no noise."""
     printed = setup.experiment.algorithm["noise_index"] == "paper"
     return not setup.experiment.private or (printed and constants.calibrated(setup))
 
 
 class Region(NamedTuple):
-    """The step sizes and noise scales of all T rounds, and bounds on the agents' decisions x_i and their mean x̄."""
+    """Hold the step sizes and noise scales of all T rounds, and bounds on the decisions x_i and their mean x̄."""
 
     alpha: Vector
     noise: Vector  # σ_t

@@ -30,11 +30,11 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
 
 @dataclass(frozen=True)
 class Weights:
-    """The mixing matrices of a run.
+    """Hold the mixing matrices of a run.
 
     If the graph is periodic, matrices are computed until they repeat, if necessary beyond the last round. If the graph
-    is drawn at random in every round, the matrices of the first rounds, up to `NUMBERS` entries, also represent all
-    later rounds.
+    is drawn at random in every round, the matrices of the first rounds, up to `NUMBERS` entries in total, also
+    represent all later rounds.
 
     Attributes:
         first: (r, n, n) the matrices of rounds 1 to r.
@@ -75,9 +75,10 @@ class Weights:
         return np.asarray(np.linalg.norm(self.first - 1 / self.first.shape[1], 2, axis=(1, 2)))
 
     def _deviations(self) -> Iterator[Vector]:
-        """Yield one array (r, n, n) for each k = 1, 2, ...: P − J for every product P of k successive mixing matrices.
+        """Yield, for k = 1, 2, ..., an array (r, n, n) of P − J for all products P of k successive mixing matrices.
 
-        J is 11ᵀ/n. Entry s of the array has the product that begins with `first[s]`.
+        J is 11ᵀ/n, and r is the number of matrices in `first`. Entry s of the array has the product that begins with
+        `first[s]`.
         """
         r, n = self.first.shape[:2]
         following = np.append(np.arange(1, r), self.loop)

@@ -1,1 +1,1 @@
-"""Turn the settings that a user asks for into a `Setup`: find defaults, check keys, find parts and build them."""
+"""Turn the settings of a user into a `Setup`: find defaults, check keys, and build the parts of the experiment."""

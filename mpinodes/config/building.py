@@ -1,7 +1,7 @@
 """Build the parts of a complete experiment, and assemble them into a `Setup`.
 
-An experiment is complete if all its keys have values. Agents receive complete experiments and use only this module of
-config.
+An experiment is complete if all its keys have values. Agents receive complete experiments, so they use only this module
+of `mpinodes.config`.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # maps an agent, the
 
 
 def build(experiment: Experiment) -> Setup:
-    """Return the set-up of a complete experiment, without the checks of `compose`.
+    """Return the set-up of a complete experiment (all keys have values), without checking the experiment.
 
-    Use it on the ranks of agents, and for further seeds of an experiment that `compose` has checked.
+    This function is for experiments that `compose` has checked before: on the ranks of agents, and for further seeds.
 
     Raises:
-        BadInput: a file is missing or malformed, or the parts do not fit together.
+        BadInput: a file is missing or malformed, or the parts of the experiment do not fit together.
     """
     classes = Classes.of(experiment)
     graph = topology_of(experiment.topology, experiment.seed)
@@ -56,11 +56,11 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 
 
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
-    """Return the set-up of a complete experiment.
+    """Return the set-up of a complete experiment (all keys have values) from its classes, its graph and its data.
 
     Args:
         experiment: the complete experiment.
-        classes: the classes of the parts of the experiment.
+        classes: the classes of the algorithm, the loss function and the other parts of the experiment.
         graph: the topology of the experiment.
         stream: the stream of losses of the experiment.
     """
@@ -95,7 +95,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 
 
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
-    """Return a function that maps an agent to a function from a round to the loss function that the agent receives.
+    """Return a function f: f(agent)(round) is the loss function that the agent receives in the round.
 
     The gradients of these loss functions are clipped, and a random error is added to the clipped gradients. The
     variance of the random error is `problem.gradient_noise`. Under bandit feedback, the loss functions return estimates
@@ -103,7 +103,7 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 
     Args:
         experiment: determines the clipping, the random error, and whether agents receive gradients.
-        of: maps an agent to a function from a round to the loss function that the stream provides.
+        of: of(agent)(round) is the loss function that the stream provides.
         run: the public constants of the run.
         stated: checks whether a loss has the properties that a user's stream states; None if the stream is built in.
     """
@@ -145,7 +145,7 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
     Args:
         experiment: determines the clipping.
         run: the public constants of the run.
-        stated: as in `seen_losses`.
+        stated: checks whether a loss has the properties that a user's stream states; None if the stream is built in.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
     regularizer = experiment.problem.regularizer

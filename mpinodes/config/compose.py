@@ -1,8 +1,9 @@
-"""Turn the settings that a user asks for into a checked `Setup`. All commands call `compose` for this.
+"""Turn the settings of a user into a checked `Setup`. All commands call `compose` to do this.
 
 `defaults.resolve` adds a default for each key that the user does not set. `building` then builds the parts and
-assembles them into a `Setup`. Mistakes are searched for in four stages: in the keys; in the parts and the graph; in the
-data; in the assembled set-up. At the end of each stage, all mistakes of the stage are raised in one error.
+assembles them into a `Setup`. Mistakes are searched for in four stages: in the keys; in the algorithm, the other parts
+and the graph; in the data; in the assembled set-up. At the end of each stage, all mistakes of the stage are raised in
+one error.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
 def origin(key: str, asked: Tree, ranks: int | None) -> str:
     """Return a line with the value of a key, and with the source of the value; empty if the key has no value.
 
-    The source is the user's file and line, the command line, or the name of the defaults that set the key.
+    The source is the user's file and line, the command line, or the name of the layer of defaults that sets the key.
 
     Args:
         key: the dotted key.
@@ -121,7 +122,7 @@ def _rounds(tree: Tree, stream: Stream) -> int:
         stream: the stream of losses.
 
     Raises:
-        BadInput: the data are too short for `rounds`, or the data never end and `rounds` is missing.
+        BadInput: the data are too short for `rounds`, or `rounds` is missing and the data never end.
     """
     rounds, length, data = tree.get("rounds"), stream.rounds, tree["data"]
     if length == 0:

@@ -3,8 +3,8 @@
 A layer is a dictionary of keys and values. The layers are, from the lowest to the highest: the base, the defaults of
 the data, the preset, the defaults of the algorithm, and the user's settings. If two layers have the same key, the
 higher layer overrides the lower layer. If a layer chooses another part (data, topology or step schedule) than a lower
-layer, the settings of the part in the lower layer are dropped. The merged keys are then converted to the types of their
-sections, and all mistakes are collected.
+layer, the settings that the lower layer has for this part are dropped. The merged keys are then converted to the types
+of their sections, and all mistakes are collected.
 """
 
 from __future__ import annotations
@@ -107,12 +107,21 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
 
 @cache
 def _warn_ignored(key: str) -> None:
-    """Print a warning, once per process, that a retired key with its old default value is ignored."""
+    """Print a warning, once per process, that `key` is ignored: the key no longer exists, but has its old default."""
     print(f"mpinodes: {key}: this key no longer exists; its old default is ignored", file=sys.stderr)
 
 
 def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: Sequence[str] = ()) -> Any:
-    """Return the class of the part that a section names; if there is no such part, None, with a line in `problems`."""
+    """Return the class of the part (an algorithm, a data set, ...) that a section of the settings names.
+
+    If there is no such part, add a line to `problems` and return None.
+
+    Args:
+        kind: the kind of the part.
+        section: the section.
+        problems: the list to which a line for each mistake is added.
+        others: further names that the section may have, for the suggestions in the error message.
+    """
     with problems.caught():
         return registry.chosen(kind, section, others)
     return None
@@ -137,7 +146,10 @@ def _path(word: str) -> str:
 
 
 def _choice(layer: Tree, section: str) -> Tree:
-    """Return the keys by which a layer chooses the part of a section (`CHOICES`); empty if there is no such key."""
+    """Return the keys of a section in one layer of settings that choose a part, such as `name`, `file` or `path`.
+
+    The result is empty if the layer has no such key.
+    """
     keys = layer.get(section, {})
     return {key: keys[key] for key in CHOICES[section] if key in keys}
 
@@ -147,10 +159,10 @@ def _without(layer: Tree, section: str, key: str) -> Tree:
 
 
 def _without_other_parts(layers: list[Tree]) -> list[Tree]:
-    """Return the layers, lowest first, without the settings of parts that a higher layer replaces.
+    """Return the layers of settings without the settings of parts that a higher layer replaces.
 
-    The highest layer that chooses the part of a section decides which part is used. In a layer that chooses another
-    part, the whole section is dropped.
+    The lowest layer is the first. The highest layer that chooses the part of a section decides which part is used. From
+    every layer that chooses another part, the whole section is dropped.
     """
     for section in CHOICES:
         choices = [_choice(layer, section) for layer in layers]
@@ -183,7 +195,10 @@ def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree)
 
 
 def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: int | None, problems: Problems) -> Tree:
-    """Convert the merged layers to the types of all keys, and add the defaults of all parts."""
+    """Return the merged settings `tree`, with all values converted to the types of their keys.
+
+    The defaults of all parts (the algorithm, the data, ...) are added.
+    """
     for kind in (registry.LOSSES, registry.SETS, registry.SCHEDULES):
         if kind.path in tree.get(kind.section, {}):  # the user's file replaces the part that a lower layer names
             tree = _without(tree, kind.section, kind.chooser)
@@ -203,7 +218,7 @@ def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: in
 
 
 def _decode_fixed(tree: Tree, problems: Problems) -> Tree:
-    """Convert the keys and sections that belong to no part to their types, and return them."""
+    """Return the keys and sections that every experiment has (such as `seed`), converted to their types."""
     others = {"algorithm", "problem", *CHOICES, *(() if "rounds" in tree else ("rounds",))}
     needed = {"seed": 0, "repeats": 1, "name": "run"}  # if no algorithm is known
     decoded = decode(needed | tree, keys_of(Experiment), "", problems, others)
@@ -237,7 +252,7 @@ def _part(
 
 
 def _problem(problem: Tree, problems: Problems) -> Tree:
-    """Convert the values in the section `problem`, and move the settings of the loss and of the set to `settings`."""
+    """Convert the values in the section `problem`, and move the keys of the loss and of the set to `settings`."""
     own = {key: field for key, field in keys_of(Problem).items() if key != "settings"}  # users do not set "settings"
     parts = {kind: _chosen(kind, problem, problems) for kind in (registry.LOSSES, registry.SETS)}
     of_loss, of_set = (registry.keys(kind, part) if part else {} for kind, part in parts.items())

@@ -1,6 +1,6 @@
 """Explain keys and parts to the user: the texts of `mpinodes run --explain` and `--list`.
 
-The text about a key of a fixed section comes from the docstring of the struct of this section (`core.experiment`). The
+The text about a key of a fixed section comes from the docstring of the class of this section in `core.experiment`. The
 text about a setting of a part comes from the annotation of the field, and the text about a part from the docstring of
 its module.
 """

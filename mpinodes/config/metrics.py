@@ -25,7 +25,8 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
         words: `record.metrics`: names of metrics, or paths of Python files with a metric.
 
     Raises:
-        BadInput: a metric does not exist, has the name of another variable, or has axes that record.h5 cannot store.
+        BadInput: a metric does not exist, has the name of another variable of record.h5, or has axes that record.h5
+            cannot store.
     """
     metrics = list(BUILT_IN)
     for word in words:

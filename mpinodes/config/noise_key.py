@@ -1,9 +1,10 @@
-"""Compute the noise key of a run: 32 bytes from which the noise and the dither are drawn if `noise.entropy` is "seed".
+"""Compute the noise key of a run: 32 bytes from which all noise is drawn if `noise.entropy` is "seed".
 
-If two runs had the same noise, the difference of their messages would contain no noise, and would reveal private data.
-Therefore the noise key depends on the seed and on a fingerprint. The fingerprint is a hash of all settings and all code
-that can change a message: after a change of such a setting, or of a line in a user's file, all noise is different. For
-a user's Python file, the fingerprint includes the contents of:
+The dither (random numbers added before a release is rounded) is drawn from the noise key too. If two runs had the same
+noise, the difference of their messages would contain no noise, and would reveal private data. Therefore the noise key
+depends on the seed and on a fingerprint. The fingerprint is a hash of all settings and all code that can change a
+message: after a change of such a setting, or of a line in a user's file, all noise is different. For a user's Python
+file, the fingerprint includes the contents of:
 
 - the user's modules and packages that the file imports, directly or indirectly; a package is included as a whole;
 - all code in the folder of the file and below, if the code uses a function that can load unnamed code (`LOADS`:
@@ -70,7 +71,10 @@ MOST = 10_000  # the largest number of files in a folder and below
 
 
 def noise_key(setup: Setup, with_data: bool = True) -> bytes:
-    """Return the noise key of a run: a 32-byte hash of the seed, and of `noise.key` or, by default, the fingerprint.
+    """Return the noise key of a run: a 32-byte hash of the seed and of a text.
+
+    The text is the setting `noise.key`. Without this setting, the text is the fingerprint, a hash of all settings and
+    code that can change a message.
 
     Args:
         setup: the set-up of the run.
