@@ -48,7 +48,7 @@ def _without_one(argv: list[str]) -> int:
     from mpinodes.config.schema import suggest
 
     if not argv:
-        raise BadInput(f"which command? {', '.join(commands())}; see mpinodes --help")
+        raise BadInput(f"the command is missing; choose from: {', '.join(commands())}; see mpinodes --help")
     raise BadInput(f"{argv[0]}: there is no such command; {suggest(argv[0], commands())}")
 
 

@@ -48,9 +48,10 @@ def main(argv: list[str]) -> int:
     if file:
         try:
             sources.stamp(file, digest)
-            print(f"runs with this file will now say: {sources.TESTED.format(digest[: sources.SHORT])}")
+            tested = sources.TESTED.format(digest[: sources.SHORT])
+            print(f"from now on, the summaries of runs with this file contain: {tested}")
         except OSError as error:
-            say(f"cannot store the outcome: {error}")
+            say(f"cannot store the outcome of the check: {error}")
     return 0
 
 

@@ -172,7 +172,7 @@ class Consensus(Algorithm[S]):
         """
         if 0 in self.run.degrees:
             lonely = self.run.degrees.index(0)
-            raise ValueError(f"agent {lonely} has no neighbours: ADMM is for two agents or more")
+            raise ValueError(f"agent {lonely} has no neighbours: ADMM needs two agents or more, each with a neighbour")
         for key, given in vars(self).items():
             if isinstance(given, (tuple, list)) and len(given) != self.run.agents:
                 expected = f"one number, or one for each of the {self.run.agents} agents"

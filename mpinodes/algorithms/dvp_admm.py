@@ -65,7 +65,7 @@ class DVPADMM(Perturbed[State], ADMM):
             if self.run.sample_weight[i] > 1:
                 weight = f"C/B = {self.run.sample_weight[i]:.6g}, the weight of a sample in the agent's loss"
                 remedy = "lower problem.weight (C), or give the agent more samples (B)"
-                raise ValueError(f"agent {i}: {weight}, is above 1, the theorem's limit: {remedy}")
+                raise ValueError(f"agent {i}: {weight}, is above 1, the largest value in Theorem 4.1: {remedy}")
             convex = (self.run.regularizer + 2 * self.theta(i, 1) * self.run.degrees[i]) / self.run.sample_weight[i]
             if not 2 * self.run.sample_curvature < convex:
                 remedy = "raise algorithm.dual_step, or lower problem.weight (C)"

@@ -207,15 +207,15 @@ class TwoStageGaussian(Algorithm[State]):
         """
         if (rounds := self.run.rounds) <= self.gradient_rounds:
             remedy = f"set rounds above algorithm.gradient_rounds = {self.gradient_rounds}"
-            raise ValueError(f"the run ends after {rounds} rounds, before the hand-over: {remedy}")
+            raise ValueError(f"the run ends after {rounds} rounds, before stage II (averaging) begins: {remedy}")
         if not (self.modulus or self.run.least_modulus):
             raise ValueError("the steps need strongly convex losses: set problem.regularizer or algorithm.modulus")
         if self.noise_shape and len(self.noise_shape) != self.gradient_rounds:
             expected = f"algorithm.gradient_rounds = {self.gradient_rounds}"
             raise ValueError(f"algorithm.noise_shape has {len(self.noise_shape)} numbers: expected {expected}")
         if self.calibration == "theorem-2" and (self.noise_shape or self.noise_decay != 0.75) and not self.noise_scale:
-            remedy = "set it to theorem-1 or exact for another shape, or set algorithm.noise_scale"
-            raise ValueError(f"algorithm.calibration = 'theorem-2' fixes the shape t^-0.75: {remedy}")
+            remedy = "for another shape, set calibration to theorem-1 or exact, or set algorithm.noise_scale"
+            raise ValueError(f"algorithm.calibration = 'theorem-2' needs noise of the shape t^-0.75: {remedy}")
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Return the ε that Theorem 1 of the paper claims for each agent after `rounds` rounds, at `privacy.delta`."""

@@ -377,7 +377,7 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
         rows = (1 if partition == "shared" else n) * (max(own.samples) if batch == "all" else rounds * batch)
         if rows * d > LARGEST:
             raise BadInput(
-                f"{rows} samples of {d} features are too many for an audit; use fewer agents or smaller batches"
+                f"{rows} samples of {d} features are too many for an audit; set fewer agents or a smaller data.batch"
             )
         features = rng.choice([-1.0, 1.0], (rows, d))
         features[rng.random(rows) < 0.5] = 1.0

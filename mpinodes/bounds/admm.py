@@ -72,14 +72,15 @@ def contraction(
 
     laplacian, signless = laplacians(adjacency)
     if not 0 < modulus <= smoothness:
-        raise ValueError(
-            f"modulus {modulus:g}, smoothness {smoothness:g}: Theorem 3.2 is for 0 < modulus <= smoothness"
-        )
+        raise ValueError(f"modulus {modulus:g}, smoothness {smoothness:g}: Theorem 3.2 needs 0 < modulus <= smoothness")
     eta = np.broadcast_to(np.asarray(penalty, dtype=float), len(laplacian))
     if not printed:
         common_penalty(eta, dual_step)
     elif not eta.min() >= dual_step > 0:
-        raise ValueError(f"penalty {eta.min():g}, dual step {dual_step:g}: Theorem 3.2 is for penalties >= theta > 0")
+        raise ValueError(
+            f"penalty {eta.min():g}, dual step {dual_step:g}: Theorem 3.2 needs a positive dual step, and penalties of "
+            "at least the dual step"
+        )
     differences = _singular_values((eta - dual_step)[:, None] * laplacian)
     largest = _singular_values(eta[:, None] * signless)[0]
     slope = dual_step * _singular_values(laplacian)[-1]
@@ -139,11 +140,11 @@ def laplacians(adjacency: ArrayLike) -> tuple[Vector, Vector]:
     """
     a = np.asarray(adjacency, dtype=float)
     if (a != a.T).any():
-        raise ValueError("Theorem 3.2 is about undirected graphs: the adjacency matrix is not symmetric")
+        raise ValueError("Theorem 3.2 needs an undirected graph, but the adjacency matrix is not symmetric")
     degrees = np.diag(a.sum(axis=1))
     if np.linalg.matrix_rank(degrees - a, hermitian=True) != len(a) - 1 or len(a) == 1:
         raise ValueError(
-            "Theorem 3.2 is about connected graphs of at least 2 agents: this graph has 1 agent or is not connected"
+            "Theorem 3.2 needs a connected graph of at least 2 agents, but this graph has 1 agent or is not connected"
         )
     return degrees - a, degrees + a
 

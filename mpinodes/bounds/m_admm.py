@@ -113,7 +113,7 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
     t = np.arange(1, max(iterations, 1) + 1)
     theta, eta = (np.array([of(i, t) for i in range(n)]) for of in (a.theta, a.eta))
     if np.ptp(theta) > 0:
-        raise ValueError("dual steps differ between agents or rounds: Theorem 3.2 is for one theta")
+        raise ValueError("dual steps differ between agents or rounds: Theorem 3.2 needs one theta (the dual step)")
     if np.ptp(eta, axis=0).any():
         raise ValueError("penalties differ between agents: Theorem 3.2 is proven only for equal penalties")
     adjacency = setup.topology.sends(1).astype(float)

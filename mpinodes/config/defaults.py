@@ -63,7 +63,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         else:
             problems.append(f"{key} = {value!r}: this key no longer exists; {remedy}")
     if "study" in asked:
-        raise BadInput("study: this file is a study of many runs: run it with mpinodes sweep")
+        raise BadInput("study: the section study describes many runs: start these runs with mpinodes sweep")
     asked, preset, preset_name = presets.taken_out(asked, problems)
     in_preset = {key: place for key, place in getattr(preset, "places", {}).items() if key not in dict(flat(asked))}
     sections = ("algorithm", *CHOICES, *SECTIONS)
@@ -90,7 +90,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     layers = _without_other_parts([merge(BASE, first), preset, own, asked])
     if not algorithm.takes_steps:
         if step := asked.get("step"):
-            problems.append(f"unknown key step.{min(step)}; {name} takes no gradient steps")
+            problems.append(f"unknown key step.{min(step)}; the algorithm {name} takes no gradient steps")
         layers = [layer | {"step": {}} for layer in layers]
     section = merge(*layers).get("data", {})
     stream = _chosen(registry.STREAMS, section, problems)
@@ -108,7 +108,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
 @cache
 def _warn_ignored(key: str) -> None:
     """Print a warning, once per process, that `key` is ignored: the key no longer exists, but has its old default."""
-    print(f"mpinodes: {key}: this key no longer exists; its old default is ignored", file=sys.stderr)
+    why = "this key no longer exists; it is ignored, because its value is the old default"
+    print(f"mpinodes: {key}: {why}", file=sys.stderr)
 
 
 def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: Sequence[str] = ()) -> Any:
@@ -257,7 +258,7 @@ def _problem(problem: Tree, problems: Problems) -> Tree:
     parts = {kind: _chosen(kind, problem, problems) for kind in (registry.LOSSES, registry.SETS)}
     of_loss, of_set = (registry.keys(kind, part) if part else {} for kind, part in parts.items())
     for key in of_loss.keys() & of_set.keys():
-        problems.append(f"problem.{key} is a setting of the loss and of the set: rename it in one of them")
+        problems.append(f"problem.{key} is a setting of the loss and of the set: rename the setting in your file")
     known = own | of_loss | of_set
     given = {key: value for key, value in problem.items() if key in known or all(parts.values())}
     decoded = decode(given, known, "problem.", problems)

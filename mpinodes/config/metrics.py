@@ -34,10 +34,12 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
         metric: type[Metric] = find(registry.METRICS, word)
         if metric.name in {other.name for other in metrics} or _is_taken(metric.name):
             raise BadInput(
-                f"record.metrics = {word!r}: record.h5 has a {metric.name!r} already; give the metric another name"
+                f"record.metrics = {word!r}: record.h5 already has a variable {metric.name!r}; give the metric another "
+                "name"
             )
         if not metric.name.isidentifier():
-            raise BadInput(f"record.metrics = {word!r}: name = {metric.name!r}; give letters, digits and _ alone")
+            right = "a name must have only letters, digits and _, and must not begin with a digit"
+            raise BadInput(f"record.metrics = {word!r}: name = {metric.name!r}; {right}")
         if metric.dims not in AXES:
             axes = ", ".join(str(dims) for dims in sorted(AXES))
             raise BadInput(f"record.metrics = {word!r}: dims = {metric.dims!r}; choose from: {axes}")

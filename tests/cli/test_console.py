@@ -30,7 +30,7 @@ def test_a_wrong_command_is_said_once(tmp_path):
     done = command([*mpirun(), "-n", "2", SCRIPT, "rnu"], tmp_path)
     assert done.code == 2
     assert done.err == "mpinodes: error: rnu: there is no such command; did you mean run?\n"
-    assert "which command? audit, check" in command([SCRIPT], tmp_path).err
+    assert "the command is missing; choose from: audit, check" in command([SCRIPT], tmp_path).err
 
 
 def test_home_is_home_in_every_command(tmp_path, monkeypatch, capfd):

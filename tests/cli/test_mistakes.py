@@ -123,7 +123,7 @@ MISTAKES = [
     (f"{DOLA} algorithm.gradient_at=public", ["gradient_at: the chosen algorithm does not have this key"]),
     (f"{DOLA} topology.name=random-digraph", ["weights need an undirected graph: set topology.name="]),
     ("data.name=cifar10", ["did you mean cifar10-cat?"]),
-    ("study.runs=3", ["run it with mpinodes sweep"]),
+    ("study.runs=3", ["start these runs with mpinodes sweep"]),
 ]
 
 

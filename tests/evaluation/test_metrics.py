@@ -165,7 +165,7 @@ TAKES = "    def take(self, rounds):\n        return rounds.losses\n"
         ("__all__ = ['A']\nclass A(Metric):\n    name = 'a'\n    dims = ('agent',)\n" + TAKES, "choose from"),
         (
             "__all__ = ['A']\nclass A(Metric):\n    name = 'a/b c'\n    dims = ('round',)\n" + TAKES,
-            "letters, digits and _ alone",
+            "only letters, digits and _",
         ),
         ("__all__ = ['A']\nclass A(Metric):\n    name = 'loss'\n    dims = ('round',)\n" + TAKES, "already"),
         ("__all__ = ['A']\nclass A(Metric):\n    name = 'epsilon_proven'\n    dims = ('round',)\n" + TAKES, "already"),
