@@ -61,16 +61,17 @@ def claimed(events: Events, carried: Vector) -> Vector:
 
 @np.errstate(all="ignore")
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
-    """Replay one agent on many adjacent data sets, and return the worst result.
+    """Run one agent again on many adjacent data sets, and return the worst result.
 
-    Each adjacent data set differs from the recorded data in one sample of some round (the changed round), or in all
-    samples that the adjacency changes together. Messages are compared from the changed round up to the first message
-    that carries the change. With delayed feedback, this message may come several rounds later. All later messages are
-    compared in two cases: if no message carries the change, and for about `rounds` log-spaced changed rounds.
+    Each adjacent data set differs from the recorded data in one sample of one round (the changed round), or in all
+    samples that the setting `privacy.adjacency` replaces together. The agent's messages on the two data sets are
+    compared from the changed round up to the first message that depends on the changed sample. Feedback may be delayed,
+    so this message may come several rounds later. All later messages are compared too in two cases: for about `rounds`
+    log-spaced changed rounds, and if no message depends directly on the changed sample.
 
     Args:
         recorded: the transcript of the run.
-        agent: the agent.
+        agent: the number of the agent.
         rounds: the approximate number of changed rounds for which all later messages are compared.
         seed: the seed of the adjacent data.
     """

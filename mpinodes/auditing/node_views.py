@@ -30,11 +30,14 @@ RIDGE = 1e-3  # share of the mean variance added to every variance, because few 
 
 @dataclass(frozen=True)
 class Sight:
-    """Compute a linear statistic of what the viewers receive. A value below 0 suggests adjacent data.
+    """Compute a linear statistic (a weighted sum) of the numbers that an adversary receives.
+
+    The adversary consists of some of the agents, the viewers. A value below 0 suggests that the run had the adjacent
+    data.
 
     Attributes:
-        received: (rounds, agents) whether the viewers know the agent's message of the round: they receive or send the
-            message.
+        received: (rounds, agents) whether the viewers know the agent's message of the round, because a viewer receives
+            or sends the message.
         weights: (m,) the weights of the m received numbers.
         middle: the mean of the two expected weighted sums, on the run's data and on adjacent data.
     """
@@ -49,9 +52,9 @@ class Sight:
 
 
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
-    """Return which messages the viewers know: (rounds, sending agents).
+    """Return whether the adversary knows the message of each round and each sending agent: (rounds, agents).
 
-    The viewers are the agents that the adversary consists of. The viewers know all messages that they send, and all
+    The adversary consists of some of the agents, the viewers. The viewers know all messages that they send, and all
     messages that are sent to them, even if a message is lost or arrives after the last round.
     """
     viewers, graph = list(setup.experiment.audit.viewers), setup.reached

@@ -58,9 +58,11 @@ class Check(NamedTuple):
 class NoiseDraws:
     """Hold the noise of R runs of T rounds, with n agents and k vectors of d coordinates in each message.
 
+    The noise of each coordinate is transformed to a fair sign and a size that is exponential with mean 1.
+
     Attributes:
-        signs: (R, T, n, k, d) −1 or 1; 0 if there is no noise or if rounding hides the sign.
-        sizes: (R, T, n, k, d) exponential with mean 1; nan if there is no noise.
+        signs: (R, T, n, k, d) the sign of the noise, −1 or 1; 0 if there is no noise or if rounding hides the sign.
+        sizes: (R, T, n, k, d) the size of the noise; nan if there is no noise.
         slack: (R, T, n, k, d) how far rounding may have moved a size.
         totals: (R, T, n, k) for each vector, a number that has a chi-squared distribution if the noise has the stated
             scale; nan if there is no noise.
@@ -87,7 +89,7 @@ class NoiseDraws:
 
     @property
     def ratio(self) -> float:
-        """Return the scale of the noise as estimated from all draws, divided by the scale that the events state."""
+        """Return the noise scale as estimated from all draws, divided by the noise scale that the mechanism states."""
         ratio = float(np.nansum(self.totals) / self.freedom[np.isfinite(self.totals)].sum())
         return ratio if self.linear else float(np.sqrt(ratio))
 
@@ -212,9 +214,10 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
 
 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
-    """Yield a label and sums of the arrays `first` and `second`: first the sums over all draws.
+    """Yield sums of two arrays along several axes: a label, the sums of `first`, and the sums of `second`.
 
-    Then follow, for each axis except the runs, the sums for each index of this axis: each round, each agent and so on.
+    The sums over all draws come first. Then come the sums for each round, then for each agent, and so on, for all axes
+    except the axis of the runs.
     """
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
@@ -224,7 +227,10 @@ def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vect
 
 
 def _scale(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test the noise scale by chi-squared sums: sums of `NoiseDraws.totals`, and sums of each coordinate's sizes."""
+    """Test the noise scale by sums that have a chi-squared distribution if the scale is correct.
+
+    The sums are taken over all draws, and for each round, agent, vector and coordinate.
+    """
     whole, held = np.isfinite(drawn.totals), np.isfinite(drawn.sizes)
     sums = [*_sums("scale", np.where(whole, drawn.totals, 0.0), np.where(whole, drawn.freedom, 0.0))]
     sums += [row for row in _sums("scale", 2 * np.where(held, drawn.sizes, 0.0), 2.0 * held) if AXES[4] in row[0]]
@@ -239,7 +245,7 @@ def _union(p: Vector) -> float:
 
 
 def _law(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test the distribution of all sizes by Kolmogorov-Smirnov tests, and test the smallest and the largest size."""
+    """Test the distribution of all noise sizes (Kolmogorov-Smirnov tests), and the smallest and the largest size."""
     held = np.isfinite(drawn.sizes)
     low, high = (np.sort((drawn.sizes + sign * drawn.slack)[held]) for sign in (1, -1))  # sizes ± rounding
     n, high = len(low), np.maximum(high, 0.0)

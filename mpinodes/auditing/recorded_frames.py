@@ -1,11 +1,12 @@
 """Compare recorded frames, bit by bit, with frames that are computed again from public facts and releases.
 
-A frame is header | releases | scalars. The header holds the round, the kind of frame, and bits that say in which of the
-last rounds any agent still moved (had not settled). The round and the kind are known before the run. The bits follow
-from the recorded messages of the agents that relay (send the mix of what they received). A `Start` is the public
-initial value, and a `Relay` is the mix of what the agent received. The scalars come from the mixing, which is run on
-its scalars alone, with the user's files imported again. None of these parts has noise, so a bit that is not determined
-by public facts and releases may reveal data. A release with noise must equal the mechanism's output, to the last bit.
+A frame is a message as it is sent: header | releases | scalars. The header holds the round, the kind of frame, and bits
+that say in which of the last rounds any agent was still changing its vector. The round and the kind are known before
+the run. The bits follow from the recorded messages of the agents that relay (send the mix of what they received). A
+`Start` is the public initial value, and a `Relay` is the mix of what the agent received. The scalars come from the
+mixing, which is run on its scalars alone, with the user's files imported again. None of these parts has noise, so a bit
+that is not determined by public facts and releases may reveal data. A release with noise must equal the mechanism's
+output, to the last bit.
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
 
 
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the header that every frame should have.
+    """Yield the header that every frame (a message as it is sent) should have.
 
-    If the algorithm may end early, the header has a bit for each of the last rounds: whether any agent still moved,
-    that is, had not settled.
+    If the algorithm may end early, the header has a bit for each of the last rounds. The bit says whether any agent was
+    still changing its vector in this round.
     """
     below = 0.0 if run.setup.endless else run.setup.algorithm.settled_below
     hops = max(1, diameter(run.setup.topology)) if below else 0
@@ -96,7 +97,7 @@ def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 
 
 def _payloads(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the releases and the scalars of the mixing that every frame should have.
+    """Yield the releases and the scalars of the mixing that every frame (a message as it is sent) should have.
 
     Releases with noise are included only if the noise can be drawn again. The mixing is run for all agents together,
     without any data.

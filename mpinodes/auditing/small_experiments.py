@@ -462,7 +462,10 @@ def of_streams(path: str, stream: Any, folder: Path, seed: int) -> Iterator[tupl
 
 
 def of_metrics(seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield names and experiments for testing a metric: one online and one offline experiment."""
+    """Yield names and experiments for testing a metric.
+
+    In one experiment every round has new samples. In the other experiment every round uses all samples.
+    """
     for name, data in (("dola", "unit-ball"), ("huang-dp", "mean")):
         yield name, {
             "algorithm": {"name": name}, "rounds": 40, "seed": seed, "report": False, "data": {"name": data},

@@ -75,7 +75,7 @@ class Transcript:
 
 
 def simulate(setup: Setup, label: str = "") -> Transcript:
-    """Simulate a run in one process, and return everything that it sent and decided."""
+    """Simulate a run in one process, and return all messages and decisions of the agents."""
     rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1).transpose(1, 0, 2)
     decisions, events, frames = setup.layout.open(rows)
     return Transcript(setup, frames, events, decisions, label)

@@ -33,7 +33,7 @@ REFUTED = "REFUTES THE PROVEN VALUE"
 
 
 class Verdict(NamedTuple):
-    """Hold one row of the table.
+    """Hold one row of the audit's table.
 
     Attributes:
         what: what was examined.
@@ -54,14 +54,14 @@ class Verdict(NamedTuple):
 
 
 def of_summary(loss: LossSummary) -> Verdict:
-    """Return a row with the privacy loss that the run reports."""
+    """Return a table row with the privacy loss that the run reports."""
     words = (number(loss.claimed, "none"), number(loss.proven_pure), number(loss.proven))
     shown = f"claimed {words[0]}, proven pure {words[1]}, at δ {words[2]}"
     return Verdict("privacy loss", shown, "as reported", False)
 
 
 def of_replay(findings: list[Finding]) -> Verdict:
-    """Return a row that says whether any message changed by more than the accountant's bound."""
+    """Return a table row that says whether any message changed by more than the accountant's bound."""
     worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
     over = max(worst.direct, worst.hidden)
     where = f"agent {worst.agent}, round {worst.round}"
@@ -74,7 +74,7 @@ def of_replay(findings: list[Finding]) -> Verdict:
 
 
 def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
-    """Return a row that says whether the noise has the distribution that the events state.
+    """Return a table row that says whether the noise has the distribution that the mechanism states.
 
     The row also gives the smallest relative shortfall of the noise scale that the test detects.
 
@@ -103,7 +103,7 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
-    """Return a row that says whether all sent numbers without noise follow from public facts and releases."""
+    """Return a table row that says whether all sent numbers without noise follow from public facts and releases."""
     words, slips = compare(run, agents)
     if not slips:
         return Verdict("frames", f"{words:,} words follow, to the bit, from public facts and releases", "holds", False)
@@ -175,13 +175,16 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
 
 
 def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: float | None) -> tuple[str, bool]:
-    """Return the verdict on lower bounds on ε in words, and whether a bound refutes a proven value.
+    """Compare lower bounds on ε with the claimed and the proven ε.
 
     Args:
         shown: the lower bounds.
         claimed: the ε that the paper claims; None if there is none.
         pure: the proven pure ε; None if nothing is proven.
         at_delta: the proven ε at δ; None if nothing is proven.
+
+    Returns:
+        The conclusion in words, and whether a lower bound refutes a proven ε.
     """
     limits = [inf if epsilon is None else epsilon * SLACK for epsilon in (claimed, pure, at_delta)]  # plus rounding
     if shown.pure > limits[1] or shown.at_delta > limits[2]:

@@ -130,7 +130,7 @@ def before(values: Vector, first: float) -> Vector:
 
 
 def upto(summands: Vector, horizons: Rounds) -> Vector:
-    """Return the sums of the first t entries, for each round t in `horizons`: (T,) -> (h,)."""
+    """Return the sums of the first t entries of `summands` (T,), for each round t in `horizons`: (h,)."""
     return np.asarray(np.cumsum(summands)[horizons - 1])
 
 

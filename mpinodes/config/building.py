@@ -44,7 +44,7 @@ def build(experiment: Experiment) -> Setup:
 
 
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
-    """Return the set-up of a complete experiment, with the graph, the faults and the data of another set-up.
+    """Return the set-up of a complete experiment, with the graph, the simulated faults and the data of another set-up.
 
     Args:
         setup: a set-up whose experiment differs from `experiment` only in noise, privacy budget or algorithm.

@@ -40,7 +40,9 @@ CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step
 
 
 def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, dict[str, Tree]]:
-    """Find the values of all keys of an experiment, except `rounds`, whose default depends on the data.
+    """Find the values of all keys of an experiment from the settings and several layers of defaults.
+
+    The default of the key `rounds` depends on the data, so this function does not add this default.
 
     Args:
         asked: the settings that the user asks for.

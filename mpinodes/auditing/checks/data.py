@@ -192,7 +192,10 @@ def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a stream in two experiments: each agent has a loss function, or all agents share one loss function."""
+    """Test a stream in two experiments, and report faults.
+
+    In one experiment each agent has its own loss function. In the other experiment all agents share one loss function.
+    """
     for name, asked in of_streams(path, stream, folder, seed):
         try:
             setup, equal = (compose(asked, ranks=None) for _ in range(2))

@@ -23,7 +23,7 @@ PURE_MIXING = "outgoing and weights must depend on their arguments alone, and re
 
 
 def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a mixing on all graphs for which its weights are defined."""
+    """Test a mixing on all graphs for which the mixing defines weights, and report faults."""
     for name in OF_MIXINGS:
         graph = registry.find(registry.TOPOLOGIES, name)(agents=5, seed=seed)
         if (mixing.fixed and graph.period != 1) or (mixing.undirected and one_way_edge(graph, ROUNDS)):
@@ -82,7 +82,7 @@ def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
 
 
 def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a topology with several numbers of agents."""
+    """Test a topology with several numbers of agents, and report faults."""
     for agents in (1, 2, 3, 4, 6, 8, 9, 16):
         try:
             pair = [topology(agents=agents, seed=seed) for _ in range(2)]
@@ -98,7 +98,7 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
 
 
 def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
-    """Test the edges of a graph against its other methods, and against a second, equal instance `other`."""
+    """Test the edges of a graph against its other methods and against `other`, a second instance of the same graph."""
     n, title = graph.agents, f"{graph.title}, {graph.agents} agents"
     later = {t: other.edges(t) for t in range(ROUNDS, 0, -1)}
     for t in range(1, ROUNDS + 1):

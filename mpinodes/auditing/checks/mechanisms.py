@@ -23,7 +23,10 @@ L1, L2 = 1.5, 0.7  # the sensitivities of the test queries
 
 
 def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test the noise of a mechanism against the distribution that its events state, at several scales."""
+    """Test the noise of a mechanism at several noise scales, and report faults.
+
+    The noise must have the distribution that the mechanism states in the event of each release.
+    """
     for epsilon, constant in ((1.0, None), (0.1, None), (20.0, 3.0)):
         made, calibrations = mechanism(epsilon, constant), [None, 2.0, 0.0]
         try:

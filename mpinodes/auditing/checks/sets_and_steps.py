@@ -20,7 +20,7 @@ MODULUS = 0.5  # the constant of the losses that is given to schedules that need
 
 
 def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a set in several dimensions: its projection at random points, and its statements against the projection."""
+    """Test a set in several dimensions: its projection at random points, and its statements."""
     for d, agents, radius in SIZES:
         settings = registry.fill(registry.SETS, part, {})
         feasible = part(radius, shared_blocks(d, agents), **settings)
