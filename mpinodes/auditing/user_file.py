@@ -81,7 +81,7 @@ def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
                 yield Fault("own random draw", where, right)
             elif first in OUTSIDE or word in BUILTINS:
                 right = "an agent must not use files, clocks, the environment, threads or the interpreter's state"
-                yield Fault("the world outside is touched", where, right)
+                yield Fault("a forbidden name", where, right)
 
 
 def _names(node: ast.AST) -> list[str]:

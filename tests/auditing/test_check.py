@@ -61,9 +61,9 @@ class Own(Algorithm[State]):
         return 0.5 * kept[-1] + 0.5 * kept[-2 % len(kept)]
 """
 GRADIENT, QUERY, ALPHA = "g = loss.grad(b)", "return Query(s.x", "b - alpha * g)"
-PUBLIC = "what a message says of itself depends on data"
-OUTSIDE = "an agent sends something else alone than among others"
-ELSEWHERE = "an agent says something else in another process"
+PUBLIC = "a statement of a message depends on data"
+OUTSIDE = "an agent sends other messages when it runs alone"
+ELSEWHERE = "an agent sends other messages in another process"
 
 PLANTED = {
     "sensitivity/10": ("a sensitivity too small", "l2 = self", "l2 = 0.1 * self"),
@@ -103,7 +103,7 @@ PLANTED = {
         "return (s[0] if s else 1.0,)",
     ),
     "a file": (
-        "the world outside is touched", GRADIENT, "g = loss.grad(b); __import__('pathlib').Path('x').exists()",
+        "a forbidden name", GRADIENT, "g = loss.grad(b); __import__('pathlib').Path('x').exists()",
     ),
 }  # fmt: skip
 
@@ -241,7 +241,7 @@ def test_what_messages_are_said_to_carry_on_is_replayed(tmp_path, factor, change
     run = simulate(setup_of(asked))
     rng = np.random.default_rng(0)
     faults = [fault.name for agent in run.agents for fault in statements.carried_on(run, agent, rng)]
-    assert faults == ([] if is_so else ["carried_on() is not so"] * 4)
+    assert faults == ([] if is_so else ["carried_on() returns a wrong factor"] * 4)
 
 
 MIXING = """
@@ -311,8 +311,8 @@ CURVED = (
 @pytest.mark.parametrize(
     ("fault", "changes"),
     [
-        ("", ()), ("", (*WAVE, "convex = True", "has_prox = False")), ("less convex than it says", WAVE),
-        ("less convex than it says", (*WAVE, "convex = True", "sample_modulus = 0.1")),
+        ("", ()), ("", (*WAVE, "convex = True", "has_prox = False")), ("less convex than stated", WAVE),
+        ("less convex than stated", (*WAVE, "convex = True", "sample_modulus = 0.1")),
         ("sample_smoothness too small", ("lambda: 1.0)\n    convex", "lambda: 0.1)\n    convex")),
         ("slope_bound too small", ("slope_bound = staticmethod(lambda: 1", "slope_bound = staticmethod(lambda: 0")),
         ("hessian_rank too small", ("convex = True", RANK.format(1) + CURVED)),
@@ -361,9 +361,9 @@ PHILOX = "np.random.Generator(np.random.Philox(key=np.array(noise.origin[1:3], n
         ("noise of other rounds", DRAWN, f"{DRAWN} if t % 50 else {DRAWN.replace('at(t)', 'at(t - 7)')}"),
         ("vectors that share their noise", DRAWN, DRAWN.replace("noise.at(t)", PHILOX)),
         ("noise that does not depend on its key", DRAWN, DRAWN.replace("noise.at(t)", "np.random.default_rng(t)")),
-        ("numbers of an event that cannot be", OF, f"{OF}._replace(draws=0.0)"),
-        ("numbers of an event that cannot be", OF, f"{OF}._replace(rounding_l1=-1.0)"),
-        ("numbers of an event that cannot be", OF, f"{OF}._replace(tv_distance=-0.5)"),
+        ("impossible numbers in an event", OF, f"{OF}._replace(draws=0.0)"),
+        ("impossible numbers in an event", OF, f"{OF}._replace(rounding_l1=-1.0)"),
+        ("impossible numbers in an event", OF, f"{OF}._replace(tv_distance=-0.5)"),
     ],
 )  # fmt: skip
 def test_noise_that_is_not_all_of_its_round_key_and_vector_is_a_fault(tmp_path, fault, old, new):
@@ -405,7 +405,7 @@ def test_whether_make_loss_makes_all_losses_is_tested(tmp_path, loss):
     )
     (tmp_path / "own.py").write_text(text)
     faults = {fault.name for fault in outcome(tmp_path / "own.py").faults}
-    assert faults == (set() if loss == "one" else {"makes_all_losses is not so"})
+    assert faults == (set() if loss == "one" else {"makes_all_losses = True is wrong"})
 
 
 def test_image_is_to_the_last_bit():

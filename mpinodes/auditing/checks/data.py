@@ -78,7 +78,7 @@ def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         known = loss.convex or loss.sample_modulus > 0
         if known and inner < loss.sample_modulus * apart - SLACK * (1 + abs(inner) + apart):
             yield Fault(
-                "less convex than it says", f"<g(y) - g(x), y - x> = {inner:.4g}, ||y - x||^2 = {apart:.4g}",
+                "less convex than stated", f"<g(y) - g(x), y - x> = {inner:.4g}, ||y - x||^2 = {apart:.4g}",
                 f"convex = True and sample_modulus = {loss.sample_modulus} need {loss.sample_modulus * apart:.4g}",
             )  # fmt: skip
         if (rank := loss.hessian_rank(len(x))) < len(x):
@@ -238,7 +238,7 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
                 len(numbers) != size or image(stream.make_loss(loss.features, loss.targets)) != image(loss)
             ):
                 right = f"make_loss's own, of {size} samples"
-                yield Fault("makes_all_losses is not so", f"{where}: another loss", right)
+                yield Fault("makes_all_losses = True is wrong", f"{where}: another loss", right)
                 return
             for number, row in zip(numbers, _rows(loss), strict=True):
                 if rows.setdefault(number, row) != row:

@@ -69,7 +69,7 @@ def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
         differ = (frames != run.frames).any(axis=2) | (decisions != run.decisions).any(axis=2)
         for t, i in np.argwhere(differ)[:1].tolist():
             yield Fault(
-                "an agent says something else in another process",
+                "an agent sends other messages in another process",
                 f"{run.label}: agent {i}, round {t + 1}: with equal data, the message, a scalar or the decision "
                 "differs in a fresh process",
                 "use only the arguments: no own random draw, clock, hash, id, file or environment",

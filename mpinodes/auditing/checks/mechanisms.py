@@ -94,14 +94,16 @@ def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -
                 yield Fault(name, f"{place}: the same noise again", "draw all coordinates from noise.at(t)")
                 return
         if not np.array_equal(noise, _released(mechanism, calibration, value, t, OneRound(seed, agent, t))[0]):
-            yield Fault("noise of other rounds", f"{place}: noise.at(s) changes it", "draw from noise.at(t)")
+            where = f"{place}: random numbers of another round change the noise"
+            yield Fault("noise of other rounds", where, "draw from noise.at(t)")
             return
         if not np.array_equal(noise, again) or image(tuple(event)) != image(tuple(same)):
             yield Fault("own random draw", f"{place}: two releases differ", "draw from noise.at(t) alone")
             return
         if not np.allclose(noise, other, atol=1e-6 * (1 + event.scale)) or event != moved:
             right = "noise and event may depend on the query's sensitivities, t and noise only"
-            yield Fault("noise that depends on the value", f"{place}: it, or the event, changes with the value", right)
+            where = f"{place}: the noise or the event changes with the value"
+            yield Fault("noise that depends on the value", where, right)
             return
         noises.append(noise)
         events.append(event)
@@ -125,7 +127,7 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
         )
     if event.draws != 1 or min(event.rounding_l1, event.rounding_l2) < 0 or not 0 <= event.tv_distance <= 1:
         yield Fault(
-            "numbers of an event that cannot be",
+            "impossible numbers in an event",
             f"{where}: {event}",
             "draws must be 1, roundings >= 0, tv_distance in [0, 1]",
         )
@@ -136,7 +138,7 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
         if np.abs(noises).max() > 1e-9:
             yield Fault(
                 "noise where none is stated",
-                f"{where}: up to {np.abs(noises).max():.3g}",
+                f"{where}: noise of up to {np.abs(noises).max():.3g}",
                 "the event must state the noise",
             )
         return

@@ -97,7 +97,7 @@ def purity(run: Transcript, seed: int) -> Iterator[Fault]:
         if slip.what == SCALARS:
             yield Fault("data in a public scalar", f"{run.label}: {slip.line}", PUBLIC)
         else:
-            yield Fault("an agent sends something else alone than among others", f"{run.label}: {slip.line}", KEPT)
+            yield Fault("an agent sends other messages when it runs alone", f"{run.label}: {slip.line}", KEPT)
     setup = run.fresh().setup
     calls = [(i, call) for i in run.agents for call in walk(setup, run.frames, i)]
     for k in np.random.default_rng(seed).permutation(len(calls)):

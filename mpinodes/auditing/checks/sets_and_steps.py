@@ -134,4 +134,6 @@ def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report
             report.take("", [Fault("a step that is none", f"round {t}: {steps[t]!r}", right)])
         if not image(schedule(t)) == image(equal(t)) == image(steps[t]):
             right = "a step depends on the round and on the settings alone"
-            report.take("", [Fault("a schedule that is not pure", f"round {t}: another step if called again", right)])
+            report.take(
+                "", [Fault("a schedule that is not pure", f"round {t}: a second call gives another step", right)]
+            )

@@ -113,7 +113,8 @@ def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
             is_so = np.allclose(heard.message.value - value, factor * carried, atol=slack)
             if not is_so or not np.allclose(parts[-1] * message.l2, parts[0] * message.l2, atol=slack):
                 yield Fault(
-                    "carried_on() is not so", f"{run.label}: message() of agent {agent}, round {own.here.t}",
+                    "carried_on() returns a wrong factor",
+                    f"{run.label}: message() of agent {agent}, round {own.here.t}",
                     f"{factor:.4g} times the mix of the round before, plus a change of size l2 along one direction",
                 )  # fmt: skip
                 return
@@ -137,7 +138,7 @@ def misstated(run: Transcript, replayed: Replayed, change: Change, last: int) ->
     if comparison.differing:
         t, own, other = comparison.differing[0]
         yield Fault(
-            "what a message says of itself depends on data",
+            "a statement of a message depends on data",
             f"{where}, round {t}: {shown(own)} on its own data, {shown(other)} {replaced}",
             "kind, sensitivities, calibration, uses and leaks are public: compute them from self.run, here and inbox",
         )
@@ -149,18 +150,18 @@ def misstated(run: Transcript, replayed: Replayed, change: Change, last: int) ->
     t, event = change.round + k, run.events[change.round - 1 + k, replayed.agent]
     moved, bound = float(comparison.l2[k].max()), float(comparison.bound[k].max())
     if comparison.carried[k]:
-        name, right = "a sensitivity too small", "l1 and l2 must bound its change by any sample there could be"
+        name, right = "a sensitivity too small", "l1 and l2 must bound the change for every possible sample"
         l1, l2 = float(event.l1.max()), float(event.l2.max())
         stated = f"{bound:.4g} is claimed (l2={l2:.4g}, l1={l1:.4g}): {comparison.over[k]:.4g} times too little"
     elif not comparison.carried[:k].any():
-        name, right = "`uses` leaves a sample out", "the first message that a loss reaches must name its round"
-        stated = f"it states uses={int(event.uses)}, and no earlier message states that it carries that sample"
+        name, right = "`uses` leaves a sample out", "the first message that depends on a loss must state its round"
+        stated = f"the message states uses={int(event.uses)}, and no earlier message states the round of the sample"
     elif float(event.leakage("kind")) == RELEASED_KIND:
         name = "hidden lag left out"
-        right = "a message that hidden state reaches must state leaks=Hidden(...), Feedback(...) or UNKNOWN"
-        stated = "an earlier message first carried it, and it states leaks=RELEASED, which allows 0"
+        right = "a message that depends on hidden state must state leaks=Hidden(...), Feedback(...) or UNKNOWN"
+        stated = "an earlier message carried the sample, and leaks=RELEASED allows no change now"
     else:
         name = "leakage understated"
-        right = "transition, gradient, lipschitz, largest and reads must bound the later effect of an older change"
-        stated = f"it and earlier messages state leakages or hidden parts that allow {bound:.4g}"
+        right = "transition, gradient, lipschitz, largest and reads must bound the effect of earlier samples"
+        stated = f"the stated leakages or hidden parts allow {bound:.4g}"
     yield Fault(name, f"{where}, round {t}, moves by {moved:.4g} in L2 {replaced}; {stated}", right)
