@@ -81,7 +81,7 @@ class AuditedRun:
         self._logger = self._ranks - 1
 
     def run(self, words: list[str]) -> int:
-        """Run the experiment and play the games. Return the exit code, which is equal on every rank.
+        """Run the experiment, play the adversary's games, and return the exit code, which is equal on every rank.
 
         `words` are the command-line arguments.
         """
@@ -113,12 +113,12 @@ class AuditedRun:
         return int(self._shared(code))
 
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
-        """Test the run, play the games, and print the table.
+        """Test the run, play the adversary's games, and print the table of the results.
 
         Return the exit code on the logger (the last rank), and 0 on all other ranks.
 
         Args:
-            asked: the experiment.
+            asked: the settings of the experiment.
             directory: the run directory.
         """
         from mpinodes.auditing import verdicts

@@ -6,8 +6,8 @@ an iterate f_i of length d and a dual variable λ_i. With the loss function L, t
 (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖². All λ_i start at 0, and f_i(0) is random. With sums over the neighbors j of
 agent i, iteration t is
 
-    f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
-    λ_i   <- λ_i + (θ/2) Σ_j (f_i(t) − f_j(t))
+    (8) f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
+    (9) λ_i   <- λ_i + (θ/2) Σ_j (f_i(t) − f_j(t))
 
 with the penalty η equal to the dual step θ. Round 1 sends f_i(0), which does not depend on data. Round t + 1 sends
 f_i(t). With the step 1/(2ηV_i) and the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the iterate f_i(t) minimizes O_i(f)

@@ -1,4 +1,8 @@
-"""Define adjacent data sets: how a changed sample enters a loss function, and which changes a replay tries."""
+"""Define adjacent data sets.
+
+The functions say how a changed sample enters a loss function, and which adjacent data sets a replay (a second run of
+one agent) tries.
+"""
 
 from __future__ import annotations
 

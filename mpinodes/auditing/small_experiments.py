@@ -115,7 +115,7 @@ def brief(algorithm: Any) -> Tree:
 
 
 def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) for values that differ from the default, for one hyper-parameter at a time."""
+    """Yield (name, value) pairs: a hyper-parameter of an algorithm, and a value that is not its default."""
     defaults = {f.name: f.default for f in fields(algorithm)} | brief(algorithm)
     for key, (kind, _) in registry.keys(registry.ALGORITHMS, algorithm).items():
         while get_origin(kind) is Annotated:
