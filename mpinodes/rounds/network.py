@@ -35,7 +35,7 @@ class RoundMismatch(RuntimeError):
 
 
 class Network:
-    """Exchange the frames of one agent with its neighbors over MPI.
+    """Exchange frames (messages as arrays) between one agent and its neighbors over MPI.
 
     Args:
         comm: the communicator of the agents and the logger; the rank is the number of the agent.
@@ -60,8 +60,11 @@ class Network:
     def exchange(self, here: Neighborhood) -> Arrivals:
         """Send the agent's frame to the out-neighbors, and return the frames received from the in-neighbors.
 
+        Args:
+            here: the current round, and the agent's neighbors in this round.
+
         Raises:
-            RoundMismatch: a received frame is not of this round; the error names both agents and both rounds.
+            RoundMismatch: a received frame was sent in another round; the error names both agents and both rounds.
         """
         requests, arrivals = self._pattern(here.in_neighbors, here.out_neighbors)
         self._waits.round = t = here.t
@@ -77,11 +80,20 @@ class Network:
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """Return the frames for a checkpoint: for each sender the frame received in this round, (frame width,)."""
+        """Return a mapping from each sender to the frame received from this sender, to be saved in a checkpoint.
+
+        Args:
+            arrivals: the frames that the agent received in the current round.
+        """
         return arrivals.by_sender
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """Store the frames of a checkpoint, and return these frames as the frames received in the round of `here`."""
+        """Return the frames of a checkpoint as if the agent had just received these frames from its neighbors.
+
+        Args:
+            here: the round of the checkpoint, and the agent's neighbors in this round.
+            frames: maps each sender to its frame, as the checkpoint contains the frames.
+        """
         for j in here.in_neighbors:
             self._receive(j)
         for j, frame in frames.items():
@@ -100,7 +112,7 @@ class Network:
         return self._sends[i]
 
     def close(self) -> None:
-        """Free the send and receive handles that were used in each round."""
+        """Free the MPI handles (persistent requests) by which frames were sent and received."""
         for request in (*self._receives.values(), *self._sends.values()):
             request.Free()
 
@@ -130,14 +142,21 @@ class Channel:
         self._word = np.empty(len(Order._fields), np.int64)
 
     def row(self, t: int) -> Vector:
-        """Return the buffer (width,) for the row of round t. Wait for an order of the logger if a new chunk begins."""
+        """Return the buffer (width,) for the row of round t.
+
+        If round t is the first round of a chunk, first wait for the logger's order, which says where the chunk ends.
+        """
         if t > self._order.end:
             self._begin, self._order = self._order.end, self._next_order()
             self._wait([self._sending[self._chunk % 2]])
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
-        """Record that the row of round t is complete. If round t ends a chunk, send it and return its `Order`."""
+        """Record that the row of round t is complete; if round t is the last round of a chunk, send the chunk.
+
+        Returns:
+            The logger's order for the chunk, if the chunk was sent; otherwise None.
+        """
         if t < self._order.end:
             return None
         self._send(t - self._begin)

@@ -19,8 +19,8 @@ def longest_chunk(setup: Setup) -> int:
     """Return the largest number of rounds in a chunk.
 
     A chunk has at most as many rounds as fit into `CHUNK` bytes. A chunk also has at most an eighth of the rounds of
-    the run, so that `mpinodes watch` shows progress. If `checkpoint.every` is set, the number is changed a little, so
-    that chunks of equal length end at each checkpoint.
+    the run, so that `mpinodes watch` shows progress. If `checkpoint.every` is set, the result is changed a little, so
+    that a whole number of chunks fits between two checkpoints.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -40,7 +40,7 @@ class Plan:
 
     Attributes:
         longest: the largest number of rounds in a chunk.
-        stopped: whether the latest order of `next` stops the run.
+        stopped: whether the latest order that `next` returned stops the run.
     """
 
     def __init__(self, setup: Setup, begin: int = 0, is_asked: Callable[[], bool] = lambda: False) -> None:
@@ -56,7 +56,7 @@ class Plan:
     def next(self) -> Order | None:
         """Return the order for the next chunk: the last round of the chunk, and whether to save a checkpoint or stop.
 
-        Return None if the latest order ends or stops the run.
+        Return None if the latest order was for the last chunk of the run.
         """
         if self.stopped or self._end == self._rounds:
             return None

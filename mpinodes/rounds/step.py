@@ -1,8 +1,10 @@
 """Compute one round of one agent: from its state and the received frames to its next state and its message.
 
-A frame is the message that an agent sends on its links in a round, as an array
-[round, kind, bits of `State.moving` | releases (vectors x d) | scalars of the mixing].
-The kind of every frame is `RELEASE_FRAME`.
+A frame is the array of floats that an agent sends to its out-neighbors in a round. The array has three parts:
+
+    header     the round, the number `RELEASE_FRAME`, and the bits `State.moving`
+    releases   the noised vectors of the message, one after another; each vector has d coordinates
+    scalars    the numbers that the mixing sends, such as the weight of push-sum
 
 This module combines the algorithm, the mechanism, the mixing and the data. A step is a pure function: between rounds an
 agent remembers only its `State`, in a round it receives only its `Arrivals`, and every random number is a function of
@@ -51,8 +53,9 @@ class Arrivals(NamedTuple):
 
     Attributes:
         senders: the sender of each frame; a sender of several frames appears several times.
-        frames: the frames as sent; `frame[0]` is the round in which the frame was sent.
-        releases, scalars: for each frame, a view of the releases and a view of the scalars of the mixing.
+        frames: the frames as sent. The first number of a frame is the round in which the frame was sent.
+        releases: for each frame, a view of the noised vectors in the frame.
+        scalars: for each frame, a view of the numbers that the mixing sends, such as the weight of push-sum.
         own: the agent's own release of this round.
     """
 
@@ -102,9 +105,9 @@ class Arrivals(NamedTuple):
 
 
 def _read_only(frame: Vector) -> Vector:
-    """Return a read-only view of a received frame.
+    """Return a read-only view of a received frame, so that an algorithm cannot write private data into the frame.
 
-    If an algorithm could write private data into a received frame, a `Relay` would send these data without noise.
+    A `Relay` message sends the weighted sum of received frames without noise, so it would reveal such data.
     """
     view = frame.view()
     view.setflags(write=False)
@@ -117,10 +120,12 @@ class State(NamedTuple):
     Attributes:
         here: the agent's neighbors in the current round.
         algorithm, mixing: the states of the algorithm and of the mixing.
-        heard: the inbox of the round before; None in round 1.
-        moving: an integer with one bit for each of the last rounds; the lowest bit is the latest round. A bit is 1 if
-            this agent knows that, in that round, some agent's relayed vector still changed (`Algorithm.settled_below`).
-        left: whether there was a round in which no relayed vector changed; all agents then end in the same round.
+        heard: the inbox (received releases with their weights) of the round before; None in round 1.
+        moving: for algorithms that end early (`Algorithm.settled_below` > 0), an integer with one bit for each of the
+            last rounds; the lowest bit is for the latest round. A bit is 1 if this agent knows that, in the round of
+            the bit, the relayed vector of some agent still changed.
+        left: whether the run ends early, because in some round no agent's relayed vector changed. This field becomes
+            true in the same round for all agents.
         pending: if feedback is delayed, the gradients that the algorithm has not received yet, the oldest first.
     """
 
@@ -158,7 +163,7 @@ class Step:
 
     Attributes:
         losses: maps a round to the agent's loss.
-        plays: whether the agent learns its loss only at two points that it plays (bandit feedback).
+        plays: whether the agent learns only the values of its loss at two points (bandit feedback).
         releaser: adds noise to the agent's messages.
     """
 
@@ -196,8 +201,8 @@ class Step:
             s: the state after the round before.
             arrivals: the frames that the agent received in the round before; None in round 1.
             frame: (frame width,) the array to which the message of this round is written.
-            row: (row width,) the array to which the decision, the events, the leakage and, if transcripts are recorded,
-                the frame of this round are written.
+            row: (row width,) the array, later sent to the logger, to which the decision and the data for privacy
+                accounting (events and leakage) are written, and also the frame if transcripts are recorded.
 
         Returns:
             The new state. If its field `left` is true, the run has ended, and no message was written.
@@ -232,11 +237,11 @@ class Step:
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """Under bandit feedback (`plays`), update the state already in this round, and write the decision to the row.
+        """Compute the next state under bandit feedback, and write the decision of this round to the row.
 
-        The decision is the midpoint of the two points at which the loss was revealed. The decision may depend on the
-        frames received in this round, so the row is complete only after this call. The next call of the step uses the
-        state that is computed here.
+        Under bandit feedback (`plays`), an agent learns only the values of its loss at two points. The decision is the
+        midpoint of these two points. The points may depend on the frames received in this round, so the row is complete
+        only after this call. The next round uses the state that is computed here.
 
         Args:
             s: the state that the step returned in this round.
@@ -249,7 +254,11 @@ class Step:
             row[: self._dimension] = loss.played
 
     def message(self, s: State) -> Message:
-        """Return the message that the algorithm wants to send, or a `Relay` if the agent's privacy budget is spent."""
+        """Return the message that the algorithm wants to send in this round.
+
+        If the agent's privacy budget is spent, return a `Relay` instead, which reveals no further data: the agent then
+        sends the weighted sum of the messages that it mixed in the round before.
+        """
         return self._allowed(self._wanted(s), s.here.t)
 
     def _wanted(self, s: State) -> Message:
@@ -311,7 +320,7 @@ class Releaser:
     release requires noise that is about as large as the largest float64. The error names only the agent and the round.
 
     Attributes:
-        start: (d,) the starting point, which `Algorithm.init` receives, and which a `Start` sends.
+        start: (d,) the starting point of the algorithm, which the agent sends in round 1 without noise.
     """
 
     def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
@@ -330,8 +339,8 @@ class Releaser:
         Args:
             message: the message of the agent's algorithm.
             t: the round.
-            heard: the inbox of the round before; None in round 1.
-            out: (vectors x d,) the array to which the release is written.
+            heard: the inbox (received releases with their weights) of the round before; None in round 1.
+            out: the array to which the release is written, with d numbers for each vector of the message.
 
         Raises:
             ValueError: the message contradicts the class attributes of the algorithm, or its kind is not allowed in

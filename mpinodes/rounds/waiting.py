@@ -38,7 +38,7 @@ class Waits:
 
     Args:
         comm: the communicator of all ranks.
-        limit: the largest number of seconds of one wait; None means `LIMIT`.
+        limit: the largest number of seconds of one wait; None means the constant `LIMIT`, ten minutes.
 
     Attributes:
         limit: the largest number of seconds of one wait.
@@ -77,7 +77,9 @@ class Waits:
         return np.array([time.perf_counter() - self._begun - self._waited, self._waited])
 
     def in_round(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = ()) -> None:
-        """Wait for the neighbors of an agent: test the requests up to `polls` times without sleep, then `patiently`.
+        """Wait until the MPI requests of an agent in a round are complete.
+
+        The requests are first tested up to `polls` times without sleep, then with sleep between tests (`patiently`).
 
         Tests without sleep are limited, because they take the cores from a logger that has work to do. MPI_Wait is not
         used, because Python cannot handle signals during this call.
@@ -106,10 +108,10 @@ class Waits:
         Args:
             requests: the requests whose completion is awaited.
             ranks: for each request, the rank with which it communicates.
-            times: the wait may take `times` times the limit.
+            times: a factor; the wait may last `times` times `limit` seconds.
 
         Raises:
-            Overdue: this time has passed; the error contains the ranks whose requests are not complete.
+            Overdue: the wait lasted too long; the error contains the ranks whose requests are not complete.
         """
         pairs = zip(ranks, requests, strict=False)
         done, status = 0, MPI.Status()
@@ -132,10 +134,10 @@ class Waits:
 
         Args:
             missing: returns the ranks that have not answered, for the error.
-            times: the wait may take `times` times the limit.
+            times: a factor; the wait may last `times` times `limit` seconds.
 
         Raises:
-            Overdue: this time has passed.
+            Overdue: the wait lasted too long.
         """
         begun = before = time.perf_counter()
         passed, pause = 0.0, FIRST_PAUSE * self._comm.size
@@ -155,8 +157,8 @@ class Waits:
     def hear(self, source: int) -> Any:
         """Receive and return the next message from the rank `source`.
 
-        A message which says only that `source` is alive (`at_work`) is skipped. After such a message the time limit
-        starts again.
+        A message which says only that the rank `source` is alive (`at_work`) is skipped. After such a message, the time
+        limit starts again.
 
         Raises:
             Overdue: no message arrived within the limit.
@@ -171,7 +173,15 @@ class Waits:
         return word
 
     def tell(self, ranks: Sequence[int], word: Any = None) -> None:
-        """Send a message to ranks that receive the message by `hear`. The time limit holds for sending too."""
+        """Send a message to other ranks, which call `hear` to receive the message.
+
+        Args:
+            ranks: the ranks that receive the message.
+            word: the message.
+
+        Raises:
+            Overdue: MPI did not complete the sending within the limit.
+        """
         self.patiently([self._comm.isend(word, dest=rank, tag=WORDS) for rank in ranks], ranks)
 
     def share(self, word: Any = None) -> list[Any]:
