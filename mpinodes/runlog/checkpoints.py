@@ -96,8 +96,8 @@ class Keeper:
     Args:
         run: the run directory.
         name: the name of the participant.
-        whose: the identity of the run, computed from its noise key (`noise_name`). With an empty text, checkpoints of
-            any run can be read.
+        whose: a text that identifies the run: the hash that `noise_name` returns. A checkpoint with another text is
+            rejected as damaged, unless `whose` is empty.
     """
 
     def __init__(self, run: Path, name: str, whose: str = "") -> None:
@@ -173,7 +173,13 @@ class Keeper:
 
 
 def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
-    """Return the checkpoint files of all agents of a run."""
+    """Return one `Keeper` for each agent, which reads and writes the checkpoint files of this agent.
+
+    Args:
+        run: the run directory.
+        agents: the number of agents.
+        whose: a text that identifies the run, as in `Keeper`.
+    """
     return [Keeper(run, name_of(agent), whose) for agent in range(agents)]
 
 

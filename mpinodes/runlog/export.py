@@ -28,10 +28,10 @@ WORTH = 0.7  # a variable is compressed if the compressed size is at most this f
 
 
 class _Draft(io.FileIO):
-    """The file of a record while HDF5 writes it; an error is stored, because HDF5 crashes if a write raises an error.
+    """The file object through which HDF5 writes a record. HDF5 crashes if a write raises an error, so no write does.
 
     Attributes:
-        failure: the first error. After an error, nothing more is written.
+        failure: the first error of a write; None if there was no error. After an error, nothing more is written.
     """
 
     failure: OSError | None = None
@@ -90,7 +90,7 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
     Args:
         record: the reader of `rounds.log`, which reads a few rounds at a time.
         run: the run directory.
-        horizons: (h,) the rounds at which results are measured.
+        horizons: the rounds at which results, such as regret, are measured, as a one-dimensional array.
         variables: the variables that are known only at the end, such as regret and privacy loss.
 
     Raises:

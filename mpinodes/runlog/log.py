@@ -1,6 +1,6 @@
 """Write and read `rounds.log`, the append-only log of a run.
 
-The file begins with a mark, which contains the version of the layout. After the mark come frames. A frame is a head
+The file begins with a text that identifies the format and its version. After this text come frames. A frame is a head
 (the length of its content, the number of its rounds, and a checksum of both), the content, and a checksum of the
 content. Each checksum also covers the previous checksum of the file, so a frame is valid only at its position, and the
 last checksum verifies the whole file. A frame of 0 rounds contains facts in MessagePack: attributes, sizes of
@@ -82,8 +82,8 @@ class Log(_Opened):
     Args:
         path: the file.
         facts: a dictionary with the `attributes` of the record, and the `sizes` of its dimensions.
-        place: the position where an existing log is cut off and continued. The caller has verified this position by
-            `require`. None: a new file is created.
+        place: the position in an existing log after which the old content is cut off and new rounds are appended. The
+            caller has verified this position by `require`. None: a new file is created.
         rounds: the number of rounds before this position.
 
     Attributes:

@@ -1,7 +1,7 @@
 """Show the progress of a run or a study: a bar on a terminal, otherwise a line of text every few seconds.
 
-A run also writes its progress to `progress.jsonl`, for programs. `warn` reports that results of a finished run cannot
-be drawn or put into words; the run itself does not fail.
+A run also writes its progress to `progress.jsonl`, which programs can read. `warn` prints a warning if a figure or text
+about a finished run cannot be made; the run itself counts as successful.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def write_stderr(text: str) -> None:
 
 
 def warn(directory: Path, failure: str, error: Exception) -> None:
-    """Print one line of warning on stderr, and write the traceback into the log of the run.
+    """Print one line of warning on stderr, and append the traceback to log.txt in the run directory.
 
     Args:
         directory: the run directory.

@@ -60,7 +60,13 @@ class _Living:
 
 
 class _Finished:
-    """The content of `record.h5`, after the run has ended, as `Reader` reads it, with the attributes of `_Living`."""
+    """The content of `record.h5`, after the run has ended, as `Reader` reads it.
+
+    Attributes:
+        attrs: the attributes of the record.
+        dims: the dimensions of each variable and coordinate, by name.
+        rounds: the number of rounds.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = h5py.File(path, "r", locking=False, rdcc_nbytes=CACHED)

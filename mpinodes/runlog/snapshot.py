@@ -70,7 +70,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def packed_up(content: Mapping[str, Any]) -> bytes:
-    """Return plain data (see the module) as MessagePack.
+    """Return plain data (such as numbers, texts, arrays, and lists of these) as bytes in MessagePack format.
 
     Raises:
         TypeError: a value is not plain data; the message names the value.

@@ -17,14 +17,14 @@ VERSION = 3  # of record.h5 and summary.json; raise it whenever these files, or 
 
 
 def require_version(version: int | None, where: str) -> None:
-    """Raise an error if a record has another layout version than this version of mpinodes reads.
+    """Raise an error if a record has a layout (a format of files) that this version of mpinodes cannot read.
 
     Args:
-        version: the layout version of the record; None if the record has none.
+        version: the version of the layout, as the record states it; None if the record states no version.
         where: the run directory, for the message.
 
     Raises:
-        BadInput: the versions differ.
+        BadInput: the version of the layout is not the version that this mpinodes reads.
     """
     if version == VERSION:
         return
