@@ -1,10 +1,11 @@
 """Compute the privacy loss of publishing several finished runs: python -m mpinodes.spent RUN...
 
-A directory of repeats stands for all its repeats. The privacy losses of runs on the same data are composed. If the
-records say which samples each run used, the privacy losses are composed for each sample separately. For runs on data
-sets without a common sample, the largest of the privacy losses counts. Runs on files count as runs with common samples,
-unless different names in data.identity declare the data sets disjoint. The result holds only if the settings of all
-runs were fixed before the first run. Exit code 2: the runs cannot be read, or cannot be combined.
+A RUN is the directory of a finished run; if the run has repeats, all repeats are included. The privacy losses of runs
+on the same data are composed. If the records say which samples each run used, the privacy losses are composed for each
+sample separately. If no sample is in two of the data sets, the result is the largest privacy loss of a single data set.
+Two runs on files are taken to have common samples, unless the two runs have different names in data.identity, by which
+you declare that no sample is in both data sets. The result holds only if the settings of all runs were fixed before the
+first run. Exit code 2: the runs cannot be read, or cannot be combined.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Keep a run within its privacy budget: choose enough noise, or the rounds in which agents stop releasing their data.
 
-Neither way uses the data. The privacy loss of a release follows from public constants, so a run whose loss functions
-are 0 everywhere has the same events (`core.events`) as the real run. A nominal epsilon is a value of `privacy.epsilon`,
-which scales the noise. The proven epsilon of the run is another number, which must not exceed the budget.
+Neither choice uses the data. An event (`core.events`) is the record of one release for privacy accounting: the scale of
+the noise and the sensitivity. Events follow from public constants, so a run whose loss functions are 0 everywhere has
+the same events as the real run. A nominal epsilon is a value of `privacy.epsilon`, which scales the noise. The proven
+epsilon of the run is another number, which must not exceed the budget.
 """
 
 from __future__ import annotations
@@ -31,25 +32,28 @@ RANGE = 1e-12, 1e12  # the range of nominal epsilons that is searched
 
 
 class Nothing(Loss):
-    """Define the loss that is 0 everywhere."""
+    """Define the loss function that is 0 everywhere; its gradient is 0 everywhere, too."""
 
     def value(self, x: Vector) -> float:
         """Return 0 at every point x (d,)."""
         return 0.0
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return a zero vector with as many coordinates as `block` has."""
+        """Return the coordinates `block` of the gradient at x: a zero vector with as many coordinates."""
         return np.zeros_like(x[block])
 
     data_grad = grad
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return v, which minimizes ‖x − v‖²/(2·step)."""
+        """Return v, the minimizer x of f(x) + ‖x − v‖²/(2·step), because the loss function f is 0."""
         return Solved(v, 0.0, 0)
 
 
 def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
-    """Return the experiment with `privacy.epsilon` or `privacy.budget.stops` set so that the run keeps its budget.
+    """Return the experiment, changed so that the run keeps its privacy budget.
+
+    The changed setting is `privacy.epsilon`, which scales the noise, or `privacy.budget.stops`, the last round in which
+    each agent may release data. An experiment without a budget is returned unchanged.
 
     Args:
         setup: the set-up of the experiment.
@@ -82,7 +86,9 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 
 
 def dry_events(run: Setup, nominal: float | None = None) -> Events:
-    """Return the events of all releases of a run, (rounds, agents), computed without data from zero loss functions.
+    """Return the events of all releases of a run, computed without data from loss functions that are 0 everywhere.
+
+    An event is the record of one release for privacy accounting. The result has the axes (rounds, agents).
 
     Args:
         run: the set-up of the run.
@@ -95,9 +101,10 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
 
 
 def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> float:
-    """Return the largest nominal epsilon with which the proven epsilon of the runs together is within the budget.
+    """Return the largest nominal epsilon for which the proven epsilon of all runs together is within the budget.
 
-    The privacy loss never decreases as the nominal epsilon increases, so the search is by bisection on a log scale.
+    The nominal epsilon scales the noise of every run. The proven epsilon never decreases as the nominal epsilon
+    increases, so the search is by bisection on a log scale.
 
     Args:
         runs: the set-ups of the runs.
@@ -105,7 +112,8 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
         near: a nominal epsilon at which the search starts; 0 if no value is known.
 
     Raises:
-        BadInput: the nominal epsilon does not change the noise, or the runs exceed the budget with any noise.
+        BadInput: the nominal epsilon does not change the noise, or the runs exceed the budget however large the noise
+            is.
     """
     experiment, rounds = runs[0].experiment, runs[0].experiment.rounds
     events_of, keeps, exceeds = [_events_by_epsilon(run) for run in runs], 0.0, np.inf
@@ -152,10 +160,10 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
 
 
 def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
-    """Return a function that computes the events of a run from a nominal epsilon, quickly.
+    """Return a function that computes the events of a run (records of releases) quickly from a nominal epsilon.
 
-    The events are exact, except with `noise.backend` = lattice. The spacing of the lattice is a step function of the
-    nominal epsilon; the returned function replaces this step function by a smooth function.
+    The events are exact unless noise is rounded to a lattice (`noise.backend` = lattice). The spacing of the lattice is
+    a step function of the nominal epsilon; the returned function replaces this step function by a smooth function.
 
     Raises:
         BadInput: the nominal epsilon does not change the noise.
@@ -188,10 +196,10 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
 
 
 def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
-    """Return the last round in which each agent may release data within the budget; 0: the agent need not stop.
+    """Return, for each agent, the last round in which the agent may release data without exceeding the budget.
 
-    If several runs are published together, the round is the same for all agents, because a sample may belong to
-    different agents in different runs.
+    The result is 0 for an agent that need not stop. If several runs are published together, the round is the same for
+    all agents, because a sample may belong to different agents in different runs.
     """
     rounds, agents, made = runs[0].experiment.rounds, runs[0].topology.agents, [dry_events(run) for run in runs]
 
@@ -217,7 +225,7 @@ def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector
     Args:
         runs: the set-ups of the runs, which are published together.
         made: the events of each run.
-        horizon: the last round that counts.
+        horizon: the last round whose releases are counted.
 
     Raises:
         BadInput: no epsilon is proven for several runs together.

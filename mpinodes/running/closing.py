@@ -50,7 +50,7 @@ def finish(
         evaluator: the evaluator of the run, which has received all rounds.
         accounting: the privacy accounting of the run; this function calls its `close`.
         watch: the stopwatch that measures how long each phase of the run takes.
-        shares: other runs that used the same noise on other data.
+        shares: the names of other run directories whose runs used the same noise on other data.
         seconds: how many seconds the rounds took.
         is_partial: whether the run ended before its last round.
         tell: called to report progress, with the name of a phase, the number of steps done, and the number of steps.

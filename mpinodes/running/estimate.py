@@ -31,10 +31,11 @@ def record_bytes(setup: Setup) -> int:
 
 
 def logger_bytes(setup: Setup) -> tuple[int, int]:
-    """Return the memory of the logger in bytes during the rounds, and after them, without Python and the data set.
+    """Return how many bytes of memory the logger needs: during the rounds, and after the last round.
 
-    After the rounds, all samples are in memory to compute the best fixed decision, except for quadratic losses that are
-    drawn again in every round.
+    The memory of Python and of the data set is not counted. After the last round, the logger computes the best fixed
+    decision, and for this holds the samples of all rounds in memory. For quadratic losses, the logger may hold a few
+    samples with the same sum of losses in place of many samples.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * longest_chunk(setup) + BYTES_AT_ONCE

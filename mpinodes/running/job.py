@@ -431,9 +431,10 @@ class Job(ExitStack):
         return self._done, checkpoint
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """Yield the rows (`core.events.Layout`) of the next repeat, in chunks of consecutive rounds.
+        """Yield the rows of the next repeat, in chunks of consecutive rounds.
 
-        The rows come from the ranks of the agents, or, without MPI, from `lockstep`.
+        A row has the numbers that an agent sends to the logger in a round (`core.events.Layout`). Under MPI, the rows
+        come from the ranks of the agents. Without MPI, this process computes the rows of all agents.
 
         Args:
             run: the set-up of the repeat.

@@ -83,7 +83,7 @@ class Logger:
     def follow(self, chunks: Iterable[Chunk]) -> int | None:
         """Log and evaluate the rows of all agents, which arrive in chunks of consecutive rounds.
 
-        The order that comes with a chunk says whether to save a checkpoint after the chunk.
+        Each chunk comes with an `Order`, which says whether to save a checkpoint after the chunk.
 
         Returns:
             The round after which the run was stopped; None if it was not stopped.
@@ -113,7 +113,7 @@ class Logger:
 
     @cached_property
     def _files(self) -> list[sources.Stamp]:
-        """Return a stamp of each data and graph file, from which a resumed run knows whether the file has changed."""
+        """Return the size, time and hash of each data and graph file; a resumed run checks that they are the same."""
         return sources.stamps(self._setup)
 
     def take(self, rows: Vector) -> None:

@@ -97,7 +97,8 @@ def result(summary: Summary, directory: Path) -> str:
 def watch(directories: Sequence[Path], out: TextIO) -> int:
     """Print one line of progress for each run, again and again, until all runs have ended.
 
-    On a terminal the new lines replace the old lines. On other outputs, changed lines are printed every few seconds.
+    On a terminal, the new lines replace the old lines. If the output is not a terminal, changed lines are printed every
+    few seconds.
 
     Returns:
         0, or 1 if a run ended early or without a result.

@@ -75,7 +75,10 @@ def make(directory: Path) -> None:
 def _evaluated(
     setup: Setup, place: Path, metrics: tuple[type[Metric], ...]
 ) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
-    """Run an experiment without noise, and return its horizons, its curves (`CURVES`) and its summary.
+    """Run an experiment without noise, and return the results.
+
+    The results are the rounds at which quantities are measured, the quantities of `CURVES` at these rounds (such as the
+    network regret), and the summary.
 
     Args:
         setup: the set-up of the run without noise.

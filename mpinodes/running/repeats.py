@@ -57,7 +57,9 @@ class RoundsSource(Protocol):
         """
 
     def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
-        """Yield the rows (`core.events.Layout`) of the next repeat, in chunks of consecutive rounds.
+        """Yield the rows of the next repeat, in chunks of consecutive rounds.
+
+        A row has the numbers that an agent sends to the logger in a round (`core.events.Layout`).
 
         Args:
             run: the set-up of the repeat.

@@ -155,7 +155,7 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
         now: the experiment of the resumed run.
 
     Raises:
-        BadInput: such a key changed; the message names up to three keys.
+        BadInput: a key on which the recorded rounds depend has changed; the message names up to three keys.
     """
 
     def without_paths(value: object) -> object:
@@ -179,7 +179,7 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
 
     Args:
         where: the run directory, for the error message.
-        before: the stamp of each file when the run started (`own_files.stamps`).
+        before: the size, time and hash of each file when the run started, as `own_files.stamps` returned them.
         setup: the set-up of the resumed run.
 
     Raises:

@@ -31,10 +31,12 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
 
 
 def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
-    """Return a set-up whose noise, or whose stops (`Budget.stops`), keep the run within its privacy budget.
+    """Return a set-up that keeps the run within its privacy budget.
+
+    The budget is kept by enough noise, or by the rounds after which agents release no more data (`Budget.stops`).
 
     Args:
-        setup: the set-up, as `compose` returns it. Without a budget, it is returned unchanged.
+        setup: the set-up, as `compose` returns it. A set-up without a budget is returned unchanged.
         near: a nominal epsilon near the result, or 0; see `budget.within_budget`.
 
     Raises:
@@ -51,8 +53,9 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
     """Return the set-up of an experiment that was already checked, perhaps by another process.
 
     Args:
-        experiment: the complete experiment, including the noise or the stops that keep its privacy budget.
-        connected_over: the value of `Setup.connected_over` that the first set-up computed.
+        experiment: the complete experiment, including the settings that keep its privacy budget: enough noise, or the
+            rounds after which agents release no more data.
+        connected_over: the number of rounds over which the graph is connected, which the first set-up computed.
 
     Raises:
         BadInput: a file of the experiment is missing or has changed.
