@@ -1,8 +1,9 @@
 """UCI's Adult data: income above 50,000 dollars (+1) or not (−1); 30,162 training and 15,060 test samples, d = 105.
 
 Rows with a missing value are left out. 98 features are one-hot indicators. Six features are numbers, scaled to [0, 1]
-by public constants. One feature is the constant 1. No sample has an L2 norm above 1. The papers on ADMM train on all
-45,222 rows and divide the numbers by the maxima of their columns: data.rows=all, data.scaling=maxima.
+by public constants. One feature is the constant 1. No sample has an L2 norm above 1. The papers on ADMM use all 45,222
+rows for training, and divide each of the six features by its largest value in the data; to do the same, set
+data.rows=all and data.scaling=maxima.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ class Adult(FileStream):
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven: partition by label, or scaling by maxima; empty if neither is used."""
+        """Return why no epsilon is proven for runs on these data; an empty text if an epsilon can be proven.
+
+        The possible reasons are a partition of the samples by label, and scaling by the maxima of the data.
+        """
         maxima = "columns are divided by maxima read off the data (set data.scaling=public)"
         return together(super().unproven_because, maxima if self.scaling == "maxima" else "")
 

@@ -109,15 +109,18 @@ class File(LabelledStream):
 
     @property
     def classes(self) -> int:
-        """Return the number of classes that the user states, otherwise the number that the file has; 0: no classes."""
+        """Return the number of classes; 0 if targets are not classes.
+
+        If the user does not state the labels of the classes, the different targets in the file are counted.
+        """
         return len(self.labels or self._found) if self.targets == "classes" else 0
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven; empty if an epsilon is proven.
+        """Return why no epsilon is proven for runs on this file; an empty text if an epsilon can be proven.
 
-        The reasons are facts that the user has not stated, and columns that seem to be scaled by numbers computed from
-        the data.
+        The possible reasons are facts that the user has not stated, and columns that seem to be scaled by numbers
+        computed from the data.
         """
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:

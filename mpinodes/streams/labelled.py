@@ -152,7 +152,10 @@ class LabelledStream(Stream):
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven: the partition by label; empty otherwise. Subclasses add their reasons."""
+        """Return why no epsilon is proven for runs on these data; an empty text if an epsilon can be proven.
+
+        The only reason of this class is a partition of the samples by label. Subclasses add further reasons.
+        """
         if self.partition != "by-label":
             return ""
         return "who owns which sample depends on the labels (give each agent a file: data.file=part-{agent}.npz)"
@@ -191,7 +194,7 @@ class LabelledStream(Stream):
         return self.open()
 
     def once(self, draw: Callable[[], Arrays], *of: object) -> Arrays:
-        """Return arrays that `draw` draws from the seed. One rank draws them for all ranks of a host.
+        """Return random arrays that the function `draw` makes from the seed; only one rank of each host calls `draw`.
 
         Args:
             draw: draws the arrays.
@@ -200,7 +203,7 @@ class LabelledStream(Stream):
         return drawn_once(f"{type(self).__module__} {type(self).__qualname__} {self.seed} {of}", draw)
 
     def forget(self) -> None:
-        """Release the memory of data read from files. Losses that `of` has made keep their own samples."""
+        """Release the memory of data that were read from files. Losses that exist already keep their own samples."""
         self.__dict__.pop("_sources", None)
         self.__dict__.pop("_everything", None)
 
@@ -271,7 +274,10 @@ class LabelledStream(Stream):
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """Return a function that maps the first and last of some rounds to one loss of all samples of these rounds."""
+        """Return a function (first, last) whose value is one loss function for several rounds.
+
+        This loss function is for all samples that the agent uses in the rounds `first` to `last`.
+        """
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
 
@@ -280,7 +286,7 @@ class LabelledStream(Stream):
         return BatchOrder(self.seed, owner, len(self.shares[agent]), self._size(agent), shuffle)
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
-        """Return the features and targets of the agent's share, after checks.
+        """Return the features and targets of the agent's share, after checking that no sample breaks a stated bound.
 
         The error message about a sample reveals something about the sample. The accountant does not cover error
         messages.
@@ -360,7 +366,9 @@ class FileStream(LabelledStream):
 
     @property
     def source_files(self) -> list[Path]:
-        """Return the paths of the files in the order of `wanted`, and download missing files.
+        """Return the paths of the published files, in the order of the class attribute `wanted`.
+
+        Missing files are downloaded.
 
         Raises:
             BadInput: a file is missing and cannot be downloaded.

@@ -1,8 +1,9 @@
 """Synthetic points in a cube, whose mean is to be estimated.
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", section V:
-all agents have the same number of points in [−R, R]^p. Each coordinate is normal with mean 0.7R and variance 1,
-truncated to [−R, R]: a coordinate outside is drawn again. The paper states neither p nor R.
+all agents have the same number of points in the cube [−R, R]^p. Each coordinate is normal with mean 0.7R and variance
+1, truncated to [−R, R]: a coordinate outside this interval is drawn again. The paper states neither the dimension p nor
+the number R.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Online linear regression on synthetic data, for any number of rounds.
 
 H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 6.1: the
-features are a(t) ~ U[−0.5, 0.5]^d, the targets are b(t) = a(t)·x̂ + N(0, 0.2), and the true parameter is x̂ ~ N(0, I).
-We take 0.2 as a variance.
+features a(t) of round t are uniform in [−0.5, 0.5]^d, the targets are b(t) = a(t)·x̂ + N(0, 0.2), and the true parameter
+is x̂ ~ N(0, I). We take the number 0.2 as the variance of the noise, not as the standard deviation.
 """
 
 from __future__ import annotations
