@@ -233,10 +233,11 @@ class Comparison:
         return differences
 
     def beyond(self) -> list[tuple[str, str]]:
-        """Return pairs of a key and a text on its values, for each key that differs between runs but is not an axis.
+        """Return pairs (key, text on its values) of the keys that differ between runs, but that are no axes.
 
-        Keys of the optimization problem come first. If an axis determines the value of a key, the text says which value
-        the key has at each value of the axis.
+        An axis is a key by whose values runs are grouped; runs of one group may differ in further keys. Keys of the
+        optimization problem come first. If an axis determines the value of a key, the text says which value the key has
+        at each value of the axis.
         """
         keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
@@ -286,7 +287,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
-    """Return whether the keys and the seed distinguish all runs."""
+    """Return whether any two runs differ in the seed or in the value of one of the keys."""
     return _parts(runs, [*keys, SEED]) == len(runs)
 
 
@@ -310,7 +311,10 @@ def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[st
 
 
 def compared_results(comparison: Comparison) -> list[str]:
-    """Return the names of the metrics that differences and figures show, in the order of their attribute `compared`."""
+    """Return the names of the metrics that tables of differences and figures show.
+
+    Only built-in metrics whose attribute `compared` is not 0 are shown, ordered by the value of this attribute.
+    """
     ranks = {metric.name: metric.compared for metric in BUILT_IN if metric.compared}
     shown = {m.variable: tables.short(m.key) for run in comparison.runs for m in run.summary.metrics}
     names = [shown[name] for name in sorted(ranks, key=ranks.__getitem__) if name in shown]

@@ -39,7 +39,11 @@ PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_ro
 
 
 def curves() -> dict[str, Curve]:
-    """Return the curves against rounds, by file name: the first metric of each figure of a run, and the proven ε."""
+    """Return the curves that a comparison draws against rounds, by file name.
+
+    A figure of a single run may have several curves. A comparison draws the first curve of each such figure, and the
+    proven ε.
+    """
     return {name: figure.curves[0] for name, figure in curve_figures().items()} | {"privacy": PRIVACY}
 
 
@@ -67,7 +71,10 @@ class Plot(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """Return how many keys after the first key get panels; at most `MOST_PANELS` panels are drawn."""
+        """Return how many of the keys in `axes`, after the first key, are shown by separate panels.
+
+        The number is limited so that the figure has at most `MOST_PANELS` panels.
+        """
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 

@@ -55,7 +55,8 @@ class PlannedRun:
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
         near: the `privacy.epsilon` of a run that differs from this run only in the seed; 0 if unknown. The search for
             the noise scale starts from this value.
-        connected_over: the number of rounds over which the graph is connected, see `Setup`; 0 if the run is done.
+        connected_over: the least B such that the union of the graphs of any B consecutive rounds is strongly connected;
+            0 if the run is done.
     """
 
     settings: dict[str, Any]
@@ -83,9 +84,9 @@ def shown(settings: dict[str, Any]) -> str:
 def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
     """Compose a run of a study and check it as `--dry-run` does; return its plan, or the reason why it cannot be done.
 
-    Computing the noise scale that keeps a privacy budget takes longest, and the result seldom differs between seeds. So
-    this function computes the scale only for the first seed of each setting. Runs with other seeds compute the scale
-    when they start.
+    The slowest part of planning is to compute the noise scale that keeps a privacy budget. This scale seldom differs
+    between seeds, so this function computes the scale only for the first seed of each setting. Runs with other seeds
+    compute the scale when they start.
 
     Args:
         point: the settings and the experiment of the run.
@@ -128,7 +129,8 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
 def _own_noise(setup: Setup, noise: str) -> str:
     """Return a text that identifies the noise of the run and the paths of its data.
 
-    The text is empty if the run has no noise, if the noise is secret, or if the user has set `noise.key`.
+    Two runs with the same text would draw the same noise. The text is empty if the run has no noise, if the noise is
+    secret, or if the user has set `noise.key`.
     """
     e = setup.experiment
     is_own = noise and e.private and not e.secret and e.noise.key is None
