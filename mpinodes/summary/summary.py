@@ -1,9 +1,9 @@
 """Define the content of summary.json as classes; a `Summary` object is made, merged, written, read and printed.
 
 The annotation of a field states its type and the rule that merges the field over repeats (`merging`). A field that
-appears in tables of runs also has a `Column`. A number that is not finite is None. In summary.json, the values of
-metrics are beside these fields, under the keys that the metrics declare (`accuracy.test`). A `Summary` holds these
-values by dotted key in `values`.
+appears in tables of runs also has a `Column`. A number that is not finite is None. The values of metrics are no fields:
+a `Summary` object holds the values of all metrics in the dictionary `values`, by dotted key. In summary.json, each
+metric has the key that the metric declares, such as `accuracy.test`.
 """
 
 from __future__ import annotations
@@ -123,10 +123,10 @@ class BudgetSummary(Struct, kw_only=True):
     Attributes:
         epsilon: the ε of the budget.
         delta: the δ of the budget.
-        kept_by: "noise" if the noise scale keeps the budget; otherwise agents stop releasing.
+        kept_by: "noise" if the noise is large enough for all rounds; "stopping" if agents stop releasing data.
         stops: for each agent, the round after which the agent reveals nothing more about its data; None if the agent
             never stops.
-        covers: "all" if the budget covers all repeats together.
+        covers: always "all": the budget covers all repeats on the same data together.
     """
 
     epsilon: Same[float]
@@ -157,7 +157,7 @@ class NoiseSummary(Struct, kw_only=True):
 
 
 class ViewsSummary(Struct, kw_only=True):
-    """The largest proven ε of an agent toward a single node, by the distance of the node from the agent.
+    """The largest proven ε of an agent if the attacker is a single node, by the distance of the node from the agent.
 
     The node reads only the messages that it receives, and colludes with no other node.
 
@@ -331,7 +331,7 @@ class BoundSummary(Struct, kw_only=True):
 
 
 def times(value: float | None, measured: float | None) -> float | None:
-    """Return a bound divided by the measured value; None if one of both is unknown, or the measured value is ≤ 0."""
+    """Return the bound `value` divided by `measured`; None if a number is unknown, or if `measured` is at most 0."""
     return value / measured if value is not None and measured is not None and measured > 0 else None
 
 
@@ -364,7 +364,7 @@ class FaultsSummary(Struct, kw_only=True):
 
 
 class FeedbackSummary(Struct, kw_only=True):
-    """The feedback on loss functions, if agents do not get the gradient of the present round without delay.
+    """How agents learn about loss functions, if gradients arrive late or are estimated from values of the function.
 
     Attributes:
         points: the number of values of the loss function from which an agent estimates a gradient; 0 if agents get
@@ -417,7 +417,10 @@ class TimingSummary(Struct, kw_only=True):
 
 
 def codes(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
-    """Return the warnings of all repeats, by code, with empty texts in place of the sentences."""
+    """Merge the warnings of repeats: return a dictionary from the code of each warning to an empty text.
+
+    The sentences of a warning differ between repeats; the caller writes one sentence for all repeats.
+    """
     return {code: "" for warnings in repeats for code in warnings or {}}
 
 
@@ -497,7 +500,7 @@ class Summary(WorthSummary, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(tree, enc_hook=float), indent=2) + b"\n"
 
     def finite(self) -> Summary:
-        """Return this summary as if written and read again: numbers that are not finite are None."""
+        """Return this summary as it is after writing and reading the file: infinite numbers and nan become None."""
         return self.of_tree(msgspec.json.decode(self.json()), Path())
 
     def losses_in_a_round(self, metric: ShownMetric) -> int:
