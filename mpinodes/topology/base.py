@@ -64,7 +64,7 @@ def both_ways(edges: Edges) -> Edges:
 def titled(template: str) -> Any:
     """Return a property for the attribute `title` of a topology: the template, filled with the topology's attributes.
 
-    In the template, {0.<attribute>} stands for the value of an attribute.
+    In the template, {0.<attribute>} is replaced by the value of the attribute.
     """
     return property(lambda topology: template.format(topology))
 

@@ -29,7 +29,8 @@ class Exponential(Periodic):
     def phases(self) -> tuple[Edges, ...]:
         """Return the edges of each round of the period.
 
-        With `one_peer` the period has ⌈log₂ n⌉ rounds, but at least one; otherwise it has one round.
+        If `one_peer` is true, each agent sends to one agent per round, and the period has ⌈log₂ n⌉ rounds, but at least
+        one. Otherwise the period has one round.
         """
         n = self.agents
         hops = [frozenset((j, (j + (1 << k)) % n) for j in range(n)) for k in range((n - 1).bit_length())]

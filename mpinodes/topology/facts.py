@@ -102,7 +102,8 @@ def _first_rounds(topology: Topology, rounds: int) -> range:
 def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None:
     """Return (t, j, i) such that in round t agent j sends to agent i, but i does not send to j.
 
-    Return None if the graph of every checked round is undirected.
+    Return None if the graph is undirected in every round that is checked: the rounds of a run, until the graph repeats
+    or up to round `LONGEST_CHECK`.
     """
     for t in _first_rounds(topology, rounds):
         sends = topology.sends(t)
@@ -114,20 +115,27 @@ def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None
 
 
 def is_eulerian(topology: Topology, rounds: int) -> bool:
-    """Return whether, in every checked round of a run, the in-degree of each agent equals its out-degree."""
+    """Return whether, in every round that is checked, the in-degree of each agent equals its out-degree.
+
+    The rounds of a run are checked until the graph repeats, or up to round `LONGEST_CHECK`.
+    """
     graphs = map(topology.sends, _first_rounds(topology, rounds))
     return all(np.array_equal(sends.sum(axis=0), sends.sum(axis=1)) for sends in graphs)
 
 
 def out_edges(topology: Topology, rounds: int) -> int:
-    """Return the largest number of directed edges in one round, over the checked rounds of a run."""
+    """Return the largest number of directed edges that the graph has in one round.
+
+    The rounds of a run are considered until the graph repeats, or up to round `LONGEST_CHECK`.
+    """
     return max(int(topology.sends(t).sum()) for t in _first_rounds(topology, rounds))
 
 
 def laplacian_max(topology: Topology, rounds: int) -> float:
     """Return the largest eigenvalue that the Laplacian of the graph has in any round of a run.
 
-    A directed edge counts as an undirected edge. If the graph never repeats, return n, which is an upper bound.
+    Every directed edge is replaced by an undirected edge. If the graph never repeats, return the number of agents, an
+    upper bound on the eigenvalue.
     """
     if topology.period is None:
         return float(topology.agents)

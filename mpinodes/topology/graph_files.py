@@ -71,7 +71,7 @@ class _Edge(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Hold the nodes, edges and graph attributes of a file of any format, as its reader returns them."""
+    """Hold the nodes, edges and graph attributes that were read from a file of any of the three formats."""
 
     nodes: Sequence[Hashable]
     edges: Sequence[_Edge]
@@ -338,7 +338,8 @@ def _require_spelling(path: Path, where: str, attributes: Mapping[str, Any], wan
     """Reject an attribute whose name is a misspelling of `wanted`, because unknown attributes are ignored.
 
     Raises:
-        BadInput: there is a misspelled name, and no attribute `wanted`; the message begins with the file and `where`.
+        BadInput: the attribute `wanted` is missing, and another attribute has a similar name. The message begins with
+            the file and `where`.
     """
     if wanted not in attributes and (near := get_close_matches(wanted, [*map(str, attributes)], 1, 0.8)):
         raise BadInput(f"{path}: {where}: {near[0]!r}: did you mean {wanted!r}?")
