@@ -62,7 +62,9 @@ class Late(Loss):
         """
         gradient = self.loss.data_grad(x, block)
         if self.asked is not None and not np.array_equal(self.asked, gradient):
-            raise ValueError("feedback.delay: update() asked for gradients at two points in one round")
+            raise ValueError(
+                "feedback.delay: update() asked for gradients at two points in one round, but may ask at one point only"
+            )
         self.asked = gradient
         return np.zeros_like(gradient) if self.due is None else self.due.copy()
 

@@ -275,7 +275,7 @@ class Step:
         if isinstance(wanted, Relay) and self._algorithm.hidden:
             raise ValueError(
                 f"message() returned a Relay in round {t}, which states no leakage of the hidden parts "
-                f"{self._algorithm.hidden}: return a Query, and state what leaks"
+                f"{self._algorithm.hidden}: return a Query, and state the leakage by the argument `leaks`"
             )
         overspent = 0 < self._last_release < t and not isinstance(wanted, (Start, Relay))
         return Relay() if overspent else wanted
@@ -355,7 +355,7 @@ class Releaser:
         elif isinstance(message, Queries):
             if tuple(message.vectors) != self._vectors:
                 raise ValueError(
-                    f"message() returned vectors {tuple(message.vectors)}, but `vectors` is {self._vectors}"
+                    f"message() returned vectors {tuple(message.vectors)}, but the class has vectors = {self._vectors}"
                 )
             places = np.split(out, len(self._vectors))
             events, leaks = (), message.leaks
@@ -381,7 +381,7 @@ class Releaser:
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
         if not 0 <= query.uses < t:
             raise ValueError(
-                f"message() of round {t} states uses={query.uses}: expected an earlier round, or 0 for no loss"
+                f"message() of round {t} states uses={query.uses}: expected an earlier round, or 0 for no new loss"
             )
         if query.value.shape != out.shape:
             raise ValueError(f"message() returned a vector of shape {query.value.shape}, not {out.shape}")
