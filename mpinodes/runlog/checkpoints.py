@@ -139,7 +139,7 @@ class Keeper:
         path = Path(self._path(t))
         content = snapshot.load(path)
         if content.get("layout") != LAYOUT:
-            instead = "resume with the version of mpinodes that wrote it, or run experiment.toml again"
+            instead = "resume with the version of mpinodes that wrote the file, or run experiment.toml again"
             raise BadInput(f"{path}: a checkpoint of layout {content.get('layout')}, not {LAYOUT}: {instead}")
         name, whose = content.get("of", ("", ""))
         if content.get("round") != t or name != self._name or self._whose not in ("", whose):

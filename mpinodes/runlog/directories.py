@@ -39,7 +39,7 @@ def make_directory(experiment: Experiment) -> Path:
             log = path / LOG  # exists if another run is going on here, or has failed here
             is_used = log.exists() and (log.stat().st_size > 0 or is_held(path))
             if is_used or {file.name for file in path.iterdir()} - UNBEGUN:
-                raise BadInput(f"output.dir = {str(path)!r}: not empty: choose another directory, or delete this one")
+                raise BadInput(f"output.dir = {str(path)!r}: not empty: set another directory, or delete this one")
         (path / LOG).touch()
         write_text(path / "experiment.toml", experiment.toml())  # now, so that `--resume` works after an early kill
     except BadInput:
@@ -80,7 +80,7 @@ def held(run: Path) -> Iterator[None]:
     try:
         log = path.open("a")
     except OSError as error:
-        raise BadInput(f"{run}: cannot be written to: {error.strerror}") from error
+        raise BadInput(f"{run}: the directory cannot be written: {error.strerror}") from error
     with log:
         end = time.monotonic() + PATIENCE
         while not _locked(log.fileno()):

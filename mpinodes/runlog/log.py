@@ -112,7 +112,9 @@ class Log(_Opened):
         if self._declared and declared != self._declared:
             names = {name for name, *_ in declared} ^ {name for name, *_ in self._declared}
             change = f"with other variables ({', '.join(sorted(names))})" if names else "in another order or shape"
-            raise BadInput(f"{self._path}: its rounds were recorded {change}: keep the metrics that it began with")
+            raise BadInput(
+                f"{self._path}: the earlier rounds were recorded {change}: keep the metrics with which the run began"
+            )
         rounds = len(next(iter(variables.values())).values)
         if rounds == 0:
             return  # a frame of 0 rounds holds facts
@@ -203,7 +205,7 @@ class LogReader(_Opened):
         if mark != MARK:
             if mark[:13] == MARK[:13] and mark[13:15].strip().isdigit():
                 require_version(int(mark[13:15]), str(path.parent))
-            raise self._damaged("it does not begin as one")
+            raise self._damaged("its first line is wrong")
         self.read_on(end)
 
     def _damaged(self, why: str) -> Unreadable:

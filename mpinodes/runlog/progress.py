@@ -186,4 +186,4 @@ def warn(directory: Path, failure: str, error: Exception) -> None:
     with suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write("".join(traceback.format_exception(error)))
     why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    write_stderr(f"mpinodes: warning: {failure}, but all numbers are in {directory} ({why}; traceback in {log})\n")
+    write_stderr(f"mpinodes: warning: {failure}, but all results are in {directory} ({why}; traceback in {log})\n")

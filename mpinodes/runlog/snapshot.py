@@ -102,8 +102,8 @@ def _packed(value: Any, where: str) -> Any:
     if names := _names(kind):
         parts = {name: _packed(getattr(value, name), f"{where}.{name}") for name in names}
         return {"of": [kind.__module__, kind.__qualname__], "parts": parts}
-    plain = "arrays of numbers, numbers, words, tuples, lists, dictionaries, dataclasses and named tuples"
-    raise TypeError(f"{where} is a {kind.__name__}, which cannot be written down: keep state in {plain}")
+    plain = "arrays of numbers, numbers, texts, tuples, lists, dictionaries, dataclasses and named tuples"
+    raise TypeError(f"{where} is a {kind.__name__}, which cannot be written down in a file: keep state in {plain}")
 
 
 @cache

@@ -29,7 +29,7 @@ def require_version(version: int | None, where: str) -> None:
     if version == VERSION:
         return
     if version is None:
-        problem = "its record has no version: it was made before records had one"
+        problem = "its record has no version number: the record was made by a very old mpinodes"
     else:
         age = "newer" if isinstance(version, int) and version > VERSION else "older"
         problem = f"its record has version {version}, {age}"

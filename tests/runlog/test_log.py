@@ -82,7 +82,7 @@ def test_a_log_that_goes_on_takes_no_other_variables(change, tmp_path):
         del other["event_3"]
     else:
         other["event_3"] = Variable(("round", "agent"), np.zeros((4, 3)))
-    with pytest.raises(BadInput, match="keep the metrics that it began with"):
+    with pytest.raises(BadInput, match="keep the metrics with which the run began"):
         log.append(other)
 
 
