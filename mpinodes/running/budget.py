@@ -70,7 +70,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     if not experiment.private:
         raise BadInput("privacy.budget: a run without noise cannot keep a budget; set privacy.epsilon and a mechanism")
     if reason := setup.stream.unproven_because:
-        raise BadInput(f"privacy.budget: no budget can be kept because nothing is proven: {reason}")
+        raise BadInput(f"privacy.budget: no budget can be kept, because no epsilon is proven: {reason}")
     runs = [build(single_run(experiment, r)) if r else setup for r in range(experiment.repeats)]
     together = len(runs) > 1 and not other_data(setup)
     published = [runs] if together else [[run] for run in runs]
@@ -137,13 +137,13 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
         low /= 4
         if low < RANGE[0] and np.isnan(lost(low)):
             raise BadInput(
-                f"privacy.budget: nothing is proven of {experiment.name} with these settings and any noise; run "
-                "without privacy.budget to see the reason"
+                f"privacy.budget: with these settings, no epsilon is proven for {experiment.name}, however large the "
+                "noise is; a run without privacy.budget prints the reason"
             )
         if low < RANGE[0]:
             raise BadInput(
                 f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} "
-                "exceeds the budget with any noise"
+                "exceeds the budget, however large the noise is; set a larger budget"
             )
     high = 4 * low
     while not over(high):
@@ -174,8 +174,8 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
             return lambda nominal: at_one
         fixed = run.algorithm.scale_key or "a setting of the algorithm"
         raise BadInput(
-            f"privacy.budget: privacy.epsilon does not change this run's noise because {fixed} fixes it: leave out "
-            f"{fixed}, or set privacy.budget.kept_by=stopping"
+            f"privacy.budget: privacy.epsilon does not change this run's noise, because {fixed} fixes the noise: leave "
+            f"out {fixed}, or set privacy.budget.kept_by=stopping"
         )
     if not registry.find(registry.MECHANISMS, run.experiment.privacy.mechanism).pure:
         return partial(dry_events, run)

@@ -57,7 +57,7 @@ def make(directory: Path) -> None:
     """
     asked = stored(directory / "experiment.toml")
     if not compose(asked, None).experiment.private:
-        raise BadInput(f"{directory}: this run has no noise, so there is nothing to compare it with")
+        raise BadInput(f"{directory}: this run has no noise, so a second run without noise is the same")
     privacy = {key: value for key, value in asked["privacy"].items() if key != "budget"}
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)
@@ -66,7 +66,7 @@ def make(directory: Path) -> None:
         done = [_evaluated(*pair, setup.metrics) for pair in zip(runs, places(directory, e.repeats), strict=True)]
     horizons = done[0][0]
     if any(other != horizons for other, *_ in done):
-        raise BadInput(f"{directory}: without noise the repeats end in different rounds, so no mean curve is defined")
+        raise BadInput(f"{directory}: without noise the repeats end in different rounds, so their curves have no mean")
     curves = {name: np.mean([curves[name] for _, curves, _ in done], axis=0).tolist() for name in done[0][1]}
     summary, _ = merged([worth for *_, worth in done], rules(setup.metrics))
     write_text(directory / NOISE_FREE, NoiseFree(horizon=horizons, summary=summary, **curves).json().decode())

@@ -56,4 +56,4 @@ def sum_up(setup: Setup, run: Path) -> Summary:
             setup, run, evaluator, Accounting(setup), watch=watch, shares=shares, seconds=seconds, is_partial=True
         )
     except OSError as error:
-        raise BadInput(f"{run}: its record cannot be read, or record.h5 cannot be written: {error}") from error
+        raise BadInput(f"{run}: the record cannot be read, or record.h5 cannot be written: {error}") from error

@@ -58,7 +58,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
             raise BadInput(f"--resume {run} {word}: after the directory only key=value pairs may follow")
         if word.partition("=")[0] == "output.dir":
             raise BadInput(
-                f"--resume {run} {word}: a resumed run stays in its directory; to move it, move the directory first"
+                f"--resume {run} {word}: a resumed run stays in its directory; to change the directory, move it first"
             )
     if not (run / "experiment.toml").is_file():
         raise BadInput(f"--resume {run}: not the directory of a run: it has no experiment.toml")
@@ -82,11 +82,11 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         if fingerprint(shorter) != fingerprint(setup):
             raise BadInput(
                 f"--resume {run}: rounds = {e.rounds}: the messages of {e.name} depend on the number of rounds, which "
-                f"was {asked['rounds']}; start a new run"
+                f"was {asked['rounds']} when the run began; start a new run"
             )
     for key, path in sources.files(e):
         if sources.changed_since(run, key, path):
-            raise BadInput(f"--resume {run}: {key} = {str(path)!r} has changed since the run began")
+            raise BadInput(f"--resume {run}: {key} = {str(path)!r}: the file has changed since the run began")
     all_places = places(run, e.repeats)
     done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
     for place in all_places:
@@ -109,8 +109,8 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     checkpoints = list(_checkpoints(place, single, setup))
     if e.secret and not (checkpoints and checkpoints[0]["stops"]) and is_recorded(place):
         raise BadInput(
-            f"--resume {run}: its noise is secret, so the rounds after the last checkpoint would be released again "
-            "with different noise, which reveals more than the accountant counts; start a new run"
+            f"--resume {run}: its noise is secret (noise.entropy=os), so messages after the last checkpoint would be "
+            "sent again with different noise, which reveals more than the accountant counts; start a new run"
         )
     return Reopened(setup, done, checkpoints[:1] if e.secret else checkpoints)
 
@@ -171,7 +171,7 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
     if differ:
         shown = (f"{key} was {old.get(key, 'not set')} and is {new.get(key, 'not set')}" for key in differ[:3])
         more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
-        raise BadInput(f"--resume {where}: this is another experiment: {', '.join(shown)}{more}")
+        raise BadInput(f"--resume {where}: the experiment has changed: {', '.join(shown)}{more}")
 
 
 def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:
@@ -225,7 +225,7 @@ def tell(place: Path, last: Kept | None) -> None:
         place: the directory of the run or repeat.
         last: the checkpoint from which the run continues; None if the run starts again at round 1.
     """
-    where = f"goes on after round {last['round']}" if last else "begins again, because there is no checkpoint"
+    where = f"goes on after round {last['round']}" if last else "begins again at round 1, because it has no checkpoint"
     say(f"{place} {where}")
     place.mkdir(exist_ok=True)  # the directory does not exist if the repeat has not started
     with (place / "log.txt").open("a", encoding="utf-8") as log:

@@ -148,7 +148,7 @@ def test_majority_and_start_are_counted(tmp_path):
 def test_a_run_without_noise_is_not_done_again_without_noise(tmp_path, capsys):
     run = run_of(tmp_path / "run", "rounds=3 data.total=350 data.batch=10 privacy.epsilon=inf")
     assert report.main(["--noise-free", str(run)]) == 2
-    assert "this run has no noise, so there is nothing to compare it with" in capsys.readouterr().err
+    assert "this run has no noise, so a second run without noise is the same" in capsys.readouterr().err
 
 
 def test_a_summary_that_lacks_a_key_is_refused_in_a_line(run, summary, capsys):

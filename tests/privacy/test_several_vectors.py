@@ -114,7 +114,7 @@ def test_nothing_is_proven_of_what_is_unknown(tmp_path, states):
 
 
 def test_no_noise_keeps_a_budget_of_what_is_unknown(tmp_path):
-    with pytest.raises(BadInput, match="nothing is proven"):
+    with pytest.raises(BadInput, match="no epsilon is proven"):
         set_up(asked(tmp_path, "unknown") | {"privacy": {"budget": {"epsilon": 1.0}}}, None)
 
 

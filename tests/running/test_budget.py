@@ -160,9 +160,9 @@ def test_a_resolved_budget_runs_again_to_the_same_bits(tmp_path):
         ("privacy.budget.delta=0.1", "privacy.budget.epsilon is missing"),
         ("privacy.budget=1", "privacy.budget is a section"),
         ("privacy.budget.epsilom=1", "did you mean privacy.budget.epsilon"),
-        ("algorithm.name=two-stage-gaussian algorithm.handover=clean privacy.budget.epsilon=1", "nothing is proven"),
+        ("algorithm.name=two-stage-gaussian algorithm.handover=clean privacy.budget.epsilon=1", "no epsilon is proven"),
         ("algorithm.name=pp-admm privacy.budget.epsilon=0.1", r"privacy.budget.epsilon = 0.1: no noise"),
-        ("algorithm.name=two-stage-gaussian privacy.budget.epsilon=1 privacy.budget.delta=0", "nothing is proven"),
+        ("algorithm.name=two-stage-gaussian privacy.budget.epsilon=1 privacy.budget.delta=0", "no epsilon is proven"),
     ],
 )
 def test_a_budget_that_cannot_be_kept_is_refused(words, error):
