@@ -89,7 +89,7 @@ class File(LabelledStream):
     def __post_init__(self) -> None:
         if self.labels and self.targets == "real":
             raise BadInput(
-                f"data.labels = {list(self.labels)}: data.targets=real has none; leave one of the two keys out"
+                f"data.labels = {list(self.labels)}: data.targets=real has no labels; leave one of the two keys out"
             )
         distinct = {label.strip() if isinstance(label, str) else label for label in self.labels}
         if len(distinct) < len(self.labels) or (self.labels and not self._fits(len(self.labels))):
@@ -188,14 +188,14 @@ class File(LabelledStream):
     @cached_property
     def _files(self) -> list[Source]:
         if not self.file:
-            raise BadInput("data.file is missing: name the file of samples")
+            raise BadInput("data.file is missing: set data.file to the path of the file with your samples")
         paths = [str(path) for path in self.source_files]
         header = None if self.header == "inferred" else self.header
         # A tuple, because ranks that receive the experiment from another rank get a list.
         stated = table.FileFacts(self.columns, tuple(self.labels), header, self.target)
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
-            length = f"the largest index is {sources[0].dimension:,}: every agent keeps vectors of this length"
+            length = f"the largest index is {sources[0].dimension:,}, and every agent keeps vectors of this length"
             raise BadInput(f"{paths[0]}: {length}; if this is intended, set data.columns={sources[0].dimension}")
         for path, source in zip(paths[1:], sources[1:], strict=True):
             if source.dimension != sources[0].dimension:
@@ -224,7 +224,7 @@ class File(LabelledStream):
         if self.targets == "classes":
             raise BadInput(f"{self.file}: {len(labels)} different targets; from two to {MOST_CLASSES} classes expected")
         shown = listed([f"{value:g}" for value in labels])
-        remedy = "state them by data.labels, or set data.targets=classes (for problem.loss=softmax), or real"
+        remedy = "set data.labels, or data.targets=classes (for problem.loss=softmax), or data.targets=real"
         raise BadInput(f"{self.file}: {len(labels)} different targets ({shown}); two labels expected: {remedy}")
 
     def open(self) -> tuple[Source, Source | None]:
@@ -239,7 +239,7 @@ class File(LabelledStream):
             return source, None
         if AGENT in self.file:
             raise BadInput(
-                f"data.train = {self.train:g}: with one file per agent all samples train; leave data.train out"
+                f"data.train = {self.train:g}: with one file per agent, there are no test samples; leave data.train out"
             )
         return split(source, self.train)
 

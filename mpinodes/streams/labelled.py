@@ -301,7 +301,7 @@ class LabelledStream(Stream):
             alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
             dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])
             if len(np.unique(dealt)) < len(dealt):
-                raise BadInput(f"{self.name}: a training sample is in `shares` twice; every sample must have one owner")
+                raise BadInput(f"{self.name}: a training sample is in `shares` twice; only one agent may have it")
         features = doubles(self._everything if self.partition == "shared" else train.features(rows))
         targets = doubles(train.targets[rows])
         limits = (

@@ -201,7 +201,7 @@ def test_whether_the_first_line_holds_names_is_stated(tmp_path, top, header, fou
     [
         ("data.labels=[0]", "data.labels = [0.0]: two different labels expected"),
         ("data.labels=[1,1.0]", "two different labels expected"),
-        ("data.labels=[0,1] data.targets=real", "data.targets=real has none"),
+        ("data.labels=[0,1] data.targets=real", "data.targets=real has no labels"),
         ("data.columns=2", "one.npz: 2 columns with the target, but data.columns = 2 and a target make 3"),
         ("data.columns=1 privacy.budget.epsilon=1", "which label is +1 is read off the data"),
     ],
