@@ -103,7 +103,7 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
                 if is_done(place, setup):
                     for key, path in sources.files(setup.experiment):
                         if sources.changed_since(place, key, path):
-                            change = f"done when {key} = {str(path)!r} was another file"
+                            change = f"this run was done when {key} = {str(path)!r} was another file"
                             raise BadInput(f"{place}: {change}; delete this run, or set output.dir")
                     noise = _own_noise(setup, noise_of(place / "experiment.toml"))
                     return make(name=place.name, experiment=setup.experiment, noise=noise, is_done=True)

@@ -121,7 +121,7 @@ class Study:
         varied = sorted({key for axis in self.axes for point in axis.points for key in point})
         for key in (key for exclusion in exclusions for key in exclusion):
             if key not in varied:
-                raise BadInput(f"study.exclude: {key} is not a key of an axis; {suggest(key, varied)}")
+                raise BadInput(f"study.exclude: the study does not vary the key {key}; {suggest(key, varied)}")
         left, used, settled = [], set(), set()
         for of_axes in product(*(axis.points for axis in self.axes)):
             settings = {key: value for point in of_axes for key, value in point.items()}
@@ -174,10 +174,10 @@ def _with(tree: Tree, word: str) -> Tree:
         return merge(tree | {"study": study}, parse(None, [word]))
     if key == "repeats":
         raise BadInput(
-            f"{word!r}: a study lists seeds in place of repeats: seed={text}, or study.seeds=5 for the seeds 0 to 4"
+            f"{word!r}: a study has seeds in place of repeats: set seed={text}, or study.seeds=5 for the seeds 0 to 4"
         )
     if key.startswith("study."):
-        raise BadInput(f"{word!r}: expected study.<key>=<value>; a key of study cannot be an axis")
+        raise BadInput(f"{word!r}: expected study.<key>=<value>; keys of the section study cannot be varied")
     if key == SEED:
         study["seeds"] = values
     else:
@@ -201,7 +201,7 @@ def _listed(text: str) -> list[Any] | None:
     if len(parts) == 1:
         return None
     if not all(parts):
-        raise BadInput(f"{text!r}: an empty value in a list; put a value that contains a comma in quotes: '\"a,b\"'")
+        raise BadInput(f"{text!r}: the list has an empty value; put a value that contains a comma in quotes: '\"a,b\"'")
     return [parse(None, [f"value={part}"])["value"] for part in parts]
 
 
@@ -224,17 +224,17 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     for axis in axes:
         for key in sorted({key for point in axis.points for key in point}):
             if key in table_of:
-                raise BadInput(f"study: {key} is varied twice, in {table_of[key]} and in {axis.table}; leave one out")
+                raise BadInput(f"study: {key} is varied twice, in {table_of[key]} and in {axis.table}; remove one")
             if key == "repeats" or key.partition(".")[0] in ("study", "output"):
-                raise BadInput(f"study: {key} cannot be an axis; in a study, seeds take the place of repeats")
+                raise BadInput(f"study: {key} cannot be varied; to repeat each run, set study.seeds")
             table_of[key] = axis.table
     if fixed := [key for key, _ in flat(tree) if key in table_of and key not in (SEED, NAME)]:
-        conflict = f"{fixed[0]} has one value for all runs, and is varied in {table_of[fixed[0]]}"
-        raise BadInput(f"study: {conflict}; leave one out")
+        conflict = f"{fixed[0]} has one value for all runs, and is also varied in {table_of[fixed[0]]}"
+        raise BadInput(f"study: {conflict}; remove the one value, or the key in {table_of[fixed[0]]}")
     if (runs := prod(len(axis.points) for axis in axes)) > MOST_RUNS:
         raise BadInput(f"study: {runs} runs, but at most {MOST_RUNS} are allowed; use fewer values or seeds")
     if "repeats" in tree:
-        raise BadInput("repeats: a study lists seeds in place of repeats: study.seeds = 5")
+        raise BadInput("repeats: a study has seeds in place of repeats: set study.seeds = 5")
     return tuple(axes)
 
 
@@ -250,7 +250,7 @@ def _zip(study: Tree) -> Iterator[Axis]:
     distinct = [key for key, values in columns.items() if _are_distinct(values)]
     if not distinct:
         raise BadInput(
-            "study.zip: no key has different values in all positions, so runs have no names; use [[study.cases]]"
+            "study.zip: one key must have different values in all positions, to name the runs; or use [[study.cases]]"
         )
     rows = zip(*columns.values(), strict=True)
     yield Axis("study.zip", distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))
@@ -285,7 +285,7 @@ def _seeds(study: Tree, tree: Tree) -> Iterator[Axis]:
         first = checked(tree.get(SEED, 0), int, SEED)
         seeds = list(range(first, first + seeds))
     elif SEED in tree:
-        raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one out")
+        raise BadInput(f"seed = {tree[SEED]!r} and study.seeds = {seeds!r}: leave one of the two keys out")
     if not _are_distinct(seeds):
         raise BadInput(f"study.seeds = {seeds!r}: expected the number of seeds, or a list of different seeds")
     yield Axis("study.seeds", SEED, tuple({SEED: seed} for seed in seeds))
@@ -298,8 +298,8 @@ def _tables(study: Tree, key: str) -> list[dict[str, Any]]:
 
 def _require_list(values: Any, where: str, key: str) -> None:
     if not isinstance(values, list) or not values:
-        section = f"[{key.rpartition('.')[0]}]" if "." in key else "the top"
-        same = "" if isinstance(values, list) else f"; a value that all runs share goes to {section} of the file"
+        section = f"in [{key.rpartition('.')[0]}]" if "." in key else "at the top"
+        same = "" if isinstance(values, list) else f"; write a value that all runs share {section} of the file"
         raise BadInput(f"{where} = {values!r}: expected a list of values{same}")
 
 

@@ -169,7 +169,7 @@ def _locked(place: Path, alone: bool) -> Iterator[None]:
         try:
             fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except OSError as error:
-            raise BadInput(f"{place}: another sweep works on this study") from error
+            raise BadInput(f"{place}: another sweep works on this study; wait until it has ended") from error
         yield
 
 
