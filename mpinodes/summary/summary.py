@@ -295,7 +295,7 @@ class NoiseFree(Struct, kw_only=True):
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise BadInput(f"{run / NOISE_FREE}: not what a run writes: {error}") from error
+            raise BadInput(f"{run / NOISE_FREE}: the content is not what a run writes: {error}") from error
 
     def json(self) -> bytes:
         """Return the content of noise_free.json as bytes."""
@@ -474,7 +474,9 @@ class Summary(WorthSummary, kw_only=True):
         try:
             return cls.of_tree(msgspec.json.decode(text), run)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise BadInput(f"{run}: not a finished run: its {FILE} is not what a run writes: {error}") from error
+            raise BadInput(
+                f"{run}: not a finished run: the content of {FILE} is not what a run writes: {error}"
+            ) from error
 
     @classmethod
     def of_tree(cls, tree: Any, run: Path) -> Summary:
