@@ -30,4 +30,7 @@ class ErdosRenyi(Connected):
     @property
     def too_sparse(self) -> tuple[str, str]:
         """Return two texts for an error message: `probability` with its value, and a larger value that may suffice."""
-        return f"probability = {self.probability:g}", f"{log(self.agents) / self.agents:.2g} or more usually is"
+        return (
+            f"probability = {self.probability:g}",
+            f"{log(self.agents) / self.agents:.2g} or more usually gives a connected graph",
+        )

@@ -56,4 +56,6 @@ class Expander(Periodic):
             eigenvalues = np.linalg.eigvalsh(as_matrix(self.agents, edges).astype(float))
             if max(-eigenvalues[0], eigenvalues[-2]) <= 2 * sqrt(self.degree - 1) + 1e-9:
                 return (edges,)
-        raise BadInput(f"topology.degree = {self.degree}: none of {ATTEMPTS} random graphs was an expander")
+        raise BadInput(
+            f"topology.degree = {self.degree}: none of {ATTEMPTS} random graphs was an expander; set another seed"
+        )

@@ -65,8 +65,8 @@ def connectivity(topology: Topology, rounds: int) -> int:
             defect, remedy = f"{defect} in a run of only {end} rounds", f"set rounds={first} or more, or add edges"
         edges = topology.edges(1)
         if topology.from_file and not any((i, j) in edges for j, i in edges):
-            remedy += ", or set topology.undirected=true if its edges go both ways"
-        unreachable = f"in the union of rounds 1 to {end} no information of agent {j} ever reaches agent {i}"
+            remedy += ", or set topology.undirected=true if the edges go both ways"
+        unreachable = f"in the union of the graphs of rounds 1 to {end}, no path leads from agent {j} to agent {i}"
         raise BadInput(f"{topology.source}: {defect}: {unreachable}; {remedy}")
     if period is not None:
         return max(islice(_waits(topology, 2 * period), period))

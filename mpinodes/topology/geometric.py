@@ -39,4 +39,4 @@ class Geometric(Connected):
     def too_sparse(self) -> tuple[str, str]:
         """Return two texts for an error message: `radius` with its value, and a larger value that may suffice."""
         n = self.agents
-        return f"radius = {self.radius:g}", f"{sqrt(log(n) / (pi * n)):.2g} or more usually is"
+        return f"radius = {self.radius:g}", f"{sqrt(log(n) / (pi * n)):.2g} or more usually gives a connected graph"

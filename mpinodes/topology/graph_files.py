@@ -103,7 +103,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     numbers = {node: k for k, node in enumerate(sorted(whole) if len(whole) == len(nodes) else nodes)}
     if len(numbers) < len(nodes):
         twice = next(node for node in nodes if nodes.count(node) > 1)
-        raise BadInput(f"{path}: two nodes are called {twice!r}")
+        raise BadInput(f"{path}: two nodes are called {twice!r}: give all nodes different names")
     _require_spelling(path, "the graph", attributes, "period")
     period = attributes.get("period", 1)
     if isinstance(period, bool) or not isinstance(period, int) or not 1 <= period <= MOST_ROUNDS:
@@ -199,12 +199,12 @@ def _lines(path: Path, data: bytes) -> _Read:
     try:
         texts = data.decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: neither node-link JSON, nor GraphML, nor a list of edges: not text") from error
+        raise BadInput(f"{path}: not a text file, and so no JSON, no GraphML and no list of edges") from error
     lines = [line for number, text in enumerate(texts, 1) if (line := _line(f"{path}: line {number}", text))]
     head = _head(lines) if lines else None
     edges = lines[1:] if head else lines
     if not edges:
-        raise BadInput(f"{path}: empty: no edge in it")
+        raise BadInput(f"{path}: empty: no edge in the file")
     names, (j, i) = lines[0].words, head or (0, 1)
     for line in edges:
         if len(line.words) != len(names):
@@ -319,7 +319,7 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
     """
     where = f"edge {edge.source} -> {edge.target}"
     if missing := [end for end in edge[:2] if end not in numbers]:
-        raise BadInput(f"{path}: {where}: {missing[0]!r} is none of the {len(numbers)} nodes")
+        raise BadInput(f"{path}: {where}: {missing[0]!r} is none of the {len(numbers)} nodes of the file")
     _require_spelling(path, where, edge.attributes, "rounds")
     every: Sequence[int] = range(1, period + 1)
     rounds, stated = every, edge.attributes.get("rounds")
@@ -330,7 +330,7 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
             raise BadInput(f"{path}: {where}: rounds must be numbers from 1 to the period, {period}, not {stated}")
     if edge.source == edge.target:
         loop = f"agent {numbers[edge.source]} has an edge to itself"
-        raise BadInput(f"{path}: round {rounds[0]}: {loop}; leave it out: every agent always mixes its own release")
+        raise BadInput(f"{path}: round {rounds[0]}: {loop}; remove this edge: every agent always mixes its own release")
     return rounds
 
 

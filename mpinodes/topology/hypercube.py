@@ -24,7 +24,7 @@ class Hypercube(Periodic):
         if self.agents.bit_count() != 1:
             below = 1 << self.agents.bit_length() - 1
             near = f"the nearest are {below} and {2 * below}"
-            raise BadInput(f"topology.agents = {self.agents}: a hypercube needs a power of two; {near}")
+            raise BadInput(f"topology.agents = {self.agents}: a hypercube needs a power of two agents; {near}")
 
     @property
     def title(self) -> str:

@@ -48,4 +48,4 @@ class SmallWorld(Connected):
     @property
     def too_sparse(self) -> tuple[str, str]:
         """Return two texts for an error message: `neighbours` with its value, and other settings that may suffice."""
-        return f"neighbours = {self.neighbours}", "more neighbours, or a lower topology.probability, would do"
+        return f"neighbours = {self.neighbours}", "set more neighbours, or a lower topology.probability"
