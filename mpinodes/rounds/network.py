@@ -176,8 +176,8 @@ class Channel:
     def close(self, t: int, times: Vector) -> None:
         """Tell the logger that round t was the last round, and wait until the logger has received all rows.
 
-        The agent sends a chunk that has fewer rounds than the order asks for, or no rounds. This tells the logger that
-        no chunk follows. The agent must have saved its checkpoints before.
+        The agent sends a chunk that has fewer rounds than the logger's order asks for, or no rounds. From the missing
+        rounds, the logger knows that no chunk follows. The agent must have saved its checkpoints before.
 
         Args:
             t: the last round.

@@ -16,11 +16,11 @@ LONG = 1.0  # seconds: if a chunk takes longer, the next chunks are shorter; if 
 
 
 def longest_chunk(setup: Setup) -> int:
-    """Return the largest number of rounds in a chunk.
+    """Return the largest number of rounds in a chunk: the rows of consecutive rounds that an agent sends together.
 
-    A chunk has at most as many rounds as fit into `CHUNK` bytes. A chunk also has at most an eighth of the rounds of
-    the run, so that `mpinodes watch` shows progress. If `checkpoint.every` is set, the result is changed a little, so
-    that a whole number of chunks fits between two checkpoints.
+    The rows of a chunk fit into `CHUNK` bytes. A chunk also has at most an eighth of the rounds of the run, so that
+    `mpinodes watch` shows progress. If `checkpoint.every` is set, the result is changed a little, so that a whole
+    number of chunks fits between two checkpoints.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -31,7 +31,10 @@ def longest_chunk(setup: Setup) -> int:
 
 
 class Plan:
-    """Decide the last round of each chunk, one chunk at a time. The results of a run do not depend on these decisions.
+    """Decide, one chunk at a time, which consecutive rounds form a chunk.
+
+    Each agent sends the rows (numbers for the logger) of a chunk in one MPI message. The results of a run do not depend
+    on the chunks.
 
     Args:
         setup: the set-up of the run.
