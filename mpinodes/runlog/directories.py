@@ -101,7 +101,10 @@ def is_held(run: Path) -> bool:
 
 
 def _locked(fd: int) -> bool:
-    """Try to lock an open file; return True if this succeeds, or if the file system has no locks."""
+    """Try to lock an open file, given by its descriptor; return False if another process holds the lock.
+
+    Return True also if the file system does not support locks.
+    """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -69,7 +69,7 @@ def _checksum(before: bytes, content: bytes | memoryview) -> bytes:
 
 
 class _Opened:
-    """An open file, which is closed by `close`, at the latest when this object is garbage collected."""
+    """An open file; the method `close` closes the file, and garbage collection does so if `close` was not called."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self._path, self._fd = path, os.open(path, flags | os.O_CLOEXEC)
