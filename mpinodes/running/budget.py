@@ -251,7 +251,10 @@ def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector
 
 
 def events(setup: Setup) -> Events:
-    """Run all agents in this process, and return the events of all releases, (rounds, agents)."""
+    """Run all agents in this process, and return the event of each release; the axes are (rounds, agents).
+
+    An event is the record of one release for privacy accounting: the scale of the noise and the sensitivity.
+    """
     layout = setup.layout
     blocks = [layout.open(rows.transpose(1, 0, 2))[1].copy().data for rows in simulate(setup)]
     return Events(np.concatenate(blocks), layout.dimension)

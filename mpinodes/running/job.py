@@ -198,8 +198,9 @@ class Job(ExitStack):
         """Append a text about an error to log.txt.
 
         Returns:
-            A text to print: the path of log.txt. If log.txt cannot be written: the reason, and `text` too, unless
-            `error` probably has the same cause.
+            A text to print, which contains the path of log.txt. If log.txt cannot be written, the text contains the
+            reason and also `text`. But `text` is left out if `error` is an OSError, such as a full disk, which is
+            probably also the reason why log.txt cannot be written, or if `error` is an `Overdue`.
         """
         log = f"{self._directory}/log.txt"
         try:
