@@ -269,7 +269,11 @@ def _cases(study: Tree) -> Iterator[Axis]:
 
 
 def word_of(key: str, value: Any) -> str:
-    """Return a setting as part of a file name: the value, after the key's last part if the value is not a word."""
+    """Return a short text for a setting, to be used in a file name.
+
+    If the value is a word, the text is the value, such as `dola`. Otherwise, the text is the last part of the key
+    followed by the value, such as `epsilon0.5`.
+    """
     if isinstance(value, dict):
         return "own"
     text = Path(value).stem if isinstance(value, str) and "/" in value else str(value).lower()
