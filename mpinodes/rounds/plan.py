@@ -18,8 +18,8 @@ LONG = 1.0  # seconds: if a chunk takes longer, the next chunks are shorter; if 
 def longest_chunk(setup: Setup) -> int:
     """Return the largest number of rounds in a chunk: the rows of consecutive rounds that an agent sends together.
 
-    The rows of a chunk fit into `CHUNK` bytes. A chunk also has at most an eighth of the rounds of the run, so that
-    `mpinodes watch` shows progress. If `checkpoint.every` is set, the result is changed a little, so that a whole
+    The rows of a chunk fit into about `CHUNK` bytes. A chunk also has at most an eighth of the rounds of the run, so
+    that `mpinodes watch` shows progress. If `checkpoint.every` is set, the result is changed a little, so that a whole
     number of chunks fits between two checkpoints.
     """
     e = setup.experiment

@@ -281,7 +281,13 @@ class Step:
         return Relay() if overspent else wanted
 
     def receive(self, s: State, arrivals: Arrivals, loss: Loss) -> State:
-        """Compute the mixing weights, update the algorithm with the inbox and the loss, and return the next state."""
+        """Return the next state: compute the weights of the received messages, and update the algorithm's state.
+
+        Args:
+            s: the state of this round.
+            arrivals: the frames that the agent received in this round.
+            loss: the loss function of this round.
+        """
         if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
         here, moving, left, pending = s.here, s.moving, False, s.pending
