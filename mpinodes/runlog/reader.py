@@ -128,7 +128,7 @@ class Reader:
         return name in self._dims
 
     def read(self, name: str, rounds: slice = slice(None)) -> Variable:
-        """Return a variable.
+        """Return a variable of the record: its values, its axes and its description.
 
         Args:
             name: the name of the variable.
