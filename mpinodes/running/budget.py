@@ -61,7 +61,7 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
             The result does not depend on this argument.
 
     Raises:
-        BadInput: the run exceeds the budget with any noise, or no epsilon is proven for the run.
+        BadInput: the run exceeds the budget, however large the noise is, or no epsilon is proven for the run.
     """
     experiment = setup.experiment
     budget = experiment.privacy.budget
@@ -217,10 +217,10 @@ def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
 
 
 def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector:
-    """Return, for each agent, the proven epsilon of its releases of rounds 1 to `horizon` in all runs, (agents,).
+    """Return, for each agent, the proven epsilon of the messages that the agent sends in rounds 1 to `horizon`.
 
-    The epsilon is for the delta of the budget. If agents share the samples, or if there are several runs, every entry
-    is the epsilon of the whole network. An entry is nan if no epsilon is proven.
+    The messages of all runs are counted together. The delta is the delta of the budget. If agents share the samples, or
+    if there are several runs, every entry is the epsilon of the whole network. An entry is nan if no epsilon is proven.
 
     Args:
         runs: the set-ups of the runs, which are published together.

@@ -53,7 +53,8 @@ def finish(
         shares: the names of other run directories whose runs used the same noise on other data.
         seconds: how many seconds the rounds took.
         is_partial: whether the run ended before its last round.
-        tell: called to report progress, with the name of a phase, the number of steps done, and the number of steps.
+        tell: called to report progress, with the name of a phase, the number of steps done, and the number of all
+            steps.
     """
     evaluator.close(partial(tell, "comparators"))
     watch.lap("comparator")

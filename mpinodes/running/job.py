@@ -281,7 +281,7 @@ class Job(ExitStack):
         return code
 
     def _set_up(self, prepare: Callable[[], None]) -> tuple[Step | None, str]:
-        """Set up all ranks.
+        """Prepare all ranks for the first round.
 
         The logger calls `prepare`, which reads the words of the command and creates the run directory. The agents
         receive the experiment from the logger.

@@ -116,7 +116,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
 
 
 def is_done(place: Path) -> bool:
-    """Return whether a run has a summary, which means that it is finished."""
+    """Return whether a run is finished, which means that its directory has a summary."""
     return summary_of(place) is not None
 
 

@@ -25,7 +25,7 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
         ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: the experiment is invalid, or the run exceeds its privacy budget with any noise.
+        BadInput: the experiment is invalid, or the run exceeds its privacy budget, however large the noise is.
     """
     return kept_in_budget(compose(asked, ranks))
 
@@ -40,7 +40,7 @@ def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
         near: a nominal epsilon near the result, or 0; see `budget.within_budget`.
 
     Raises:
-        BadInput: the run exceeds its budget with any noise.
+        BadInput: the run exceeds its budget, however large the noise is.
     """
     if setup.experiment.privacy.budget is not None:
         from mpinodes.running.budget import within_budget
