@@ -167,7 +167,7 @@ class File(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """Return the bound on |feature| that the user states."""
+        """Return the bound on the absolute values of all features, which the user states by `data.bound`."""
         return float(self.bound)
 
     @property

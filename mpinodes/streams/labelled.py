@@ -64,7 +64,7 @@ class Cycle(Struct, frozen=True):
     batches: int
 
     def __call__(self, t: int) -> list[int]:
-        """Return a list of one number, the group of round t: the index of the round's batch in the epoch, from 0."""
+        """Return a list with one index: the index of the batch of round t within its epoch, from 0."""
         return [(t - 1) % self.batches]
 
 
@@ -174,7 +174,7 @@ class LabelledStream(Stream):
     @property
     @abstractmethod
     def feature_bound(self) -> float:
-        """Return the largest possible |feature|, known without looking at the data."""
+        """Return a bound on the absolute values of all features, which is known without looking at the data."""
 
     @property
     @abstractmethod
@@ -274,9 +274,10 @@ class LabelledStream(Stream):
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """Return a function (first, last) whose value is one loss function for several rounds.
+        """Return a function that merges the losses of several rounds of an agent.
 
-        This loss function is for all samples that the agent uses in the rounds `first` to `last`.
+        The arguments of the function are a first and a last round. The function returns one loss function of all
+        samples that the agent uses in these rounds.
         """
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
@@ -326,7 +327,7 @@ class LabelledStream(Stream):
         return -(-rounds // self._epoch)
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function that maps a round to the numbers of the groups of samples that the round uses.
+        """Return a function that maps a round to the indices of the groups of samples that the round uses.
 
         The samples of a group are always used together. If all epochs have the same batches, each batch is a group. If
         epochs have different orders, each sample alone is a group.

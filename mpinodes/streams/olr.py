@@ -28,9 +28,9 @@ FEWEST = 10
 
 
 def every_round(t: int) -> range:
-    """Return the range that contains only t − 1, the number of the group of the samples of round t.
+    """Return the range that contains only t − 1, the index of the group to which the samples of round t belong.
 
-    Every round has new samples, so each round has one group.
+    A group is a set of samples that are always used together. Every round has new samples, so each round has one group.
     """
     return range(t - 1, t)
 
