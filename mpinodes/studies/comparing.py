@@ -210,9 +210,9 @@ class Comparison:
         return estimates
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
-        """Return the differences of results between each two values of the first axis (the compared key).
+        """Return the differences of results for each pair of values of the compared key (the first axis).
 
-        Differences are taken between runs with the same seed, and then averaged over the seeds.
+        For each seed, a difference is taken between two runs with this seed. Then the mean over the seeds is taken.
 
         Args:
             names: the names of the results.

@@ -79,10 +79,12 @@ class Plot(NamedTuple):
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
-        """Return all finite means and guesses of the lines in `groups`, from which the limits of y are computed.
+        """Return all finite values that some lines show, from which the limits of the vertical axis are computed.
+
+        The values are the means of each line, and the accuracy of always predicting the largest class (`guesses`).
 
         Args:
-            groups: the values of `axes` that identify the lines.
+            groups: the lines, each identified by its values of the keys in `axes`.
         """
         guesses = [self.guesses[group] for group in groups if group in self.guesses]
         values = np.concatenate([*(self.lines[group][1] for group in groups), guesses])
@@ -106,7 +108,7 @@ def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object]
     Args:
         comparison: the runs. If quantities are not drawn, a remark that names them is added to the comparison.
         target: the directory of the files.
-        tell: a function that takes a line of progress.
+        tell: a function that is called with lines of text on the progress.
     """
     tell(f"reading the records of {len(comparison.runs)} runs")
     plots = [plot for plot in _plots(comparison) if plot.lines]

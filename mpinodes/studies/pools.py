@@ -1,7 +1,8 @@
 """Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after another.
 
-A pool is a function that applies a task to a sequence of items. It yields pairs of an item's index and result, in the
-order in which the items finish. The result is None if the process that worked on the item died.
+A pool is a function that applies a task to each item of a sequence. The function yields a pair for each item, in the
+order in which the items finish: the index of the item and the result of the task. The result is None if the process
+that worked on the item died.
 """
 
 from __future__ import annotations
