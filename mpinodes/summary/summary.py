@@ -516,9 +516,10 @@ class Summary(WorthSummary, kw_only=True):
 
 
 def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
-    """Separate the content of summary.json into the fields of the class `kind` and the values of metrics.
+    """Rearrange the content of summary.json: collect the values of all metrics in the dictionary `values`.
 
-    Keys that are not fields of `kind` belong to metrics, and are moved to `values` with dotted names.
+    A key that is no field of the class `kind` belongs to a metric. Such keys are moved into `values`, under dotted
+    names such as `accuracy.test`.
     """
     fields = {key: value for key, value in tree.items() if key in kind.__struct_fields__ and key != "values"}
     if isinstance(fields.get("spread"), dict):
