@@ -110,7 +110,10 @@ class Periodic(Topology):
 
 
 class Connected(Periodic):
-    """Define a random graph that is the same in all rounds: graphs are drawn from the seed until one is connected."""
+    """Define a random graph that is the same in all rounds.
+
+    Graphs are drawn from the seed until a drawn graph is connected.
+    """
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
