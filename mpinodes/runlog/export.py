@@ -28,7 +28,7 @@ WORTH = 0.7  # a variable is compressed if the compressed size is at most this f
 
 
 class _Draft(io.FileIO):
-    """The file object through which HDF5 writes a record. HDF5 crashes if a write raises an error, so no write does.
+    """The file object through which HDF5 writes a record. Errors are stored, because HDF5 crashes if a write fails.
 
     Attributes:
         failure: the first error of a write; None if there was no error. After an error, nothing more is written.

@@ -1,4 +1,4 @@
-"""Define the labels and units, which people read, of all variables of a record that are not metrics."""
+"""Define the label and the unit of each variable of a record, for people; metrics define their own labels and units."""
 
 from __future__ import annotations
 
