@@ -2,8 +2,8 @@
 
 digits.csv.gz contains all rows of these two digits in UCI's optdigits.tes, unchanged, with pixels from 0 to 16: E.
 Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
-doi:10.24432/C50P49, under CC BY 4.0. The 181 + 174 = 355 rows are 284 training and 71 test samples. The labels are
-those of the papers' MNIST task.
+doi:10.24432/C50P49, under CC BY 4.0. The 181 + 174 = 355 rows are 284 training and 71 test samples. As in the
+papers' task on MNIST, the label of a 6 is −1, and the label of an 8 is +1.
 """
 
 from __future__ import annotations

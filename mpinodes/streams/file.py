@@ -228,7 +228,7 @@ class File(LabelledStream):
         raise BadInput(f"{self.file}: {len(labels)} different targets ({shown}); two labels expected: {remedy}")
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return the training set and the test set, made from all files together; None if there is no test set."""
+        """Return the pair (training set, test set), made from all files; the test set is None without test samples."""
         source = self._whole
         if self.has_labels and not self.labels:
             source = against_rest(source, self._found[1])

@@ -183,7 +183,9 @@ class LabelledStream(Stream):
 
     @abstractmethod
     def open(self) -> tuple[Source, Source | None]:
-        """Return the training set and the test set; None if there is no test set. If targets are labels, they are ±1.
+        """Return the pair (training set, test set); the test set is None if there are no test samples.
+
+        If the targets of the samples are labels, the labels are ±1.
 
         Raises:
             BadInput: a file is missing or malformed.

@@ -1,8 +1,8 @@
 """Online linear regression on synthetic data, for any number of rounds.
 
 H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 6.1: the
-features a(t) of round t are uniform in [−0.5, 0.5]^d, the targets are b(t) = a(t)·x̂ + N(0, 0.2), and the true parameter
-is x̂ ~ N(0, I). We take the number 0.2 as the variance of the noise, not as the standard deviation.
+features a(t) of round t are uniform in [−0.5, 0.5]^d, the targets are b(t) = a(t)·x̂ + N(0, 0.2), and the true
+parameter is x̂ ~ N(0, I). We take the number 0.2 as the variance of the noise, not as the standard deviation.
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class OLR(Stream):
         return features, features @ truth + sqrt(self.variance) * draw.standard_normal(number)
 
     def groups(self, agent: int) -> Callable[[int], range]:
-        """Return a function that maps a round to its only group of samples, because every round has new samples."""
+        """Return a function that maps a round to a range with one index: the group of the samples of this round.
+
+        A group is a set of samples that are always used together. Every round has new samples, which form a group.
+        """
         return every_round
 
     def samples(self, agent: int) -> Callable[[int], range]:
