@@ -287,7 +287,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
-    """Return whether any two runs differ in the seed or in the value of one of the keys."""
+    """Return True if no two runs have the same seed and the same values of all `keys`."""
     return _parts(runs, [*keys, SEED]) == len(runs)
 
 
