@@ -45,7 +45,7 @@ class Column(NamedTuple):
 
 
 def columns(part: Struct) -> Iterator[tuple[Column, Any]]:
-    """Yield the column and the value of each field of a struct that appears in tables of runs."""
+    """Yield the pair (column, value) for each field of a struct, if the field is a column in tables of runs."""
     for name, hint in get_type_hints(type(part), include_extras=True).items():
         for column in getattr(hint, "__metadata__", ()):
             if isinstance(column, Column):
@@ -79,9 +79,9 @@ P = TypeVar("P", bound=ProvenSummary)
 
 
 def worst_loss(losses: Sequence[P]) -> P:
-    """Return the privacy loss with the largest proven ε.
+    """Return a privacy loss that is at least as large as each of `losses`: every number is the largest of all losses.
 
-    The pure ε, the claimed ε and the spent δ of the result are each the largest of all `losses`.
+    The composition rule is the rule of the loss with the largest proven ε.
     """
     worst_proven = max(losses, key=lambda loss: inf if loss.proven is None else loss.proven)
     changed: dict[str, Any] = {
@@ -104,7 +104,8 @@ class TogetherSummary(Struct, kw_only=True):
     Attributes:
         runs: the number of repeats.
         by: how privacy losses are added over the repeats. With "sample", "round" or "agent", a sum is computed for each
-            sample, round or agent. With "maxima", the largest privacy loss of each repeat is added.
+            sample, round or agent, and the result is the largest sum. With "maxima", the largest privacy losses of the
+            repeats are added.
         network: the privacy loss of the network.
         agents: the privacy loss of each agent.
         unproven_because: the reason why nothing is proven; empty if a privacy loss is proven.
