@@ -56,10 +56,10 @@ class Faulty(Links):
     def _standing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return two arrays (n,) that stay the same for the whole run.
 
-        Entry i of the first array is above 0 if agent i is a straggler. All messages of agent i are late by this number
-        of rounds, in addition to random delays. The second array is about absence: an agent is present or away for
-        whole intervals of `faults.absence` rounds. Entry i is the number of rounds by which the intervals of agent i
-        are shifted.
+        The first array is about stragglers: all messages of agent i are late by entry i, a number of rounds, in
+        addition to random delays. The entry is 0 if agent i is no straggler. The second array is about absence: an
+        agent is present or away for whole intervals of `faults.absence` rounds, and the intervals of agent i are
+        shifted by entry i, a number of rounds.
         """
         n, rng = self.graph.agents, self._draws[SLOW].at(0)
         order, phase = rng.permutation(n), rng.integers(self.faults.absence, size=n)

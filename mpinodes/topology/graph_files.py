@@ -259,7 +259,8 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
     """Return the indices of the columns source and target if the first line has column names; otherwise None.
 
     Raises:
-        BadInput: two columns have the same name, or the first line seems to have names without source and target.
+        BadInput: two columns have the same name, or the first line seems to have column names, but no column is called
+            source or target.
     """
     line, *edges = lines
     places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
