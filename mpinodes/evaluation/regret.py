@@ -213,11 +213,14 @@ class ConstantLosses(Losses):
 
     @property
     def everything(self) -> Total:
-        """Return the distinct samples of the run as a `Total`, which computes the sum of the losses of any rounds."""
+        """Return a `Total`: an object with the distinct samples of the run that sums the losses of given rounds."""
         return self._everything
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of consecutive rounds from `first` on, at points in all coordinates."""
+        """Return the losses of consecutive rounds, the first of which is round `first`.
+
+        The points have all coordinates of the decision; the argument `columns` is not used.
+        """
         rounds, owners, _ = points.decisions.shape
         lost, training = np.zeros((2, rounds)), np.zeros(rounds)
         everybodys = np.zeros(points.estimates.shape[:2])
@@ -237,9 +240,14 @@ class ConstantLosses(Losses):
 
 
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
-    """Split samples into blocks, so that the losses of a block at `points` points fit into the processor's cache.
+    """Split samples into blocks of rows, so that computing the losses of a block fits into the processor's cache.
 
-    The blocks do not depend on how many rounds are computed together, so that sums are the same to the last bit.
+    The blocks do not depend on how many rounds are computed together, so sums of losses are the same to the last bit.
+
+    Args:
+        features: the features of the samples, one row for each sample.
+        targets: the targets of the samples.
+        points: the number of points at which the losses are computed.
     """
     if not isinstance(features, np.ndarray):
         return [(features, targets[None])]

@@ -1,9 +1,10 @@
 """Read the samples of a run round by round, and sum the losses of any consecutive rounds.
 
-`Samples` reads the samples of given rounds. When the run has ended, `Samples` makes a `Total`, which holds the distinct
-samples of the run and knows in which rounds each sample was used. `Total` sums the losses of any consecutive rounds.
-For the `Total`, samples that are used in only one round are read from the stream a second time. If these samples have
-more than `KEPT` bytes and their loss class has a method `condensed`, a few weighted samples replace them (`Squares`).
+`Samples` reads the samples of consecutive rounds. When the run has ended, `Samples` makes a `Total`, which holds the
+distinct samples of the run and knows in which rounds each sample was used. `Total` sums the losses of any consecutive
+rounds. For the `Total`, samples that are used in only one round are read from the stream a second time. If these
+samples have more than `KEPT` bytes and their loss class has a method `condensed`, the class `Squares` replaces these
+samples by a few samples with the same sum of losses.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ class Total:
     """The losses of all agents in all rounds of a run, which can be summed over any consecutive rounds.
 
     Args:
-        loss: any loss of the run, which gives the class and regularizer of all losses.
+        loss: any loss of the run; all losses of the run have the class and the regularizer of this loss.
         owners: the number of losses in a round: the number of agents, or 1 if all agents share one loss.
-        block: the distinct samples of the run. The loss of a sample is divided by its divisor, which is infinite for
-            unused samples.
-        rows: a function that maps a first and a last round to the indices of their samples; None if every round uses
-            all samples.
+        block: the distinct samples of the run: features, targets and divisors. The loss of a sample is divided by the
+            sample's divisor; an infinite divisor removes the sample from all sums.
+        rows: a function that maps a first and a last round to the indices of the samples that these rounds use; None if
+            every round uses all samples.
 
     Attributes:
         is_constant: whether the losses are the same in every round.
@@ -51,7 +52,7 @@ class Total:
         self._rows, self.is_constant = rows, rows is None
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one loss."""
+        """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one function."""
         number = rounds - first + 1
         if not self._rows:
             return self._loss(self._features, self._targets, self._divisor / number, number)
@@ -73,12 +74,14 @@ class Total:
 
 
 class Squares(Total):
-    """The losses of very many samples, which the method `condensed` of their class replaces by fewer samples.
+    """Sum the losses of very many samples, after replacing the samples by fewer samples with the same sum of losses.
+
+    The method `condensed` of the class of the losses computes the fewer samples.
 
     Args:
         loss: any loss of the run.
         owners: the number of losses in a round: the number of agents, or 1 if all agents share one loss.
-        read: a function that maps a first and a last round to their samples.
+        read: a function that maps a first and a last round to the samples of these rounds.
         at_once: the number of rounds that are read together.
     """
 
@@ -89,10 +92,10 @@ class Squares(Total):
         self._left: tuple[Features, Vector] = loss.features[:0], loss.targets[:0]
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one loss.
+        """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one function.
 
-        If `first` is the same as in the last call and `rounds` is not smaller, only the samples of further rounds are
-        read.
+        If `first` is the same as in the last call and `rounds` is not smaller, only the samples of the rounds after the
+        last call's `rounds` are read.
         """
         begun, done = self._summed
         if first != begun or rounds < done:
@@ -106,17 +109,19 @@ class Squares(Total):
 
 
 class Samples:
-    """Read the samples of losses that change by round. Samples are ordered by round, and within a round by owner.
+    """Read the samples of a run whose losses change by round, for consecutive rounds.
 
-    An owner of samples is an agent if every agent has a loss (decomposable objective), else the network.
+    Samples are ordered by round, and within a round by owner. If every agent has a loss (decomposable objective), the
+    agents are the owners of the samples. Otherwise the only owner is the network.
 
     Attributes:
-        first: the loss of the first owner in round 1; all losses have its class.
+        first: the loss of the first owner in round 1; all losses of the run have the same class.
         owners: the number of owners.
-        of_each: the number of samples of an owner in a round. For a user-defined stream this is the largest number;
-            smaller rounds are padded with copies of their first sample, whose divisor is infinite, so that their losses
-            are 0.
-        of: a function that maps a first and a last round to their samples; it caches its last result.
+        of_each: the number of samples of an owner in a round. If the rounds of a user-defined stream have different
+            numbers of samples, this is the largest number. A smaller round is then padded with copies of its first
+            sample, whose losses are divided by infinity, so that the copies add 0.
+        of: a function that maps a first and a last round to the samples of these rounds; the function caches its last
+            result.
     """
 
     def __init__(self, stream: Stream, owners: int, rounds: int) -> None:
@@ -149,16 +154,20 @@ class Samples:
 
     @property
     def _is_summed(self) -> bool:
-        """Return whether many samples are replaced by fewer samples with the same sum of losses.
+        """Return whether the samples of the run are replaced by fewer samples with the same sum of losses (`Squares`).
 
-        The class of the loss must define the method `condensed` itself; an inherited method is not used.
+        The samples are replaced if they are large, have few features, and the class of the loss itself defines the
+        method `condensed`; an inherited method `condensed` is not used.
         """
         condenses = "condensed" in vars(type(self.first)) and not self._varying
         return condenses and self._size > KEPT and self._dimension < COLUMNS
 
     @cached_property
     def everything(self) -> Total:
-        """Return the distinct samples of the whole run, including rounds that were not evaluated."""
+        """Return a `Total`: an object with the distinct samples of the run that sums the losses of given rounds.
+
+        The samples of rounds that were not evaluated are included.
+        """
         self.of.cache_clear()
         if self._recurs:
             # Owners that share one array of samples share one set.

@@ -1,4 +1,4 @@
-"""Compute the sections of the summary on delayed or two-point feedback, on lost messages, and on bounds of theorems."""
+"""Compute three sections of the summary: delayed or two-point feedback, lost messages, and bounds of theorems."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummar
 
 
 def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
-    """Return the delay of the feedback, and the distance between decision and played points in round `rounds`.
+    """Return the delay of the feedback, and the distance between an agent's decision and the two points that it plays.
 
-    The result is None if agents get plain gradients without delay.
+    The distance is that of round `rounds`. The result is None if agents get plain gradients without delay.
     """
     asked = setup.experiment.feedback
     if not (asked.points or asked.delay):
@@ -41,9 +41,9 @@ def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
 
 
 def bound_section(bound: Bound, measured: Variable | None) -> BoundSummary:
-    """Return the bound of a theorem at the last round, beside the measured value of the quantity that it bounds.
+    """Return the bound of a theorem at the last round, together with the measured value of the bounded quantity.
 
-    A bound without a measured value does not apply.
+    If there is no measured value, the result states that the bound does not apply.
     """
     value, most = float(bound.values[-1]), float(np.max(measured.values[-1])) if measured else None
     return BoundSummary(
