@@ -45,17 +45,17 @@ FIXED_BEFOREHAND = (
 
 @dataclass(frozen=True)
 class Finished(FinishedRun):
-    """A finished run, or one repeat of a job with repeats, with its privacy loss."""
+    """A finished run with its privacy loss. Each repeat (one seed) of a job with repeats is a run."""
 
     @property
     def job(self) -> str:
-        """Return the absolute path of the job that the run belongs to; without repeats the job is the run itself."""
+        """Return the absolute path of the parent directory if the run is a repeat, otherwise of the run directory."""
         place = self.place.resolve()
         return str(place.parent if place.name.startswith("repeat-") else place)
 
     @cached_property
     def experiment(self) -> Experiment:
-        """Return the experiment of the run, including the values that mpinodes chose.
+        """Return the settings of the run from experiment.toml, including the values that mpinodes chose.
 
         Raises:
             BadInput: experiment.toml is not the file of a finished run.
@@ -77,9 +77,10 @@ class Finished(FinishedRun):
 
     @property
     def noise(self) -> Hashable:
-        """Return a value that is equal for runs with the same noise.
+        """Return a value that is equal for two runs with the same noise.
 
-        The value is None if the run has no noise, or if no other run can draw the same noise.
+        The value is None if the run has no noise, or if the run has noise that no other run can draw again. The value
+        is an empty text if experiment.toml does not identify the noise.
         """
         e = self.experiment
         if not e.reproducible or not e.private:
@@ -90,12 +91,12 @@ class Finished(FinishedRun):
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """Return a key, and the privacy loss of every sample of the run.
+        """Return an identifier of the sample numbers, and the privacy loss of every sample of the run.
 
-        If two runs have equal keys, their samples can be matched: a sample has the same number in both runs. The
-        privacy losses are computed from the recorded privacy events and from the data. If the data cannot be read
-        again, only the privacy loss of the worst sample is returned, from summary.json, with a key that no other run
-        has.
+        If two runs have equal identifiers, a number stands for the same sample in both runs. The privacy losses are
+        computed from the recorded privacy events (the noise and sensitivity of each message) and from the data. If the
+        data cannot be read again, only the privacy loss of the worst sample is returned, computed from summary.json,
+        with an identifier that no other run has.
 
         Raises:
             Unproven: the data cannot be read, and summary.json does not determine the privacy loss.
@@ -135,10 +136,12 @@ class Unproven(Exception):
 
 
 def read(places: Sequence[Path]) -> list[Finished]:
-    """Return the runs in the directories `places`; a job with repeats is replaced by its repeats.
+    """Return the finished runs in the directories `places`.
+
+    A directory may contain one run, or a job with repeats (runs that differ in the seed). Each repeat is a run.
 
     Raises:
-        BadInput: a directory contains no finished run.
+        BadInput: a directory contains no finished run, or some repeats are missing.
     """
     runs: dict[Path, Finished] = {}
     for place in places:
@@ -153,7 +156,7 @@ def read(places: Sequence[Path]) -> list[Finished]:
 
 
 def _same_run(first: Finished, other: Finished) -> bool:
-    """Return whether two runs have the same settings and equal records, bit by bit."""
+    """Return whether two runs have the same settings, and record files with equal values, bit by bit."""
     mark = files_mark_of(first.place / "experiment.toml")
     there = at_one_place(other.experiment, other.place / "experiment.toml", first.experiment, mark)
     beside: dict[str, Any] = {"name": "any", "record": Record(), "deadline": Deadline(), "checkpoint": Checkpoint()}
@@ -166,7 +169,7 @@ def _same_run(first: Finished, other: Finished) -> bool:
 
 
 def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """Return the list of different runs, and the list of runs whose records equal those of an earlier run bit by bit.
+    """Return two lists: the different runs, and the runs that repeat an earlier run bit by bit.
 
     Raises:
         Unproven: two different runs have the same noise, so the difference of their messages has no noise.
@@ -216,7 +219,7 @@ def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
     """Return the privacy loss of publishing runs on the same data, and whether all their samples could be matched.
 
     Args:
-        runs: the runs of one class.
+        runs: runs that may have samples in common.
         delta: the δ of the proven epsilon.
 
     Raises:
@@ -261,7 +264,7 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
 
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
-    """Return the privacy loss of publishing all runs, remarks on this privacy loss as whole sentences, and its δ.
+    """Return the privacy loss of publishing all runs, a list of sentences on this privacy loss, and its δ.
 
     Args:
         runs: the runs.

@@ -1,4 +1,4 @@
-"""Give a notebook access to the result of a run: the summary, the record, the figures and the page."""
+"""Give a notebook access to a finished run: its summary, its record, its figures, and its report as a web page."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class Result:
 
     @cached_property
     def record(self) -> xarray.Dataset:
-        """Return the content of record.h5, read into memory; repeats are stacked along `repeat`, labelled by seed."""
+        """Return the content of record.h5, read into memory.
+
+        A job with repeats (runs that differ in the seed) has the additional axis `repeat`, whose labels are the seeds.
+        """
         from mpinodes.runlog.reader import load
 
         return load(self.directory)
@@ -51,9 +54,9 @@ class Result:
         return Plots(self)
 
     def report(self) -> Path:
-        """Draw the figures and the page report.html, and return the path of the page.
+        """Draw the figures and the web page report.html, and return the path of the page.
 
-        A browser or IPython.display.IFrame shows the page.
+        To show the page, open the path in a browser, or pass the path to IPython.display.IFrame.
 
         Raises:
             BadInput: the directory cannot be written.
@@ -65,10 +68,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Plots:
-    """The figures of a run's page; each method returns a `matplotlib.figure.Figure`, which a notebook shows.
+    """The figures of a run; each method returns a `matplotlib.figure.Figure`, which a notebook shows.
 
-    The methods have the names of the files in `figures`: accuracy, rmse, regret, gap, error, training, privacy, views,
-    topology, and every metric of `record.metrics`. A method raises BadInput if the run has no numbers for its figure.
+    A method has the name of its file in the directory `figures`: accuracy, rmse, regret, gap, error, training, privacy,
+    views, topology, and every metric of `record.metrics`. A method raises BadInput if the run has no numbers for its
+    figure.
     """
 
     _result: Result

@@ -1,8 +1,8 @@
-"""Read finished runs as one table: a row for each run, with the keys in which the runs differ and their results.
+"""Read finished runs as one table: a row for each run, with the settings in which the runs differ and the results.
 
-A result has a short name. If the objective is decomposable, the loss of a round is the sum of the agents' losses;
-otherwise the loss of a round is one loss that all agents share. To make both kinds of runs comparable, losses and
-regrets are divided by the number of summed losses: the number of agents, or 1.
+If the objective is decomposable, the loss of a round is the sum of the agents' losses. Otherwise all agents share one
+loss. To make both kinds of runs comparable, the table divides losses and regrets by the number of summed losses: the
+number of agents, or 1.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ class FinishedRun:
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """Return the values of all settings, by dotted key, without the sections that do not change results."""
+        """Return the values of all settings that can change results, by dotted key such as "algorithm.name"."""
         tree = stored(self.place / "experiment.toml")
         return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
 
     @cached_property
     def table(self) -> list[tuple[Column, Any]]:
-        """Return the results (metrics, privacy loss, size, warnings) as pairs of a column and its value."""
+        """Return the results of the run (metrics, privacy loss, size, warnings) as pairs (table column, value)."""
         s, cells = self.summary, []
         facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
         taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
@@ -82,7 +82,7 @@ class FinishedRun:
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 
     def losses(self, variable: str) -> int:
-        """Return how many losses a metric sums in a round: the number of agents or 1.
+        """Return how many losses a metric adds up in a round: the number of agents, or 1 for a shared loss.
 
         Args:
             variable: the name of the metric in record.h5.
@@ -92,14 +92,14 @@ class FinishedRun:
 
     @cached_property
     def results(self) -> dict[str, Any]:
-        """Return the values of the results, by the names of their columns."""
+        """Return the results of the run as a dictionary from column names to values."""
         return {column.name: value for column, value in self.table}
 
     @cached_property
     def bits(self) -> Hashable:
-        """Return a value that is equal for two runs with the same results and the same settings.
+        """Return a value that is equal for two runs with the same settings and the same results.
 
-        Settings that cannot change a bit of the results are ignored.
+        Settings that cannot change a result are ignored.
         """
         asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
         apart = ("seconds", WARNINGS.name)  # only the later run warns that both runs have the same noise
@@ -107,12 +107,12 @@ class FinishedRun:
 
 
 def short(key: str) -> str:
-    """Return the column name of a metric: the dotted key "accuracy.test" of summary.json becomes "accuracy_test"."""
+    """Return the column name of a metric, from its key in summary.json: "accuracy.test" becomes "accuracy_test"."""
     return key.replace(".", "_").removeprefix("network_")
 
 
 def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
-    """Return the columns of the results of all runs, with labels and units, by name."""
+    """Return the result columns of all runs, as a dictionary from column names to columns with label and unit."""
     return {column.name: column for run in reversed(runs) for column, _ in run.table}
 
 
@@ -128,12 +128,13 @@ def summary_of(place: Path) -> Summary | None:
 def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[FinishedRun]:
     """Return the finished runs in directories.
 
-    A directory may be a run, a job with repeats, or a study, or may contain such directories, directly or in `runs`.
+    A directory may be a run, a job with repeats (runs that differ in the seed), or a study. A directory may also
+    contain directories of these kinds, directly or in its subdirectory `runs`.
 
     Args:
         places: the directories.
-        left_out: a list, to which the reason is added for each run that cannot be read, if the run is below a directory
-            of `places`. With None, a run that cannot be read raises BadInput.
+        left_out: a list. For each run in a subdirectory of `places` that cannot be read, the reason is appended to the
+            list. If the argument is None, a run that cannot be read raises BadInput.
 
     Raises:
         BadInput: a directory contains no run that this version of mpinodes can read.
@@ -166,15 +167,16 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def unfinished(place: Path) -> list[str]:
-    """Return a line for each unfinished run directly below a directory, with the command that finishes the run."""
+    """Return a line of text for each unfinished run in a subdirectory, with the command that resumes the run."""
     begun = [file.parent for file in sorted(place.glob("*/experiment.toml"))]
     return [f"{run}: not finished: python -m mpinodes.run --resume {run}" for run in begun if not any(_below(run))]
 
 
 def members(study: Path) -> list[Path]:
-    """Return the directories of all runs that the table of a study lists, finished or not; empty without a table.
+    """Return the directories of all runs that are listed in a study's table.csv; an empty list without this file.
 
-    The directory `runs` may also contain runs of an earlier study, which the table does not list.
+    The runs may be finished or not. The subdirectory `runs` of the study may also contain runs of an earlier study,
+    which are not returned.
     """
     try:
         with (study / TABLE).open(newline="", encoding="utf-8") as file:
@@ -184,7 +186,7 @@ def members(study: Path) -> list[Path]:
 
 
 def differing(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the keys in which the runs differ, the algorithm first and the seed last."""
+    """Return the keys of the settings in which the runs differ, the algorithm first and the seed last."""
     keys = dict.fromkeys(key for run in runs for key in run.keys)
     if all(run.keys["name"] == run.keys.get("algorithm.name") for run in runs):
         del keys["name"]
@@ -198,9 +200,10 @@ def frozen(value: Any) -> Hashable:
 
 
 def table(place: str | Path) -> pandas.DataFrame:
-    """Return a data frame with a row for each run in a directory: its directory, the keys that differ, and its results.
+    """Return a data frame with a row for each run in a directory.
 
-    `attrs["labels"]` contains the labels of the result columns, and `attrs["units"]` their units.
+    A row has the directory of the run, the settings in which the runs differ, and the results. `attrs["labels"]`
+    contains the labels of the result columns, and `attrs["units"]` contains their units.
     """
     import pandas
 
@@ -222,5 +225,5 @@ def columns_of(runs: Sequence[FinishedRun]) -> str:
 
 
 def warned(runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Return for each warning code a text: the number of runs that have the warning, and the meaning of the code."""
+    """Return, for each warning code, the number of runs with this warning and the meaning of the code, as text."""
     return run_warnings.counted([run_warnings.of(run.summary) for run in runs])

@@ -1,8 +1,8 @@
-"""Find neighbouring run directories whose runs have the same noise on other data.
+"""Find runs in neighbouring directories that have the same noise as a run, but different data.
 
 If two runs add the same noise to messages about different data, the difference of the messages has no noise, so both
-runs together reveal their data. Therefore experiment.toml begins with a line that identifies the noise, and a line that
-identifies the data files.
+runs together reveal their data. To find these runs, experiment.toml begins with a comment line that identifies the
+noise, and a comment line that identifies the data files.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FILES = "# files "  # begins the next line, which contains the `files_mark`
 
 
 def headed(setup: Setup) -> str:
-    """Return the whole text of experiment.toml, which begins with up to two comment lines.
+    """Return the text of the file experiment.toml for a run: up to two comment lines, then the settings.
 
-    The first line states the name of the noise, and the second line states the mark of the data files.
-
-    The first line is present only if the noise key follows from the seed. The second line is present only if the run
-    reads data files. A job with repeats has neither line, because each repeat has its own experiment.toml.
+    The first comment line identifies the noise of the run. This line is written only if the noise is drawn from the
+    seed. The second comment line contains the `files_mark`, which changes when a data file changes. This line is
+    written only if the run reads data files. A job with repeats has no comment lines, because each repeat has its own
+    experiment.toml.
     """
     e = setup.experiment
     if e.repeats > 1:
@@ -41,7 +41,7 @@ def headed(setup: Setup) -> str:
 
 
 def noise_of(file: Path) -> str:
-    """Return the name of the noise in the first line of an experiment.toml; an empty text if the line has no name."""
+    """Return the identifier of the noise from the first line of an experiment.toml; an empty text if there is none."""
     try:
         with file.open(encoding="utf-8") as opened:
             line = opened.readline(len(HEAD) + DIGITS + 1)
@@ -51,15 +51,15 @@ def noise_of(file: Path) -> str:
 
 
 def sharing(setup: Setup, directory: Path) -> list[str]:
-    """Return the names of neighbouring run directories that have the same noise on other data.
+    """Return the names of neighbouring run directories whose runs have the same noise as this run, but different data.
 
-    Data are different if the settings of the data differ, or if a data file was written, moved or linked since the
-    other run. If `noise.key` is not set, the noise depends on the contents of the data files, so runs on different
-    files have different noise.
+    Data are different if settings of the data differ. If `noise.key` is set, data are also different if a data file was
+    written, moved or replaced since the other run. If `noise.key` is not set, the contents of the data files determine
+    the noise, so runs on different files have different noise.
 
     Args:
         setup: this run.
-        directory: the directory of this run; its neighbours have the same parent directory.
+        directory: the directory of this run; neighbouring directories have the same parent directory.
     """
     e = setup.experiment
     if not e.private or e.secret:
@@ -87,10 +87,10 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
 
 
 def files_mark(setup: Setup) -> str:
-    """Return a mark that changes when a data file, or a file with the stream's code, is written, moved or replaced.
+    """Return a short text that changes when a data file, or a code file of the stream, is written, moved or replaced.
 
-    The mark is a hash of inodes, sizes and times, so the mark reveals nothing of the contents. Without files the mark
-    is empty.
+    The text is a hash of the inodes, sizes and times of the files, so the text reveals nothing of their contents. If
+    the run reads no files, the text is empty.
     """
     code = setup.experiment.data.get("path")
     try:
@@ -103,7 +103,7 @@ def files_mark(setup: Setup) -> str:
 
 
 def files_mark_of(file: Path) -> str:
-    """Return the `files_mark` in an experiment.toml; an empty text if the file contains none."""
+    """Return the `files_mark` (a hash of file sizes and times) from an experiment.toml; "" if there is none."""
     with file.open(encoding="utf-8") as opened:
         lines = [opened.readline(), opened.readline()]
     return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
@@ -112,13 +112,13 @@ def files_mark_of(file: Path) -> str:
 def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
     """Return `e` with the data paths of `other` if both experiments have read the same files; otherwise return `e`.
 
-    The paths differ if the files were moved between the two runs.
+    The paths of the same files differ if the files were moved between the two runs.
 
     Args:
         e: an experiment.
         file: the experiment.toml of `e`.
         other: another experiment.
-        mark: the `files_mark` of `other`; equal marks mean the same files.
+        mark: the `files_mark` of `other`. If the experiment.toml of `e` contains an equal mark, the files are the same.
     """
     same = LOCATIONS if mark and files_mark_of(file) == mark else ()
     return replace(e, data=e.data | {key: other.data[key] for key in same if key in e.data and key in other.data})
