@@ -15,9 +15,9 @@ from mpinodes.launch.launching import launcher
 class Parser(argparse.ArgumentParser):
     """Parse the command line of one command.
 
-    The help text is printed with its line breaks; under mpirun, only rank 0 prints it. In arguments of type `Path`, a
-    leading ~ is replaced by the home directory. If the command line is wrong, the parser raises `BadInput` and does not
-    exit.
+    The parser prints the help text with its line breaks; under mpirun, only rank 0 prints the help text. In arguments
+    of type `Path`, a leading ~ is replaced by the home directory. If the command line is wrong, the parser raises
+    `BadInput` and does not exit.
 
     Args:
         command: the name of the command, as in `mpinodes <command>`.
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         self.register("type", Path, lambda word: Path(os.path.expanduser(word)))
 
     def add_words(self, metavar: str, text: str) -> None:
-        """Add the argument `words`: the file of an experiment, and key=value pairs that override keys of the file."""
+        """Add the argument `words`: the file of an experiment, and words key=value that override its settings."""
         self.add_argument("words", nargs="*", metavar=metavar, help=text)
 
     def add_runs(self, metavar: str, text: str) -> None:

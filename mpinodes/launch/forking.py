@@ -1,8 +1,8 @@
 """Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than the host has cores.
 
 MPICH's mpirun starts each rank as a separate process. Forks of one process are faster for two reasons. First, all
-modules are imported only once, and code has the same addresses in all forks, so that the ranks on a core share what the
-branch predictor of the core has learned. Second, forks share a session. Linux divides a core among sessions, and then
+modules are imported only once, and the ranks on a core share the learned state of the core's branch predictor, because
+code has the same addresses in all forks. Second, forks share a session. Linux divides a core among sessions, and then
 among the processes of each session (sched(7), "the autogroup feature"). mpirun starts a new session for each rank.
 Therefore `sched_yield` in such a rank yields to no other rank, and the rank spins until its share of the core is used
 up.
@@ -50,8 +50,8 @@ class _Fork(NamedTuple):
         process: the process id of the fork.
         rank: the MPI rank of the fork.
         handle: the pidfd of the fork, which becomes readable when the fork ends.
-        original: the process id of the original.
-        line: the socket that is connected to the original.
+        original: the process id of the original (the process that mpirun started).
+        line: the socket that connects the server to the original.
     """
 
     process: int
@@ -62,19 +62,17 @@ class _Fork(NamedTuple):
 
 
 def fork_with_others(words: list[str]) -> list[str]:
-    """Continue the work of this rank in a fork of this host's server.
+    """Continue the work of this rank in a new process, a fork of the server process of this host.
 
-    Call this function only if `has_more_ranks_than_cores` returns true.
-
-    A debugger, a profiler or coverage would observe only the original. If such a tool is active, this process does the
-    work itself.
+    This function must be called only if `has_more_ranks_than_cores` returns true. The process that mpirun started (the
+    original) then waits until its fork ends, and exits with the same exit code. If a debugger, a profiler or coverage
+    is active, no fork is created, because these tools would observe only the original.
 
     Args:
         words: the command-line words of this process.
 
     Returns:
-        In a fork, the words of its original. In an original, this function returns only if no fork was created; it then
-        returns `words`.
+        `words`, in a fork, or in an original for which no fork was created.
     """
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 on
     if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))):
@@ -97,10 +95,11 @@ def fork_with_others(words: list[str]) -> list[str]:
 
 
 def _address() -> bytes:
-    """Return the address of the server's socket. All ranks of a job on a host get the same address.
+    """Return the address of the socket through which all ranks of an MPI job on this host reach the server process.
 
-    The address is an abstract address of Linux: a name without a file. Containers that share a network namespace also
-    share abstract addresses. The address therefore contains the numbers of the mount and process namespaces.
+    The address is an abstract address of Linux, which is a name without a file. Containers that share a network
+    namespace also share abstract addresses. The address therefore contains the numbers of the mount and process
+    namespaces.
     """
     with socket(AF_UNIX, fileno=os.dup(int(os.environ[LINE]))) as line:
         proxy = _peer(line)  # MPICH's proxy, the process that started all ranks of this host
@@ -112,7 +111,7 @@ def _peer(line: socket) -> int:
     """Return the id of the process at the other end of a socket.
 
     Raises:
-        OSError: the process belongs to another user, who may also bind or connect to an abstract address.
+        OSError: the process belongs to another user. Any user may connect to an abstract address of Linux.
     """
     process, user, _group = struct.unpack("3i", line.getsockopt(SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i")))
     if user != os.getuid():
@@ -121,7 +120,7 @@ def _peer(line: socket) -> int:
 
 
 def _hand_over(line: socket, words: list[str]) -> list[str]:
-    """Ask the server for a fork of this rank, pass signals on to the fork, and end with the fork's exit code or signal.
+    """Let a fork do the work of this rank, pass signals on to the fork, and end with its exit code or signal.
 
     Args:
         line: a socket that is connected to the server.
@@ -179,9 +178,9 @@ class _Server:
         self._forks: list[_Fork] = []
 
     def words(self) -> list[str]:
-        """Create a fork for each original (a process that mpirun started) that connects, until all forks have ended.
+        """Create a fork for each process of mpirun that connects, and exit when all forks have ended.
 
-        The server then exits. This method returns only in a fork: it returns the command-line words of the original.
+        This method returns only in a fork. The fork gets the command-line words of the process that mpirun started.
         """
         server = os.getpid()
         try:
@@ -238,10 +237,10 @@ class _Server:
         return None
 
     def _bury(self, fork: _Fork) -> None:
-        """Tell the original (the process that mpirun started) of an ended fork how the fork ended.
+        """Tell the process that mpirun started for a rank how the fork of this rank has ended.
 
-        Also tell the original which other forks are stopped by a signal such as SIGSTOP. The ended fork may have waited
-        for one of these forks until the timeout of MPI.
+        The message also names other forks that a signal such as SIGSTOP has stopped. The ended fork may have waited for
+        a stopped fork until the timeout of MPI.
         """
         status, look = os.waitpid(fork.process, 0)[1], os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
         self._forks.remove(fork)

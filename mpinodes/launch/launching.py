@@ -49,7 +49,7 @@ class Launcher(NamedTuple):
         name: the name of the launcher.
         size: the number of processes that the launcher started.
         rank: the rank of this process.
-        here: under MPICH's mpirun, the number of processes on this host; 0 under other launchers.
+        here: the number of processes that MPICH's mpirun started on this host; 0 under other launchers.
     """
 
     name: str
@@ -75,9 +75,9 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
 
     If `main` raises `BadInput`, rank 0 prints a line for each mistake, and the exit code is 2. The exit code is also 2
     if the output cannot be written. If the reader of stdout has closed the pipe, the command ends silently with exit
-    code 141. Characters that the encoding of the output lacks are escaped. If a standard stream is closed when the
-    command is defined, the stream is opened on /dev/null. Otherwise a file that the command opens later could get the
-    file descriptor of the standard stream (0, 1 or 2).
+    code 141. Characters that the encoding of the output lacks are escaped. A closed standard stream is opened on
+    /dev/null, because otherwise a file that the command opens later could get the file descriptor of the standard
+    stream (0, 1 or 2).
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # closed, as in a daemon
@@ -113,7 +113,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
 
 
 def show(results: str) -> None:
-    """Print the results of a finished command. If stdout cannot be written, print a warning to stderr.
+    """Print the results of a finished command to stdout. If stdout cannot be written, print a warning to stderr.
 
     Raises:
         BrokenPipeError: the reader of stdout has closed the pipe.
@@ -134,7 +134,7 @@ def plain(text: str) -> str:
 
 
 def family(text: str) -> str:
-    """Return the MPI family of the library or launcher that a text names: "MPICH", "Open MPI", or "" if unknown."""
+    """Return the MPI family that a version text or launcher name belongs to: "MPICH", "Open MPI" or ""."""
     patterns = {"MPICH": "HYDRA|MPICH|MVAPICH|Intel|pmi2", "Open MPI": "Open MPI|prte|pmix"}
     return next((name for name, pattern in patterns.items() if re.search(pattern, text)), "")
 
@@ -187,7 +187,7 @@ def say(message: str) -> None:
 
 
 def refuse(error: object) -> None:
-    """Print an error to stderr, one line for each mistake that its message names. Ignore a closed stderr."""
+    """Print an error to stderr, with one line for each mistake that the error message names. Ignore a closed stderr."""
     lines = [plain(as_typed(f"mpinodes: error: {line}")) for line in str(error).split("\n")]
     with suppress(OSError):
         print("\n".join(lines), file=sys.stderr, flush=True)
@@ -200,7 +200,7 @@ def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | No
     the experiment is read.
 
     Args:
-        words: the words of the command; the first word without "=" is the path of the experiment's file.
+        words: the command-line words; the first word without "=" is the path of the experiment's file.
         resumed: the directory of a run that is resumed; its experiment.toml replaces the file.
     """
     import tomllib
@@ -238,7 +238,8 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 
     Args:
         started: the launcher of this process; None if no launcher started it.
-        limit: the largest number of seconds for the start of MPI, after which this process ends; None means `START`.
+        limit: the number of seconds after which this process ends if MPI has not started; None means the default
+            `START`.
 
     Raises:
         BadInput: there is only one rank, or there is no MPI library.
@@ -271,18 +272,18 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 
 
 def end_in(seconds: float) -> None:
-    """Make the signal SIGALRM end this process after `seconds` seconds; 0 cancels an earlier call.
+    """Make the signal SIGALRM end this process after `seconds` seconds; the value 0 cancels an earlier call.
 
-    A thread of Python cannot end the process, because MPI holds Python's global lock while MPI starts, ends and aborts.
+    A Python thread could not end the process, because MPI holds Python's global lock while MPI starts, ends or aborts.
     """
     signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e6))
 
 
 def shared_memory_lacks() -> str:
-    """Return a warning with a remedy if /dev/shm is too small for the ranks of MPICH on this host; otherwise "".
+    """Return a warning if /dev/shm is too small for the MPICH ranks on this host, with advice; otherwise return "".
 
-    The check uses the size of /dev/shm, not the free space, because all ranks must get the same result, but the free
-    space decreases while ranks start.
+    The check uses the total size of /dev/shm, because all ranks must get the same result. The free space would decrease
+    while ranks start.
     """
     started = launcher()
     ranks = started.here if started else 1
@@ -297,13 +298,13 @@ def shared_memory_lacks() -> str:
 
 
 def has_more_ranks_than_cores() -> bool:
-    """Return whether MPICH's mpirun started more ranks on this host than there are cores (see `forking`)."""
+    """Return whether MPICH's mpirun started more ranks on this host than the host has cores."""
     started = launcher()
     return "PMI_FD" in os.environ and started is not None and started.here > len(os.sched_getaffinity(0))
 
 
 def leave(code: int) -> NoReturn:
-    """End MPI and exit with `code`. If another rank hangs, SIGALRM ends this process after `LEAVE_TAKING` seconds."""
+    """End MPI and exit with `code`. If MPI does not end within `LEAVE_TAKING` seconds, SIGALRM ends this process."""
     if "mpi4py.MPI" in sys.modules:
         from mpi4py import MPI
 

@@ -17,16 +17,16 @@ KEY_PRESS = 0.5  # seconds: two SIGINTs within this time come from one key press
 
 
 class Ended(BaseException):
-    """Report that a signal ended a run after its last round, and that a message was already printed.
+    """Raised when an operating system signal ended a run after its last round and the message is already printed.
 
     The only argument is the exit code.
     """
 
 
 class Signals:
-    """Handle, in a `with` statement, the signals that ask a run to stop.
+    """Handle the signals that ask a run to stop, as a context manager.
 
-    During the rounds, the first signal only sets `asked`, and the run stops after one of the next rounds. A second
+    During the rounds, the first signal only sets the attribute `asked`, and the run stops a few rounds later. A second
     SIGINT raises KeyboardInterrupt. After the rounds, SIGTERM and SIGINT end the run. The name of the signal is written
     to `log.txt`, because Open MPI's mpirun no longer prints the output of its ranks after it received a signal.
 
