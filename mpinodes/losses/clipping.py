@@ -31,9 +31,9 @@ LONGEST = 1e200  # bound on Σ ‖a_k‖²
 
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
-    """Return whether overflow and underflow are impossible when the norms |s_k|·‖a_k‖ of gradients are computed.
+    """Return whether no overflow and no harmful underflow can occur when the gradient norms |s_k|·‖a_k‖ are computed.
 
-    An underflow is allowed for a norm below 1e-100: no clip is below 1e-100, so such a gradient is never clipped.
+    An underflow to a norm below 1e-100 is harmless: no clip is below 1e-100, so such a gradient is never clipped.
 
     Args:
         slopes: (k,) the slopes s_k.
@@ -95,8 +95,8 @@ def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Ve
 def reclipped(gradient: Vector, most: float) -> Vector:
     """Scale a gradient to L2 norm at most `most`, up to the relative error `ROUNDING`.
 
-    A gradient whose norm is at most `most` is returned unchanged, not as a copy. If the scaled gradient is not finite,
-    a vector of zeros is returned.
+    A gradient whose norm is at most `most` is returned itself, not as a copy. If the scaled gradient is not finite, a
+    vector of zeros is returned.
     """
     short = shortened(gradient, most)
     if short is gradient:

@@ -1,6 +1,6 @@
 """Clip the gradients of user-written losses before an algorithm sees them.
 
-The module also verifies that the losses of a user's stream are as the stream states (`Stated`).
+The class `Stated` verifies that the losses of a user-written stream have the properties that the stream states.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from mpinodes.losses.linear import DOUBLE, Around, LinearLoss
 
 @dataclass(slots=True)
 class Reclipped(Around):
-    """Wrap a loss and clip its samples' gradients once more, so that the clip holds whatever the wrapped loss computes.
+    """Clip the gradients of a wrapped loss once more, so that the clip holds whatever the wrapped loss computes.
 
     Attributes:
-        clip: the L2 bound on each sample's gradient. If `whole` is set, or if the wrapped loss is no `SampleLoss`,
-            `clip` bounds only the gradient of the whole round.
-        whole: whether the clip bounds only the gradient of the whole round, as in `SampleLoss`.
+        clip: the largest L2 norm of a clipped gradient.
+        whole: what is clipped. True: the gradient of all samples of the round together. False: the gradient of each
+            sample. If the wrapped loss is not a `SampleLoss`, its samples are unknown, and the gradient of the round is
+            clipped.
         regularizer: λ. This class adds λx itself, and asks the wrapped loss only for the gradient of the samples.
     """
 
@@ -61,16 +62,17 @@ class Reclipped(Around):
 
 
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
-    """Return a loss with the same values as `loss`, whose gradient is clipped in any case.
+    """Return a loss with the same values as `loss`, whose gradient is always clipped.
 
-    If code of this package computes and clips the gradient of `loss`, `loss` itself is returned, otherwise a
-    `Reclipped`. A `loss` with another clip is first copied with the stated clip.
+    If code of this package computes and clips the gradient of `loss`, the function returns `loss` itself, otherwise a
+    `Reclipped` that clips the gradient again. If `loss` has a clip other than the argument `clip`, the clip is replaced
+    in a copy.
 
     Args:
         loss: the loss of an agent in a round.
-        clip: the L2 bound on one sample's gradient or, if `whole`, on the round's gradient.
-        opaque: the L2 bound on the round's gradient if the loss is no `SampleLoss`. This bound gives the sensitivity
-            that the accountant assumes.
+        clip: the largest L2 norm of one sample's gradient or, if `whole`, of the round's gradient.
+        opaque: the largest L2 norm of the round's gradient if `loss` is not a `SampleLoss`. The sensitivity that the
+            accountant assumes follows from this bound.
         whole: whether the clip bounds the gradient of the whole round.
         regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
     """
@@ -87,7 +89,7 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
 
 
 class Stated(NamedTuple):
-    """Hold what the accountant assumes about the losses of a user's stream; `fits` verifies a loss.
+    """Hold what the accountant assumes about the losses of a user-written stream; the method `fits` verifies one loss.
 
     Attributes:
         kind: the class of loss that `problem.loss` names.
@@ -131,8 +133,8 @@ class Stated(NamedTuple):
 
 @cache
 def _is_clipped(kind: type[Loss]) -> bool:
-    """Return whether a class inherits this package's `data_grad`.
+    """Return whether a class of losses inherits the method `data_grad` of this package without overriding it.
 
-    This method clips correctly for any numbers in the samples.
+    The inherited method clips correctly for all numbers that samples may contain.
     """
     return kind.data_grad.__module__.startswith("mpinodes.losses.")

@@ -38,7 +38,7 @@ class LeastSquares(SmoothLoss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return at most d + 1 new samples. At any x, the sum of their losses equals the sum over the given samples.
+        """Return at most d + 1 new samples whose losses sum, at every point x, to the same value as the given samples.
 
         The new samples are the rows of R in the QR decomposition of the matrix (A, b) of features and targets, because
         ‖Ax − b‖² = ‖R (x, −1)‖².

@@ -53,16 +53,23 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return sup ℓ'' · `norm` · `other` if ℓ is convex; otherwise inf.
+        """Return an upper bound on how far a sample's gradient changes per unit of change of the point x.
 
-        The arguments `norm` and `other` are norms of features, as in `SampleLoss.sample_smoothness`. If ℓ is not
-        convex, ℓ'' may be negative, and sup ℓ'' does not bound |ℓ''|.
+        The bound is sup ℓ'' · `norm` · `other` if ℓ is convex. If ℓ is not convex, ℓ'' may be negative, so sup ℓ'' is
+        no bound on |ℓ''|, and the result is inf.
+
+        Args:
+            norm: the largest L2 norm of a sample's features in the coordinates of the gradient.
+            other: the largest L2 norm of a sample's features in the coordinates of x that change.
         """
         return cls.curvature() * norm * other if cls.convex else inf
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return sup |ℓ'| for a convex ℓ of labels ±1, from the values of ℓ' at the predictions ±∞; otherwise inf."""
+        """Return sup |ℓ'|, the largest absolute slope of the loss, for a convex ℓ of labels ±1; otherwise inf.
+
+        The slope of a convex ℓ is monotone, so the largest absolute slope is a limit of ℓ' at the prediction +∞ or −∞.
+        """
         if not (cls.convex and cls.needs_labels):
             return inf
         ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
@@ -100,15 +107,18 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute ℓ(a_k·x, b_k) for each sample and each point of its group, with the shapes of `SampleLoss.values`."""
+        """Compute ℓ(a_k·x, b_k) of single samples at many points, as an array (groups, points of a group, samples).
+
+        The arguments are described in `SampleLoss.values`.
+        """
         return cls.point(predictions(features, points, len(targets)), targets[:, None, :])
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """Predict the label +1 if a·x > 0, otherwise −1, as indices (k, p) into `labels`.
+        """Predict a label for each sample at each point x: the label +1 if a·x > 0, otherwise −1.
 
-        Here k is the number of samples, and p is the number of points x. Another rule, that of `SampleLoss.predict`, is
-        used if a subclass overrides `values`, or if x consists of one weight vector for each class.
+        The result is an array (samples, points) of indices into `labels`. If a subclass overrides `values`, or if x has
+        one weight vector for each class, the prediction is the label with the smallest loss (`SampleLoss.predict`).
         """
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
             return super().predict(features, points, labels)
@@ -128,9 +138,9 @@ class SmoothLoss(LinearLoss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return a bound on the rank of a sample's Hessian: 1 if the class overrides none of five methods, otherwise d.
+        """Return a bound on the rank of a sample's Hessian: 1 for the usual Hessian ℓ'' a aᵀ, otherwise `dimension`.
 
-        The methods are `value`, `grad`, `data_grad`, `prox` and `hessian`. Without overrides the Hessian is ℓ'' a aᵀ.
+        The result is 1 if the class overrides none of the methods `value`, `grad`, `data_grad`, `prox` and `hessian`.
         """
         names = ("value", "grad", "data_grad", "prox", "hessian")
         as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)
@@ -198,7 +208,7 @@ def dense(features: Features) -> Vector:
 
 
 def predictions(features: Features, points: Vector, groups: int) -> Vector:
-    """Compute the predictions a_k·x for each sample and each point of its group.
+    """Compute the predictions a_k·x of groups of samples at the points of each group: an array (g, p, k).
 
     For dense features, the bits of a group's predictions do not depend on the number of groups.
 
@@ -255,7 +265,7 @@ class NoisyGradient(Around):
     Attributes:
         variance: the variance of ξ.
         t: the round of the loss.
-        noise: the random draws of ξ, by round.
+        noise: the random generators of ξ, one for each round.
     """
 
     variance: float

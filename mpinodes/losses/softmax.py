@@ -70,9 +70,9 @@ class Softmax(LinearLoss):
         return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def _slopes(self, x: Vector) -> Vector:
-        """Compute the gradient of each sample's loss in its K predictions, as an array (k, K).
+        """Compute the gradient p − e_b of each sample's loss in its K class predictions, as an array (samples, K).
 
-        The gradient is p − e_b, where p are the probabilities of the classes and e_b is the unit vector of the class.
+        Here p are the probabilities of the K classes, and e_b is the unit vector of the sample's class.
         """
         logits = np.asarray(self.features @ x.reshape(-1, self.features.shape[1]).T)
         chances: Vector = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -105,7 +105,10 @@ class Softmax(LinearLoss):
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute the loss of each sample at each point of its group; the shapes are as in `SampleLoss.values`."""
+        """Compute the softmax loss of single samples at many points, as an array (groups, points of a group, samples).
+
+        The arguments are described in `SampleLoss.values`.
+        """
         g, p, _ = points.shape
         k = targets.shape[1]
         rows = points.reshape(g, -1, features.shape[1])
@@ -117,5 +120,5 @@ class Softmax(LinearLoss):
 
 
 def _classes(targets: Vector, number: int) -> Any:
-    """Return targets as class indices from 0 to `number` − 1; an invalid target becomes some valid index."""
+    """Return targets as class indices from 0 to `number` − 1; an invalid target becomes an arbitrary valid index."""
     return np.clip(np.nan_to_num(targets), 0, number - 1).astype(np.intp)

@@ -45,8 +45,8 @@ class SquaredDistance(SmoothLoss):
     def hessian_rank(cls, dimension: int) -> int:
         """Return 1, although the Hessian I has rank d.
 
-        The Hessian is equal for all samples, so replacing a sample does not change any determinant of Hessians, and
-        any rank gives a valid bound.
+        The rank serves only to bound how far replacing a sample changes the determinant of a Hessian. All samples have
+        the same Hessian, so this change is 0 and any rank gives a valid bound.
         """
         return 1
 
@@ -79,7 +79,10 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute ½‖x − a‖² for each sample and each point of its group; the shapes are as in `SampleLoss.values`."""
+        """Compute ½‖x − a‖² of single samples a at many points x, as an array (groups, points of a group, samples).
+
+        The arguments are described in `SampleLoss.values`.
+        """
         if isinstance(features, np.ndarray):
             norms = np.vecdot(features, features)
         else:

@@ -55,7 +55,7 @@ class Directions:
 
     Args:
         experiment: the experiment, which states r(1), its decay and the seed.
-        blocks: for each agent, the coordinates in which the agent's u may be nonzero.
+        blocks: for each agent, the coordinates that the agent decides; u is 0 in all other coordinates.
         dimension: d, the number of all coordinates.
     """
 
@@ -64,17 +64,24 @@ class Directions:
         self._draws = [Draws(experiment.seed, Purpose.DIRECTION, i) for i in range(len(blocks))]
 
     def radius(self, t: int) -> float:
-        """Compute r(t), the distance of the two points that an agent plays in round t from their center."""
+        """Compute r(t), half of the distance between the two points that an agent plays in round t."""
         return float(self._told.radius * t**-self._told.decay)
 
     def unit(self, agent: int, t: int) -> Vector:
-        """Draw the unit vector u of an agent in round t, an array of the length of the agent's block."""
+        """Draw an agent's random unit vector of round t, with an entry for each coordinate that the agent decides."""
         block = self._blocks[agent]
         drawn = self._draws[agent].at(t).standard_normal(block.stop - block.start)
         return np.asarray(drawn / norm(drawn))
 
     def offsets(self, first: int, rounds: int) -> Vector:
-        """Compute r(t) u for `rounds` rounds from round `first` on: (rounds, agents, d); 0 outside an agent's block."""
+        """Compute the displacements r(t) u of all agents, as an array (rounds, agents, d), from round `first` on.
+
+        A displacement is 0 in the coordinates that the agent does not decide.
+
+        Args:
+            first: the first round.
+            rounds: the number of rounds.
+        """
         displacements = np.zeros((rounds, len(self._blocks), self._dimension))
         for k in range(rounds):
             for i, block in enumerate(self._blocks):
@@ -86,15 +93,18 @@ class Directions:
 class TwoPoint(Around):
     """Wrap the loss of a round, so that an agent learns the loss at only two points and estimates the gradient.
 
+    The agent plays the points c + r u and c − r u. The formula of the estimate is in the docstring of this module.
+
     Attributes:
-        unit: u, an array of the length of the agent's block.
-        radius: r(t).
-        inner: 𝒳_t.
-        clip, whole: as in `SampleLoss`, but for slopes along u instead of gradients.
-        regularizer: λ.
-        most: the bound on the slope of the whole round; inf if the loss is as its stream states. The loss of a user's
-            stream may contradict what the stream states. Then `most` is half of the sensitivity that the accountant
-            assumes, divided by d.
+        unit: the random unit vector u, with an entry for each coordinate that the agent decides.
+        radius: r, the distance of the two points from their center c.
+        inner: the set of the feasible points that have at least the distance r from the boundary.
+        clip: the largest absolute slope of the loss along u. The slope is clipped as gradients are clipped otherwise.
+        whole: True: the slope of the whole round is clipped. False: the slope of each sample is clipped.
+        regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
+        most: a second bound on the slope of the whole round. The bound is inf, unless the loss of a user-written stream
+            contradicts what the stream states; then it is half of the sensitivity that the accountant assumes, divided
+            by d.
         played: the center c of the two points played in this round; None before the first gradient of the round.
     """
 
@@ -116,14 +126,17 @@ class TwoPoint(Around):
         raise NotImplementedError("feedback.points = 2 shows a loss at two points, which is not enough to minimize it")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the coordinates `block` of the estimate g plus the regularizer's gradient λx."""
+        """Compute the estimated gradient of the samples plus the gradient λx of the regularizer, for some coordinates.
+
+        The coordinates are `block`.
+        """
         return self.data_grad(x, block) + self.regularizer * x[block]
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Compute the estimate g of the samples' gradient at x, in the coordinates `block`.
 
         Raises:
-            ValueError: an earlier gradient of the same round was requested at a point with another center c.
+            ValueError: the agent requests gradients at two different points in one round.
         """
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
@@ -136,7 +149,7 @@ class TwoPoint(Around):
 
     @np.errstate(all="ignore")
     def _slope(self, ahead: Vector, behind: Vector) -> float:
-        """Compute the slope of the loss between the points `ahead` and `behind`, with each sample's share clipped."""
+        """Compute the slope of the loss between the points `ahead` and `behind`, from each sample's clipped slope."""
         loss: Any = self.loss
         both = np.stack([ahead, behind])[None]
         values = type(loss).values(loss.features, loss.targets[None], both)[0]
@@ -147,23 +160,26 @@ class TwoPoint(Around):
 
 
 def _cut(slopes: Any, clip: float) -> Any:
-    """Return slopes limited to [−clip, clip]; a nan becomes 0."""
+    """Limit slopes to the interval from −clip to clip; a slope that is nan becomes 0."""
     return np.clip(np.where(np.isnan(slopes), 0.0, slopes), -clip, clip)
 
 
 def two_point(
     experiment: Experiment, directions: Directions, feasible: Set, agent: int, most: float, stated: Stated | None
 ) -> Callable[[int, Loss], Loss]:
-    """Return a function that maps a round and its loss to the `TwoPoint` loss that an agent with bandit feedback sees.
+    """Return a function that maps a round and its loss to the `TwoPoint` loss that an agent receives.
+
+    A `TwoPoint` loss shows the agent the loss at only two points, and estimates the gradient from both values.
 
     Args:
         experiment: the experiment, which states the clip, the adjacency and λ.
-        directions: the displacements r u of all agents.
-        feasible: 𝒳.
+        directions: the displacements between the played points and their center, for all agents.
+        feasible: the feasible set 𝒳.
         agent: the agent.
         most: half of the sensitivity that the accountant assumes, divided by d. This number bounds the slope of a round
             if the loss of the round is not as `stated`.
-        stated: what the accountant assumes about the losses of a user's stream; None for the streams of this package.
+        stated: what the accountant assumes about the losses of a user-written stream; None for the streams of this
+            package.
     """
     clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
     regularizer = experiment.problem.regularizer
