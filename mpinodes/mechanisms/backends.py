@@ -33,7 +33,7 @@ REACH = 2.0**52  # entries are clamped to ±REACH·g; noise is at most 45 scales
 
 
 class Law(NamedTuple):
-    """Hold a distribution of noise: Laplace with its scale, or Gaussian with its standard deviation as the scale."""
+    """Hold a distribution of noise: its kind (Laplace or Gaussian), and its scale or standard deviation."""
 
     kind: Kind
     scale: float
@@ -63,7 +63,10 @@ def spacing(scale: float) -> float:
 
 
 def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """Write `query.value` plus noise to `out` (d,), both rounded to multiples of `spacing(scale)`; return the event.
+    """Write `query.value` plus noise to the array `out` (d,), both rounded to a lattice, and return the privacy event.
+
+    The lattice consists of the multiples of `spacing(scale)`. The event contains the noise and the sensitivity of the
+    release, including the effect of the rounding.
 
     Raises:
         Diverged: an entry of the value is not finite.
@@ -123,7 +126,7 @@ BACKENDS: dict[str, Backend] = {"numpy": plain, "lattice": on_lattice, "opendp":
 
 @lru_cache
 def backend(name: str) -> Backend:
-    """Return the function that draws and adds the noise for a value of `noise.backend`.
+    """Return the function that draws and adds noise with the backend `name`, which is "numpy", "lattice" or "opendp".
 
     Raises:
         BadInput: the name is opendp, and opendp is not installed.
@@ -140,7 +143,7 @@ def backend(name: str) -> Backend:
 
 
 class Additive(Mechanism):
-    """Define a mechanism whose noise is drawn and added by the backend that `noise.backend` names."""
+    """Define the base class of mechanisms whose noise is drawn and added by a backend: numpy, lattice or opendp."""
 
     backends = tuple(BACKENDS)
 
@@ -154,7 +157,7 @@ class Additive(Mechanism):
             query: the value to release.
             law: the distribution of the noise.
             t: the round.
-            noise: the random draws, by round.
+            noise: the random generators, one for each round.
             out: the array that receives the release.
         """
         return backend(self.backend)(query, law, t, noise, out)

@@ -21,10 +21,11 @@ __all__ = ["GammaNorm"]
 
 @dataclass(frozen=True)
 class GammaNorm(Mechanism):
-    """Add noise with density ∝ exp(−‖e‖₂/scale).
+    """Add noise e with a density proportional to exp(−‖e‖₂/scale).
 
-    The scale is c/epsilon if `privacy.scale` states a constant c. Otherwise the scale is D/epsilon, where D is the
-    query's calibration (the inverse of a noise rate) or, if the query has none, its L2 sensitivity.
+    If `privacy.scale` is a number c, the scale is c/epsilon. Otherwise, if the query has a calibration (the inverse of
+    a noise rate of the paper), the scale is calibration/epsilon. Otherwise the scale is the query's L2
+    sensitivity/epsilon.
     """
 
     scale_is = "inverse of the noise rate"

@@ -15,9 +15,10 @@ __all__ = ["Gaussian"]
 
 @dataclass(frozen=True)
 class Gaussian(Additive):
-    """Add Gaussian noise to every coordinate.
+    """Add independent Gaussian noise to every coordinate.
 
-    The standard deviation is c/epsilon if `privacy.scale` states a constant c, and otherwise the query's calibration.
+    If `privacy.scale` is a number c, the standard deviation is c/epsilon. Otherwise the algorithm states the standard
+    deviation, in the field `calibration` of the query.
     """
 
     scale_is = "standard deviation"
@@ -27,7 +28,7 @@ class Gaussian(Additive):
         """Write `query.value` plus noise to `out` (d,), and return the event for the accountant.
 
         Raises:
-            BadInput: the query states no finite calibration.
+            BadInput: the algorithm states no finite standard deviation (`Query.calibration`).
         """
         if query.calibration is None or not isfinite(query.calibration):
             raise BadInput(

@@ -13,10 +13,11 @@ __all__ = ["Laplace"]
 
 @dataclass(frozen=True)
 class Laplace(Additive):
-    """Add Laplace noise to every coordinate.
+    """Add independent Laplace noise to every coordinate.
 
-    The scale is c/epsilon if `privacy.scale` states a constant c. Otherwise the scale is D/epsilon, where D is the
-    query's calibration or, if the query has none, its L1 sensitivity.
+    If `privacy.scale` is a number c, the scale is c/epsilon. Otherwise, if the algorithm states a number in the field
+    `calibration` of the query, the scale is calibration/epsilon. Otherwise the scale is the query's L1
+    sensitivity/epsilon.
     """
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
