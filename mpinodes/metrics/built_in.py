@@ -1,7 +1,8 @@
 """Define the metrics of every run, in the order in which they are printed; `evaluation.regret` has their formulas.
 
-A metric has one value for each round or for each horizon (a round at which results are measured). `Stretch` holds
-consecutive rounds of a run, and `Judged` the finished run at its horizons.
+A metric has values for each round or for each horizon (a round at which results are measured). A metric of rounds is
+computed from a `Stretch`, which holds consecutive rounds of a run. A metric of horizons is computed from a `Judged`,
+which holds the finished run.
 """
 
 from __future__ import annotations
@@ -41,12 +42,14 @@ def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **att
 
 
 def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
-    """Return the class of a metric: the accuracy or error of decisions on a data set, averaged over the deciders.
+    """Return the class of a metric: the accuracy, or the root mean squared error, of decisions on a data set.
+
+    If the agents decide separately, the metric is the mean over the agents.
 
     Args:
-        marks: the attribute of `Judged` with the accuracies or errors by data set.
+        marks: "accuracy" for the accuracy, "rmse" for the root mean squared error.
         of: the data set, "test" or "train".
-        decision: AVERAGE for the average decision, LAST for the last decision.
+        decision: AVERAGE for the running average of the decisions, LAST for the last decision.
     """
 
     def values(run: Judged) -> Vector | None:
@@ -66,7 +69,7 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
 
 
 def of_agents(of: str) -> type[Metric]:
-    """Return the class of a metric: the accuracy of each agent's average decision on a data set.
+    """Return the class of a metric: the accuracy of each agent's average decision on a data set, "test" or "train".
 
     If the agents share one decision, the metric has no values.
     """
@@ -81,7 +84,10 @@ def of_agents(of: str) -> type[Metric]:
 
 
 def consensus_error(rounds: Stretch) -> Vector:
-    """Return the consensus error of the estimates y in each round, sqrt( (1/n) Σ_i ‖y_i − mean_j y_j‖² ): (r,)."""
+    """Return the consensus error of each round: the root mean square distance of the agents' estimates from their mean.
+
+    With the estimate y_i of agent i, the consensus error is sqrt( (1/n) Σ_i ‖y_i − mean_j y_j‖² ).
+    """
     r, n, d = rounds.estimates.shape
     squares = np.zeros((r, n))
     for start in range(0, d, AT_ONCE):  # a block of coordinates fits into the processor's cache
@@ -92,18 +98,19 @@ def consensus_error(rounds: Stretch) -> Vector:
 
 
 def optimality_gap(run: Judged) -> Vector | None:
-    """Return F(x) − min F at each agent's decision x, (h, n); None if the method of the run is an online method.
+    """Return F(x) − min F at each agent's decision x, or None if the method of the run is an online method.
 
-    F is the mean of all losses. Each of the h rows belongs to a round at which results are measured.
+    F is the mean of all losses of the run. The array has a row for each horizon (a round at which results are measured)
+    and a column for each agent.
     """
     least = float(run.least[-1]) / (int(run.horizons[-1]) * run.agents)
     return np.asarray(run.whole - least) if run.judged_by else None
 
 
 def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector | None]:
-    """Return a function that computes ‖x − v‖² for decisions x of a run, where v is the best decision.
+    """Return a function that computes the squared distance of decisions from the best fixed decision of a run.
 
-    The function returns None for online methods.
+    The returned function returns None if the method of the run is an online method.
 
     Args:
         of: a function that returns the decisions x of a run.
@@ -112,12 +119,12 @@ def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector |
 
 
 def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
-    """Return a function that computes a metric of a run from the best decision of each single round.
+    """Return a function that computes a metric from the best decision of each single round.
 
-    The function returns None unless the setting `record.dynamic_regret` asks for these best decisions.
+    The returned function returns None unless the setting `record.dynamic_regret` is true.
 
     Args:
-        values: computes the metric from a run and from its `best_of_rounds`.
+        values: computes the metric from a run and from the array `best_of_rounds` of this run.
     """
     return lambda run: None if run.best_of_rounds is None else values(run, run.best_of_rounds)
 

@@ -1,4 +1,4 @@
-"""Define the distance between the network's decision and the best fixed decision of the rounds so far."""
+"""Define a metric: the distance between the network's decision and the best fixed decision of the rounds so far."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ __all__ = ["ComparatorDistance"]
 
 
 class ComparatorDistance(Metric):
-    """Measure ‖x(T) − v(T)‖, where v(T) minimizes the sum of all loss functions of rounds 1 to T over 𝒳.
+    """Measure the distance ‖x(T) − v(T)‖ between a decision and the best fixed decision in hindsight.
 
-    x(T) is the decision of round T, averaged over the deciders. The metric is defined for online and offline methods.
+    The point x(T) is the decision of round T, and v(T) is the best fixed decision of rounds 1 to T. If the agents
+    decide separately, x(T) is the mean of their decisions. The point v(T) minimizes the sum of all loss functions of
+    rounds 1 to T over the feasible set. The metric is defined for online and offline methods.
     """
 
     name = "comparator_distance"
@@ -21,5 +23,5 @@ class ComparatorDistance(Metric):
     label = "distance to the best fixed decision"
 
     def judge(self, run: Judged) -> Vector:
-        """Return the distance at each horizon, a round T at which results are measured: (h,)."""
+        """Return the distance at each horizon (a round at which results are measured)."""
         return np.asarray(np.linalg.norm(run.last - run.best, axis=1))
