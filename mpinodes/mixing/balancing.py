@@ -21,15 +21,18 @@ ROUNDING = 1e-12  # an own weight above −ROUNDING counts as 0: rounding may ca
 
 @dataclass(frozen=True)
 class Balancing(Mixing):
-    """Mix by weight balancing. Every agent j sends its balancing scalar w_j; the state of agent i is w_i."""
+    """Mix by weight balancing. Every agent sends one number, its balancing scalar, with each release.
+
+    The state of the mixing of agent i is the balancing scalar w_i.
+    """
 
     width = 1
 
     def init(self, agent: int) -> float:
         """Return the balancing scalar w_i of round 1, which keeps all weights of round 1 nonnegative.
 
-        w_i is 1/n if each agent's in-degree equals its out-degree in every round, otherwise 1/(largest number of edges
-        in a round).
+        w_i is 1/n if each agent's in-degree equals its out-degree in every round. Otherwise w_i is 1/m, where m is the
+        largest number of edges in a round.
         """
         return 1 / (self.graph.agents if self.graph.is_eulerian else self.graph.most_edges)
 
@@ -38,7 +41,9 @@ class Balancing(Mixing):
         return (s,)
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return the balancing scalar w_i of the next round, the weights a_ij of the k senders (k,), and the scale 1.
+        """Return the balancing scalar w_i of the next round, the weights a_ij of the senders j, and the scale 1.
+
+        The scale is the number by which an algorithm divides the mixed vector.
 
         Raises:
             Diverged: the weight a_ii = 1 − w_i d_i of the agent's own release is below 0.

@@ -23,7 +23,10 @@ class Laplacian(Mixing):
     under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the Laplacian weights a_ij of the k senders (k,), and the scale 1."""
+        """Return no state (None), the Laplacian weights a_ij of the senders j, and the scale 1.
+
+        The scale is the number by which an algorithm divides the mixed vector.
+        """
         own = here.senders.index(here.agent)
         weight = 2 / (3 * self.graph.laplacian_max) if here.in_neighbors else 0.0
         weights = [weight] * len(incoming)

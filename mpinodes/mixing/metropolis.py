@@ -31,7 +31,10 @@ class Metropolis(Mixing):
         return 1 / (1 + max(degree, other))
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the Metropolis weights a_ij of the k senders (k,), and the scale 1."""
+        """Return no state (None), the Metropolis weights a_ij of the senders j, and the scale 1.
+
+        The scale is the number by which an algorithm divides the mixed vector.
+        """
         degree, own = len(here.in_neighbors), here.senders.index(here.agent)
         weights = [0.0 if k == own else self.share(degree, scalars.item(0)) for k, scalars in enumerate(incoming)]
         weights[own] = 1.0 - sum(weights)

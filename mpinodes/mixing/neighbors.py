@@ -19,8 +19,9 @@ class Neighbors(Mixing):
     fixed = True
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the weights a_ij of the k senders (k,), and the scale 1.
+        """Return no state (None), the weights a_ij of the senders j, and the scale 1.
 
-        The agent itself is one of the senders and has the weight 0.
+        The agent itself is one of the senders and has the weight 0. The scale is the number by which an algorithm
+        divides the mixed vector.
         """
         return None, [0.0 if j == here.agent else 1 / len(here.in_neighbors) for j in here.senders], 1.0

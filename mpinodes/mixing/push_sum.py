@@ -35,9 +35,9 @@ class PushSum(Mixing):
         return 1 / (len(here.out_neighbors) + 1), s
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return the push-sum scalar w_i of the next round, the weights a_ij of the k senders (k,), and the scale.
+        """Return the push-sum scalar w_i of the next round, the weights a_ij of the senders j, and the scale.
 
-        The algorithm divides the mix by the scale, which equals the new w_i.
+        The scale equals the new w_i. The algorithm divides the mixed vector by the scale.
         """
         w, shares = 0.0, []
         for scalars in incoming:

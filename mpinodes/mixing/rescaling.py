@@ -45,9 +45,9 @@ class Rescaling(Mixing):
         return s
 
     def weights(self, s: Vector, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Vector, list[float], float]:
-        """Return the vector r_i of the next round, the weights a_ij of the k senders (k,), and the scale.
+        """Return the vector r_i of the next round, the weights a_ij of the senders j, and the scale.
 
-        The algorithm divides its gradient by the scale, the entry [r_i]_i of the vector r_i of this round.
+        The scale is the entry [r_i]_i of the vector r_i of this round. The algorithm divides its gradient by the scale.
         """
         share = 1 / len(incoming)
         r = share * incoming[0]

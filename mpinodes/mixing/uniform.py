@@ -21,6 +21,9 @@ class Uniform(Mixing):
     under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the equal weights 1/k of the k senders (k,), and the scale 1."""
+        """Return no state (None), the equal weights 1/k of the k senders, and the scale 1.
+
+        The scale is the number by which an algorithm divides the mixed vector.
+        """
         degree = len(incoming)
         return None, [1 / degree] * degree, 1.0
