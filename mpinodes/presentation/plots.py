@@ -67,7 +67,9 @@ class Values(NamedTuple):
 
 
 class Drawn(Reader):
-    """The record of a run, and the results of the same run without noise; a variable is read when it is first used.
+    """Read the record of a run, and the results of the same run without noise, for the figures.
+
+    A variable of the record is read when it is first used.
 
     Raises:
         OSError: there is no record.

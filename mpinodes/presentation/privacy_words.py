@@ -115,7 +115,7 @@ ADDED = {
 
 
 def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
-    """Return sentences on the noise of a run, and on the conditions under which its proven numbers hold."""
+    """Return sentences on the noise of a run, and on the conditions under which the run's proven ε values hold."""
     is_proven, delta, together = privacy.network.proven is not None, privacy.delta, privacy.together
     notes = [_what_noise_buys(noise)]
     source = " from the system's entropy" if noise.entropy == "os" else ""
@@ -208,7 +208,7 @@ def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
 
 
 def _what_noise_buys(noise: typed.NoiseSummary) -> str:
-    """Return a sentence that compares the scale of the noise with the scale that the nominal epsilon needs."""
+    """Return a sentence that compares the scale of the noise with the scale that `privacy.epsilon` requires."""
     used, least, needed, release = noise.scale, noise.least_scale, noise.calibrated_scale, noise.release
     if used == 0:
         return "No message carried noise."

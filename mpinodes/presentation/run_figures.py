@@ -44,7 +44,7 @@ class Curve(NamedTuple):
     per_round: bool
 
     def values(self, data: Drawn) -> tuple[np.ndarray, Values]:
-        """Return the rounds at which the metric has values, and these values."""
+        """Return the rounds at which the metric has values, and the values at these rounds."""
         values = data[self.variable]
         along = data["horizon" if "horizon" in values.dims else "round"]
         values = values / along if self.per_round else values
@@ -252,7 +252,7 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def _by(along: str, values: Values, combine: Callable[..., Any]) -> np.ndarray:
-    """Return the values combined over all axes except `along`."""
+    """Return the values combined over all axes except the axis `along`, by a function of NumPy such as `np.nanmean`."""
     return values.reduced(combine, [name for name in values.dims if name != along]).values
 
 

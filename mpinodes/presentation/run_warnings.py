@@ -67,9 +67,12 @@ def sentences(summary: Summary) -> list[str]:
 
 
 def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
-    """Return sentences, by code, for warnings that a repeat of a run has.
+    """Return, for each warning code, a sentence that states that some repeats of a job have this warning.
 
-    If a warning also follows from the merged summary, the sentence of `of_numbers` later replaces the sentence here.
+    Repeats are runs that differ in the seed.
+
+    If a warning also follows from the numbers of the merged summary, the sentence of `of_numbers` later replaces the
+    sentence that this function returns.
     """
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 

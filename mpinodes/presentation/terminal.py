@@ -70,7 +70,7 @@ def speed(s: Summary) -> str:
 
 
 def conditions(s: Summary) -> list[str]:
-    """Return sentences on lost or late messages, and on feedback that is not a plain gradient; maybe no sentence."""
+    """Return sentences on lost or late messages, and on delayed or two-point feedback; the list may be empty."""
     sentences, parts = [], []
     if faults := s.faults:
         arrived = max(1, faults.sent - faults.lost)
@@ -115,7 +115,7 @@ class Row(NamedTuple):
 
 
 def measured(s: Summary) -> list[Row]:
-    """Return a row for each metric of a run, and a row for the cost of its local solves."""
+    """Return a row for each metric of a run, and a row for the steps of the solvers that minimize agents' losses."""
     rows = [_row(s, metric) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
         if why := getattr(s, key):
@@ -164,7 +164,7 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
 
 
 def bounds(s: Summary, why: bool = True) -> list[Row]:
-    """Return the bounds of theorems as rows: a bound is given as a multiple of the measured value.
+    """Return a row of text for each bound of a theorem, which states the bound as a multiple of the measured value.
 
     Args:
         s: the summary.
