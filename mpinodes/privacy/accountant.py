@@ -2,10 +2,10 @@
 
 The adversary is an eavesdropper who reads every message on every link. The privacy loss of the network is the loss from
 all messages together. The privacy loss of an agent is the loss that the agent's messages add, given all earlier
-messages. Both losses are the largest over all samples that may change (or rounds, or agents, by `privacy.adjacency`).
-An adversary who reads the messages of one agent alone may learn more than the loss of that agent if several agents use
-the changed sample, because later messages of the agent depend on messages of the other agents. Such an adversary never
-learns more than the loss of the network.
+messages. Adjacent data differ in one unit: a sample, a round or an agent (`privacy.adjacency`). The privacy loss of the
+network and the privacy loss of an agent are maxima over all units. An adversary who reads the messages of one agent
+alone may learn more than the loss of that agent if several agents use the changed sample, because later messages of the
+agent depend on messages of the other agents. Such an adversary never learns more than the loss of the network.
 
 If all agents use a sample (shared data), a change of the sample moves the messages of every agent. The loss of the
 network is then the sum of the losses of all agents for one sample, at the worst sample. If only one agent uses a
@@ -46,9 +46,9 @@ class PrivacyLoss(NamedTuple):
         pure: the proven pure ε.
         epsilon: the proven ε at δ.
         rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven.
-        delta_spent: the part of δ that is needed because the exact distribution of the releases differs from the
-            distribution for which the privacy loss is computed. `Event.tv_distance` is the total variation distance
-            between these two distributions for one release.
+        delta_spent: the part of δ that pays for an approximation: the privacy loss is computed for a distribution of
+            the releases that differs slightly from the exact distribution, by the total variation distance
+            `Event.tv_distance` of each release.
     """
 
     pure: float
@@ -81,11 +81,11 @@ Tell = Callable[[int, int], None]  # is called with the number of finished horiz
 
 
 def groups(setup: Setup) -> Groups:
-    """Return a function g: g(agent)(round) lists the numbers of the groups that the agent uses in the round.
+    """Return a function g; g(agent)(round) lists the numbers of the groups of samples that an agent uses in a round.
 
-    Adjacent data differ in one group. With adjacency `one-sample`, a group holds the samples that `Stream.groups`
-    joins, or a single sample. With `one-round`, every round is a group, and with `one-agent` all samples of an agent
-    are one group.
+    A group is the unit in which adjacent data sets differ. With the adjacency `one-sample`, a group is a single sample,
+    or several samples that the stream always uses together (`Stream.groups`). With `one-round`, every round is a group.
+    With `one-agent`, all samples of an agent are one group.
     """
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
@@ -96,12 +96,12 @@ def groups(setup: Setup) -> Groups:
 
 
 class Accountant:
-    """Compute the privacy losses of a run from its events.
+    """Compute the privacy losses of a run from its privacy events (the noise and sensitivity of every message).
 
     Args:
-        events: (rounds, agents) of the run.
-        groups: `groups(agent)(round)` lists the groups of samples that the agent uses in the round, as in the function
-            `groups`.
+        events: the events of the run, one for each round and agent.
+        groups: `groups(agent)(round)` lists the numbers of the groups of samples that the agent uses in the round.
+            Adjacent data sets differ in one group.
         shared: whether all agents use the same samples. If not, every sample is used by one agent only.
 
     Attributes:
@@ -115,7 +115,7 @@ class Accountant:
     def ledgers(self, horizon: int) -> list[Ledger]:
         """Return the ledger (the privacy costs by group of samples) of every agent, for rounds 1 to `horizon`.
 
-        Agents with equal events and equal samples share one ledger.
+        Agents with equal events (noise and sensitivity of each message) and equal samples share one ledger.
         """
         begun = self._read if self._read <= horizon else 0
         for last in (*range(begun + STRETCH, horizon, STRETCH), horizon):
@@ -126,9 +126,9 @@ class Accountant:
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:
-        """Return a new ledger for every agent, to which no round has been added yet.
+        """Return a new, empty ledger (for the privacy costs by group of samples) for every agent.
 
-        Agents with equal events and samples share one ledger.
+        Agents with equal events (noise and sensitivity of each message) and equal samples share one ledger.
         """
         groups = [self._groups(i) for i in range(self.history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))
@@ -148,11 +148,10 @@ class Accountant:
 
     @property
     def uses_ceiling(self) -> bool:
-        """Return whether the privacy loss of any agent is computed from one bound for all samples.
+        """Return whether the privacy loss of at least one agent is computed from one bound that holds for all samples.
 
-        The bound limits how far a change of an earlier sample can move a message through the agent's hidden state
-        (`Ledger.uses_ceiling`). For every agent without this bound, each group of samples has a bound, which may be
-        tighter.
+        The bound limits how far a change of an earlier sample moves a message through the agent's hidden state. For the
+        other agents, the privacy loss is computed from a bound for each group of samples, which may be tighter.
         """
         return any(ledger.uses_ceiling for ledger in self._ledgers)
 
@@ -162,7 +161,7 @@ class Accountant:
         """Return the privacy losses of all agents and of the network at every horizon.
 
         Args:
-            horizons: (h,) rounds, ascending.
+            horizons: the last rounds of the periods for which losses are returned, ascending.
             delta: δ of the proven ε.
             claim: maps a round to the ε that the paper claims after this round; None if the paper claims nothing.
             tight: whether to compose numerically (PLD) at the last horizon.
@@ -193,13 +192,21 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
-    """Return the sum of `Event.tv_distance` over rounds 1 to each horizon, for every agent: (horizons, agents)."""
+    """Return, for each horizon and agent, the total variation distance of all releases up to the horizon.
+
+    The distance of one release (`Event.tv_distance`) is the distance between the exact distribution of the release and
+    the distribution for which the privacy loss is computed. The distances of rounds 1 to the horizon are added.
+
+    Args:
+        history: the privacy events of all rounds and agents.
+        horizons: rounds.
+    """
     by_round = np.concatenate([events.tv_distance.sum(axis=2) for _, events in history.blocks()])
     return np.asarray(np.cumsum(by_round, axis=0)[np.asarray(horizons) - 1])
 
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
-    """Return the privacy loss of all messages of several agents together, for the group with the largest loss.
+    """Return the privacy loss of all messages of several agents, for the group of samples with the largest loss.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.
@@ -219,7 +226,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     is_gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
-        """Return the sum of the agents' Rényi curves for each group of samples, (m, orders).
+        """Return the sum of the agents' Rényi curves for each group of samples, as an array (groups, Rényi orders).
 
         An agent that does not use a group adds 0 for this group.
         """
@@ -246,7 +253,8 @@ def price_curves(
     Args:
         pure: (groups,) pure ε.
         rho: (groups,) ρ of zCDP.
-        rdp: maps indices of groups, (m,), to their Rényi divergences, (m, orders); the orders are `curves.ORDERS`.
+        rdp: maps indices of groups to their Rényi divergences: a row for each group, and a column for each order of
+            `curves.ORDERS`.
         is_gaussian: whether all noise is Gaussian.
         delta: δ of the proven ε.
     """
@@ -280,7 +288,7 @@ def price_curves(
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
-    """Return the privacy loss of releases whose distribution is close to a distribution of known privacy loss.
+    """Return the privacy loss of releases whose exact distribution is close to one with a known privacy loss.
 
     If the known distribution is (ε, δ')-DP, the releases are (ε, δ' + (1 + e^ε) distance)-DP. Half of δ is reserved for
     the term (1 + e^ε) distance.

@@ -1,9 +1,9 @@
 """Compute the cost of one release by four accountings (pure, zCDP, RDP, GDP), and the ε at δ of a sum of costs.
 
 Notation: the noise of a release has the scale b (Laplace, per coordinate) or the standard deviation s (Gaussian). D1
-and D2 are the L1 and L2 change of the released vector between adjacent data, given all earlier releases. A Rényi curve
-is the vector of the Rényi divergences at all orders of `ORDERS`, which is the axis `orders` of an array. The axis m of
-an array counts releases.
+and D2 are bounds, in L1 and in L2 norm, on the change of the released vector between adjacent data, given all earlier
+releases. A Rényi curve is the vector of the Rényi divergences at all orders of `ORDERS`, which is the axis `orders` of
+an array. The axis m of an array counts releases.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.
 
 
 def laplace_rdp(x: Vector) -> Vector:
-    """Return the Rényi divergences of Lap(1) from Lap(1) shifted by x: (m,) -> (m, orders).
+    """Return the Rényi divergences between Laplace noise of scale 1 and the same noise shifted by x.
 
-    Source: Mironov 2017, Proposition 6. A release of a vector with L1 sensitivity D1 costs at most the curve of x =
-    D1/b, because a shift of one coordinate costs no less than the same shift split over several coordinates.
+    The array has a row for each shift in `x`, and a column for each order of `ORDERS`. Source: Mironov 2017,
+    Proposition 6. A release of a vector with L1 sensitivity D1 and noise of scale b costs at most the divergences of x
+    = D1/b, because a shift of one coordinate costs no less than the same shift split over several coordinates.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
@@ -31,9 +32,9 @@ def laplace_rdp(x: Vector) -> Vector:
 
 
 def pure_rdp(epsilon: Vector) -> Vector:
-    """Return the largest Rényi divergences that an ε-DP release can have: (m,) -> (m, orders).
+    """Return the largest Rényi divergences that an ε-DP release can have: a row for each ε, a column for each order.
 
-    Randomized response has exactly these divergences.
+    Randomized response has exactly these divergences. The orders are `ORDERS`.
     """
     a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
     curve = (np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e) + LOST) / (a - 1)
@@ -46,10 +47,11 @@ def pure_rho(epsilon: Vector) -> Vector:
 
 
 def shift_rho(d2: Vector, scale: Vector) -> Vector:
-    """Return the ρ of zCDP of a vector with noise of scale b or standard deviation s: D2²/(2 scale²).
+    """Return the ρ of zCDP of a vector with noise: D2²/(2 scale²), where D2 is the L2 sensitivity `d2` of the vector.
 
-    For Laplace noise the bound holds per coordinate, because the Rényi divergence of order a of a shift by x is at most
-    a x²/2. So the bound does not depend on the dimension.
+    The scale is the Laplace scale or the Gaussian standard deviation. For Laplace noise the bound holds per coordinate,
+    because the Rényi divergence of order a of a shift by x is at most a x²/2. So the bound does not depend on the
+    dimension.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
@@ -61,7 +63,10 @@ def zcdp_epsilon(rho: Vector, delta: float) -> Vector:
 
 
 def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
-    """Return the ε at δ of Rényi curves, (m, orders) -> (m,) (Canonne, Kamath, Steinke 2020, Proposition 12)."""
+    """Return the ε at δ of each row of Rényi divergences; a column belongs to an order of `ORDERS`.
+
+    Source: Canonne, Kamath, Steinke 2020, Proposition 12.
+    """
     a = ORDERS
     at = rdp + np.log1p(-1 / a) - (np.log(delta) + np.log(a)) / (a - 1)
     return np.asarray(np.maximum(at.min(axis=1), 0.0))

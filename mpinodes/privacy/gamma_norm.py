@@ -1,7 +1,7 @@
 """Compute the Rényi divergences between noise of density ∝ exp(−‖e‖₂/b) in R^d and the same noise shifted by a vector.
 
-The shift has the L2 norm xb. `log_density` is the log density of a released minimizer whose objective has a linear
-term with this noise. Replay and audit call `log_density`.
+The shift has the L2 norm xb. The function `log_density` computes the log density of a released minimizer whose
+objective has a linear term with this noise; replay and audit need this density.
 
 The density is invariant under rotation, so the divergence D_a of order a depends on x alone. Let u be a unit vector,
 b = 1, P_0 the density of the noise and P_x the density of the noise shifted by xu. In elliptic coordinates with foci at
@@ -40,11 +40,11 @@ HALVINGS = 60  # after this number of halvings of its terms, the rest of a serie
 
 
 def gamma_norm_rdp(d: int, x: Vector) -> Vector:
-    """Return the Rényi divergences of shifts by x > 0 noise scales in R^d: (m,) -> (m, orders).
+    """Return the Rényi divergences between gamma-norm noise in R^d and the same noise shifted by x noise scales.
 
-    Divergences are rounded up by the relative amount `MARGIN`.
-
-    If both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`), the result is a looser upper bound.
+    The array has a row for each shift in `x`, and a column for each order of `curves.ORDERS`. Divergences are rounded
+    up by the relative amount `MARGIN`. If both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`),
+    the result is a looser upper bound.
     """
     x = np.asarray(x, dtype=float)
     small = x[:, None] ** 2 / (2 * d) * ORDERS * (1 + MARGIN)
@@ -55,7 +55,7 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
 
 @lru_cache(maxsize=10_000)
 def _exact(d: int, x: float) -> Vector:
-    """Return the Rényi divergences of one shift by x in R^d, (orders,); inf if they cannot be computed."""
+    """Return the Rényi divergences of a shift by x noise scales in R^d, one for each order; inf if not computable."""
     from scipy.special import k0e, k1e
 
     w, z = (ORDERS - 0.5) * x, x / 2
@@ -89,8 +89,9 @@ def _exact(d: int, x: float) -> Vector:
 def log_density(x: Vector, ask: Solve, loss: SmoothLoss, scale: float) -> float:
     """Return the log density of a released minimizer x, (d,), up to a constant that does not depend on the loss.
 
-    x minimizes f(x) + ‖x − center − e‖²/(2·step) for exactly one noise vector e: e = x + step·∇f(x) − center, and
-    ∂e/∂x = I + step·∇²f(x). The density of e is ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57) to (61)).
+    The release x minimizes f(x) + ‖x − center − e‖²/(2·step) for exactly one noise vector e: e = x + step·∇f(x) −
+    center, and ∂e/∂x = I + step·∇²f(x). The density of e is ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57)
+    to (61)).
 
     Args:
         x: the release.

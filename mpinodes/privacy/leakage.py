@@ -1,9 +1,10 @@
-"""Bound how far an older change of data moves an agent's messages, given their leakage (`core.messages.Hidden`).
+"""Bound how far a change of earlier samples moves an agent's messages through the hidden state of the agent.
 
-Ledgers compute costs from these bounds, and a replay compares real messages with them. The hidden parts are the parts
-of an agent's state that no message has revealed. Two runs are compared whose data differ in one group of samples, and
-whose releases so far are equal. The vector h bounds how far each hidden part differs between the two runs, and u bounds
-how far the gradient differs. At the start h = 0. In every round,
+The bounds follow from the leakage that the messages state (`core.messages.Hidden`). Ledgers compute privacy costs from
+these bounds, and a replay compares real messages with the bounds. The hidden parts are the parts of an agent's state
+that no message has revealed. Two runs are compared whose data differ in one group of samples, and whose releases so far
+are equal. The vector h bounds how far each hidden part differs between the two runs, and u bounds how far the gradient
+differs. At the start h = 0. In every round,
 
     u = s·[the message is a use of the group] + min(r, ℓ·‖p·h‖ + w·[an earlier message was a use of the group]),
     h <- A h + b u,   and a vector of the message moves by c·h,
@@ -11,9 +12,10 @@ how far the gradient differs. At the start h = 0. In every round,
 where a message is a *use* of the group if the message is the first to carry the loss function of a round that uses
 samples of the group. A bracket [·] is 1 if the statement holds, else 0. The other symbols are fields of `Hidden`: A is
 `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`, ℓ `lipschitz` and w `offset`. If A, b, p
-and c are bounds on norms, or have no negative entry, h is a bound on norms (class `Norms`; class `Lanes` for many
-changes at once). If A, b, p and c are exact, an input u of round q moves message t by |c_t A_t ⋯ A_{q+1} b_q| u (class
-`Signed`). `ceilings` bounds how far any earlier change of any sample can move each message.
+and c are bounds on norms, or have no negative entry, h is a bound on norms. The class `Norms` computes this bound, and
+the class `Lanes` does so for many changes at once. If A, b, p and c are exact, an input u of round q moves message t by
+|c_t A_t ⋯ A_{q+1} b_q| u (class `Signed`). `ceilings` bounds how far any earlier change of any sample can move each
+message.
 
 In this package, "an unknown message" is a message whose leakage is `UNKNOWN`, and "a message with hidden parts" is a
 message whose leakage is `Feedback` or `Hidden`.
@@ -37,14 +39,15 @@ LARGEST_HISTORY = 20_000_000  # largest number of inputs that `Signed` stores: r
 class Lanes:
     """Bound how far many changes of data, of several agents, move the agents' messages, in one computation.
 
-    A *lane* is the change of one group of samples of one agent. Several groups of the agent share a lane if their
-    changes have equal effects. The bounds are those of `Norms`.
+    A *lane* is the change of one group of samples (which are always used together) of one agent. Several groups of the
+    agent share a lane if their changes have equal effects. The bounds are those of the class `Norms`.
 
     Args:
-        events: (rounds, agents) of an algorithm with hidden parts of its state. The leakage of every message is known.
+        events: (rounds, agents) the noise and leakage of every message. Messages depend on hidden parts of the agents'
+            states, and the leakage of every message is known.
 
     Attributes:
-        reads: (rounds, agents, vectors, parts) how far a vector moves if a hidden part moves by 1 (c in the module).
+        reads: (rounds, agents, vectors of a message, hidden parts) how far a vector moves if a hidden part moves by 1.
     """
 
     def __init__(self, events: Events) -> None:
@@ -63,19 +66,19 @@ class Lanes:
     def follow(
         self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
     ) -> tuple[Vector, Vector]:
-        """Return bounds on how far each message moves, and how far the hidden parts have moved after the last round.
+        """Return bounds on how far each message moves, and on how far the hidden parts have moved at the end.
 
-        A lane is one change of data. The first array is (vectors of a message, rounds, lanes). The second array is
-        (hidden parts, lanes).
+        A lane is one change of data. The first array has the axes (vectors of a message, rounds, lanes). The second
+        array has the axes (hidden parts, lanes), after the last round. A use is a message that carries changed samples
+        for the first time.
 
         Args:
             rounds: the rounds to compute.
             agent: (lanes,) the agent of each lane.
-            h: (parts, lanes) how far the hidden parts move before the first round.
-            message: (uses,) for each use, the message that is the first to carry changed samples, as an index into
-                `rounds`.
-            lane: (uses,) for each use, the lane of these samples.
-            before: (rounds, lanes) whether any message before the message of this round carried samples of the lane.
+            h: (hidden parts, lanes) how far the hidden parts have moved before the first round.
+            message: (uses,) the message of each use, as an index into `rounds`.
+            lane: (uses,) the lane of each use.
+            before: (rounds, lanes) whether a message of an earlier round carried samples of the lane.
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
@@ -87,11 +90,14 @@ class Lanes:
             offset = np.where(before, self._offset[rounds][:, agent], 0.0)
 
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
-            """Compute bounds h on how far changed data move the hidden parts of the agents' states, round by round.
+            """Compute, round by round, bounds on how far changed samples move the hidden parts of the agents' states.
 
-            The first returned array, (rounds, parts, lanes), is h in every round without the effect of samples that the
-            message of this round is the first to carry. The second array, (parts, lanes), is h after the last round
-            with all effects. The function `times` multiplies weights and sizes, elementwise.
+            The first returned array, (rounds, hidden parts, lanes), has the bounds in every round, without the effect
+            of samples that the message of the same round is the first to carry. The second array, (hidden parts,
+            lanes), has the bounds after the last round, with all effects.
+
+            Args:
+                times: multiplies weights and sizes, elementwise.
             """
             now, older = h, np.empty_like(b)
             for t in range(len(older)):
@@ -117,9 +123,11 @@ class Lanes:
 class Norms:
     """Bound, by norms, how far a change of each group of samples moves the messages of one agent.
 
+    A group is a set of samples that are always used together.
+
     Args:
-        events: (rounds,) of the agent.
-        groups: number of groups of samples.
+        events: the noise and leakage of the agent's messages, one event for each round.
+        groups: the number of groups of samples.
     """
 
     def __init__(self, events: Events, groups: int) -> None:
@@ -129,12 +137,12 @@ class Norms:
         self._used = np.zeros(groups, bool)  # whether any message before the next one carried the group
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far a change of each group of samples moves each vector of message t: (vectors, groups).
+        """Return how far a change of each group of samples moves each vector of a message: (vectors, groups).
 
-        Messages are counted from 0. Call this method for all messages, in order.
+        This method must be called for all messages, in order.
 
         Args:
-            t: the message.
+            t: the number of the message, counted from 0.
             used: the groups whose samples the message is the first to carry; a group may occur several times.
         """
         agent = np.zeros(len(self._used), np.int64)
@@ -152,15 +160,16 @@ class Norms:
 
 
 class Signed:
-    """Bound what `Norms` bounds, more tightly, for an agent whose state has exact linear dynamics.
+    """Bound how far a change of each group of samples moves the messages of an agent with exact linear dynamics.
 
-    For each earlier round, the class stores how far a gradient change of size 1 in that round moves the hidden parts
-    now. If a message without hidden parts carries changed samples, the direction in which the state changes is unknown.
+    The bounds are tighter than the bounds of `Norms`, because the signs of the weights are used. For each earlier
+    round, the class stores how far a gradient change of size 1 in that round moves the hidden parts now. If a message
+    that does not depend on hidden parts carries changed samples, the direction in which the state changes is unknown.
     The change of the state is then bounded by norms.
 
     Args:
-        events: (rounds,) of the agent.
-        groups: number of groups of samples.
+        events: the noise and leakage of the agent's messages, one event for each round.
+        groups: the number of groups of samples.
     """
 
     def __init__(self, events: Events, groups: int) -> None:
@@ -173,9 +182,9 @@ class Signed:
         self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of changes whose direction is unknown
 
     def older(self, t: int) -> Vector:
-        """Return how far changed samples of earlier rounds move the vectors of message t: (vectors, groups).
+        """Return how far a change of each group of samples moves message t, if an earlier message carried the samples.
 
-        Messages are counted from 0.
+        The array has the axes (vectors of the message, groups). Messages are counted from 0.
         """
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
@@ -196,17 +205,20 @@ class Signed:
         )
 
     def add(self, t: int, used: Indices) -> None:
-        """Record that message t is the first to carry samples of the groups `used`; later messages depend on them."""
+        """Record that message t is the first to carry samples of the groups `used`."""
         if self._hidden[t]:
             np.add.at(self._inputs[t], used, self._s[t])
         elif len(used):
             self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far a change of each group of samples moves each vector of message t: (vectors, groups).
+        """Return how far a change of each group of samples moves each vector of a message: (vectors, groups).
 
-        Messages are counted from 0. Call this method for all messages, in order. `used` are the groups whose samples
-        the message is the first to carry.
+        This method must be called for all messages, in order.
+
+        Args:
+            t: the number of the message, counted from 0.
+            used: the groups whose samples the message is the first to carry; a group may occur several times.
         """
         moved = self.older(t)
         for vector in range(len(moved)):
@@ -217,28 +229,39 @@ class Signed:
 
 
 def response(events: Events, groups: int) -> Norms | Signed:
-    """Return the tighter of the two bounds, `Signed` or `Norms`, for the (rounds,) events of one agent."""
+    """Return an object that bounds how far changed samples move the messages of one agent.
+
+    The object is a `Signed` if its bounds are tighter, and otherwise a `Norms`.
+
+    Args:
+        events: the noise and leakage of the agent's messages, one event for each round.
+        groups: the number of groups of samples.
+    """
     return (Signed if is_signed(events) else Norms)(events, groups)
 
 
 def is_signed(events: Events) -> bool:
-    """Return whether `Signed` gives tighter bounds than `Norms` for the events of one agent.
+    """Return whether the class `Signed` gives tighter bounds than the class `Norms` for the events of one agent.
 
-    The leakage of every message with hidden parts must then be exact, and at least one weight in the leakage of at
-    least one message must be negative.
+    `Signed` does so if the leakage of every message with hidden parts is exact, and if at least one weight in the
+    leakage of at least one message is negative.
     """
     return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
 
 
 def has_signs(events: Events) -> bool:
-    """Return whether at least one message has a negative weight in its transition, gradient, point or reads."""
+    """Return whether any message has a negative weight in the transition, gradient, point or reads of its leakage."""
     return any(bool((events.leakage(name) < 0).any()) for name in ("transition", "gradient", "point", "reads"))
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
-    """Return Σ_q w_q h_q for weights w (m,) and sizes h (m, groups), summed in the order of q: (groups,).
+    """Return, for each group of samples, the sum over hidden parts of weight times size; 0 times inf counts as 0.
 
-    0 times inf counts as 0.
+    The terms are added in the order of the hidden parts.
+
+    Args:
+        weights: (hidden parts,) the weight of each part.
+        parts: (hidden parts, groups) the sizes.
     """
     total: Vector = np.zeros(parts.shape[1])
     for weight, part in zip(weights, parts, strict=True):
@@ -248,21 +271,25 @@ def _combined(weights: Vector, parts: Vector) -> Vector:
 
 
 def _product(weights: Vector, inputs: Vector) -> Vector:
-    """Return Σ_s w_s u_s for weights w (t,) and sizes u (t, groups): (groups,). 0 times inf counts as 0."""
+    """Return, for each group of samples, the sum over rounds of weight times size; 0 times inf counts as 0.
+
+    Args:
+        weights: (rounds,) the weight of each round.
+        inputs: (rounds, groups) the sizes.
+    """
     some = np.flatnonzero(weights)
     return np.asarray(weights[some] @ inputs[some])
 
 
 def ceilings(events: Events, most_used: Indices) -> Vector:
-    """Return bounds on how far older changes of any sample can move each vector of each message: (rounds, vectors).
+    """Return, for each message, how far a change of any sample of an earlier message can move the message.
 
-    A change is older than a message if an earlier message was the first to carry the changed sample. Older changes
-    reach the message through the hidden state alone. For exact dynamics with signs, the change of the gradient in every
-    earlier round is set to its upper bound. In the round of the message, the change of the gradient is at most
-    `largest`, because samples that this message is the first to carry are left out.
+    The array has the axes (rounds, vectors of a message). Such a change reaches the message only through the hidden
+    state of the agent, so the bounds do not include the effect of samples that the message itself is the first to
+    carry. Each bound assumes the largest possible change of the gradient in every earlier round.
 
     Args:
-        events: (rounds,) of one agent.
+        events: the noise and leakage of one agent's messages, one event for each round.
         most_used: (rounds,) the largest number of times that a message carries one sample, at least 1.
     """
     if not is_signed(events):
@@ -280,16 +307,16 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 
 
 class Ceilings:
-    """Compute the bounds of the function `ceilings` from bounds on norms. The events are read block by block."""
+    """Compute the bounds of the function `ceilings` from bounds on norms, block by block of rounds."""
 
     def __init__(self) -> None:
         self._lost = False  # whether any earlier message was unknown
         self._h: list[float] = []  # upper bounds on h after the last message
 
     def take(self, events: Events, most_used: Indices) -> Vector:
-        """Return how far older changes of any sample can move the messages of the next block: (rounds, vectors).
+        """Return how far a change of any sample of an earlier message can move each message of the next block.
 
-        The arguments are those of `ceilings`.
+        The array has the axes (rounds, vectors of a message). The arguments are those of the function `ceilings`.
         """
         most = np.zeros((len(events), events.vectors))
         most[events.is_unknown] = np.inf

@@ -4,14 +4,15 @@ A *group* is a set of samples that an agent always uses together (or a round, or
 samples of a group share one row of a ledger. A *release* is one vector of one message. The vectors of a message have
 independent noise, so the vectors count as releases that are sent one after the other.
 
-A change of a group moves the message that is the first to carry samples of the group, by at most the `l2` of the
-message's event. The change moves later messages only through the agent's hidden state, by at most the bounds of
+A change of a group moves the message that is the first to carry samples of the group, by at most the L2 sensitivity in
+the message's event. The change moves later messages only through the agent's hidden state, by at most the bounds of
 `leakage`. If a release moves by D2 > 0 in L2, the L1 change of the release is at most D2·l1/l2. The cost of the release
 depends on the distribution of the noise. If the release was rounded to a lattice, the L1 change and the L2 change are
 larger by the roundings that the event states.
 
-`Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. A `Ledger` adds them up by group. A
-`Ledger` is either a `Saturated`, from this file, or a `recursive.Recursive`.
+The class `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. A `Ledger` adds up the
+costs of releases, for each group. The class `Ledger` has two subclasses: `Saturated`, in this file, and
+`recursive.Recursive`.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the
 
 
 class Uses(NamedTuple):
-    """Hold pairs (message, group of samples), ascending by message. Each pair is called a use.
+    """Hold the uses of samples by one agent: pairs (message, group of samples), ascending by message.
 
-    The message is the first message to carry the loss function of a round that uses samples of the group. Messages are
-    counted from 0.
+    A pair means that the message is the first to carry the loss function of a round that uses samples of the group.
+    Messages are counted from 0.
     """
 
     message: Indices
@@ -48,10 +49,10 @@ class Uses(NamedTuple):
 
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
-        """Return which groups of samples each message of one agent is the first to carry.
+        """Return the uses: which groups of samples each message of one agent is the first to carry.
 
         Args:
-            events: (rounds,) of the agent.
+            events: the noise and sensitivity of the agent's messages, one event for each round.
             groups: maps a round to the groups whose samples are in the loss of that round.
         """
         carried = [groups(r) if r else () for r in events.uses.tolist()]
@@ -60,40 +61,44 @@ class Uses(NamedTuple):
         return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Return which groups of samples the messages `first` to `last` - 1 carry first.
+        """Return the uses of the messages `first` to `last` − 1 (which groups each message is the first to carry).
 
-        The returned message numbers are counted from `first`.
+        In the result, the messages are numbered from 0: message `first` has the number 0.
         """
         here = slice(*np.searchsorted(self.message, (first, last)))
         return Uses(self.message[here] - first, self.group[here])
 
     def released(self, vectors: int) -> Uses:
-        """Return the pairs (release, group of samples).
+        """Return the same uses with the number of a release in place of the number of a message.
 
-        Every message is replaced by its releases, which are its vectors; `vectors` is their number.
+        A release is one of the vectors of a message. A pair (message, group) becomes one pair (release, group) for each
+        vector.
+
+        Args:
+            vectors: the number of vectors in a message.
         """
         release = self.message[:, None] * vectors + np.arange(vectors)
         return Uses(release.ravel(), np.repeat(self.group, vectors))
 
     def distinct(self) -> tuple[Uses, Indices]:
-        """Return the distinct pairs (message, group), and (pairs,) the number of times that each pair occurs."""
+        """Return the distinct pairs (message, group), and an array with the number of times that each pair occurs."""
         pair, times = np.unique(self.message << 32 | self.group, return_counts=True)
         return Uses(pair >> 32, pair & (1 << 32) - 1), times
 
     @property
     def groups(self) -> int:
-        """Return the largest group number plus 1."""
+        """Return the number of groups, which are numbered from 0: the largest group number plus 1."""
         return int(self.group.max(initial=-1)) + 1
 
 
 class Unlisted:
-    """Find which groups of samples each message of one agent carries first, block by block.
+    """Find, block by block, which groups of samples each message of one agent is the first to carry.
 
-    Callers that read the messages block by block need less memory than with `Uses`. `between(first, last)` returns what
-    `Uses.between` returns, and caches the last result.
+    A caller that reads the messages block by block needs less memory with this class than with `Uses`. The attribute
+    `between` is a function: `between(first, last)` returns what `Uses.between` returns, and caches the last result.
 
     Args:
-        events: (rounds,) of the agent.
+        events: the noise and sensitivity of the agent's messages, one event for each round.
         of: maps a round to the groups whose samples are in the loss of that round.
     """
 
@@ -102,11 +107,14 @@ class Unlisted:
 
 
 class Costs:
-    """Compute the costs of single releases, from indices `t` of releases, (m,), and their L2 changes `delta`, (m,).
+    """Compute the privacy costs of single releases, each from the number of the release and its L2 change.
+
+    In the methods, `t` is an array of release numbers, and `delta` has the L2 change of each of these releases between
+    adjacent data.
 
     Attributes:
-        kind: (releases,) the distribution of the noise.
-        roundings: two arrays (releases,): the amounts that rounding adds to the L1 change and to the L2 change.
+        kind: the noise distribution of each release.
+        roundings: two arrays: for each release, the amounts that rounding adds to the L1 change and to the L2 change.
     """
 
     def __init__(self, events: Events) -> None:
@@ -120,25 +128,21 @@ class Costs:
         self._ratio = events.l1_per_l2.ravel()
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε of each release, (m,); inf if the release has no pure ε."""
+        """Return the pure ε of each release in `t` if the release moves by `delta`; inf if there is no pure ε."""
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self.kind[t] == Kind.GAUSSIAN), np.inf, shift)
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
-        """Return ρ of zCDP of each release, (m,); inf if the release has no ρ."""
+        """Return the ρ of zCDP of each release in `t` if the release moves by `delta`; inf if the release has no ρ."""
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self.kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
         pure = self.kind[t] == Kind.PURE
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """Return two arrays (releases,): the shift per unit of L2 change, and ρ per squared unit of L2 change.
-
-        The shift is the L1 change divided by the noise scale. The shift is the pure ε, except for Gaussian noise, which
-        has no pure ε. Both arrays ignore the rounding of releases.
-        """
+        """Return two arrays: for each release, the shift per unit of L2 change, and ρ per squared unit of L2 change."""
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
         rho = self._draws * shift_rho(np.ones(len(shift)), self._scale)
@@ -146,7 +150,10 @@ class Costs:
         return shift, np.where(self.kind == Kind.PURE, pure_rho(shift), rho)
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
-        """Return the Rényi divergences of each release, (m, orders): the smallest bound that is known at each order."""
+        """Return the Rényi divergences of each release in `t` if the release moves by `delta`: a column for each order.
+
+        Each entry is the smallest known bound on the divergence.
+        """
         draws = self._draws[t]
         single, rho = self.pure(t, delta) / draws, self.rho(t, delta)
         curve: Vector = rho[:, None] * ORDERS
@@ -164,18 +171,19 @@ class Costs:
 
 @dataclass(slots=True)
 class Facts:
-    """Collect facts about all events of one agent. The facts decide how the privacy costs of the agent are computed.
+    """Collect facts about all messages of one agent that decide how the privacy costs of the agent are computed.
 
     Attributes:
-        unknown_from: the first message, from 0, whose leakage is unknown; inf if there is none.
+        unknown_from: the first message, counted from 0, whose leakage is unknown; inf if there is none.
         kinds: the noise distributions of all messages that may depend on data.
-        is_saturated: whether, for every message, the bound on the effect of an older change does not depend on the size
-            of that change.
-        moves: whether an older change of data may change at least one gradient that is taken at an unreleased point.
+        is_saturated: whether, in every message, a change of an earlier sample has an effect whose bound does not depend
+            on how far the hidden state has moved.
+        moves: whether a change of an earlier sample may change at least one gradient that is taken at an unreleased
+            point.
         is_finite: whether all numbers of the recursion in `leakage` are finite.
         is_exact: whether the leakage of all messages that depend on hidden state is exact.
         has_signs: whether the leakage of at least one message has a negative weight.
-        groups: the number of groups of samples.
+        groups: the number of groups of samples (which are always used together).
     """
 
     unknown_from: float = inf
@@ -191,9 +199,9 @@ class Facts:
         """Update the facts with a block of messages.
 
         Args:
-            first: the index of the first message of the block, from 0.
-            events: (rounds,) of the block.
-            uses: which groups of samples each message of the block carries first.
+            first: the number of the first message of the block, counted from 0.
+            events: the noise and leakage of the messages of the block, one event for each round.
+            uses: which groups of samples each message of the block is the first to carry.
         """
         self.groups = max(self.groups, uses.groups)
         unknown = events.is_unknown
@@ -217,28 +225,31 @@ class Facts:
 
     @property
     def is_signed(self) -> bool:
-        """Return whether the signs of the leakage's weights are used, which requires that all leakage is exact."""
+        """Return whether the costs are computed with the signs of the leakage's weights.
+
+        The signs can be used only if the leakage of all messages is exact.
+        """
         return self.is_exact and self.has_signs
 
     def is_all(self, kind: Kind) -> bool:
-        """Return whether the noise of every message that may depend on data is of this kind."""
+        """Return whether the noise of every message that may depend on data has the distribution `kind`."""
         return self.kinds <= {kind}
 
 
 class Ledger(ABC):
-    """Hold the privacy costs of one agent's messages for every group of samples, after any number of rounds.
+    """Hold the privacy costs of one agent's messages for every group of samples, for rounds 1 to a horizon.
 
-    The number of rounds is called the horizon. A method may be called with a smaller horizon than before. The ledger
-    then starts again at round 1.
+    A group is a set of samples that are always used together. If a method is called with a smaller horizon than before,
+    the ledger starts again at round 1.
 
     Args:
-        events: (rounds,) of the agent.
-        uses: the groups of samples that each message carries first.
-        facts: the facts of all events.
+        events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
+        uses: the groups of samples that each message is the first to carry.
+        facts: facts about all events of the agent.
 
     Attributes:
-        uses_ceiling: whether the effect of an older change through hidden state is charged at the upper bound for any
-            sample (`leakage.ceilings`), instead of at the bound for each group.
+        uses_ceiling: how a change of an earlier sample is charged in later messages. True: by one upper bound for all
+            samples (`leakage.ceilings`). False: by a bound for each group.
     """
 
     uses_ceiling = False
@@ -248,7 +259,7 @@ class Ledger(ABC):
 
     @cached_property
     def costs(self) -> Costs:
-        """Return the `Costs` of all releases of the agent. This reads all events."""
+        """Return the object that computes the privacy costs of single releases of the agent, from all events."""
         return Costs(self._events[:])
 
     @abstractmethod
@@ -257,34 +268,35 @@ class Ledger(ABC):
 
     @abstractmethod
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """Return pure ε and ρ of zCDP of every group of samples after `horizon` rounds: (groups,) each."""
+        """Return two arrays after `horizon` rounds: the pure ε and the ρ of zCDP of every group of samples."""
 
     @abstractmethod
     def rdp(self, group: Indices) -> Vector:
-        """Return the Rényi divergences of groups of samples: (m,) -> (m, orders).
+        """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
         The divergences are those of rounds 1 to the horizon of the last call of `at`.
         """
 
     @abstractmethod
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return indices of releases, and L2 changes of these releases, for a numerical composition.
+        """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
 
-        The composition costs no less than the releases of any group of samples up to the last horizon.
+        The returned releases together cost no less than the releases of any group of samples up to the last horizon.
         """
 
 
 class Saturated(Ledger):
-    """Charge the effect of older changes at the upper bound that holds for any sample (`leakage.ceilings`).
+    """Charge a change of an earlier sample, in each later message, by an upper bound that holds for all samples.
 
-    The cost is tight if `Facts.is_saturated` holds. If not, the cost is an upper bound that may be loose.
+    The bound is `leakage.ceilings`. The computed cost is tight if `Facts.is_saturated` is true. If not, the cost is an
+    upper bound that may be loose.
 
     If a message carries a group of samples k times, a change of the group moves the message k times as far. This is
     charged as one change: with Gaussian noise, k² ρ. The cost of a group is the sum of two parts. The first part is the
-    cost of the uses of the group, the messages that are the first to carry samples of the group. The second part is the
-    cost of the older change of the group in all messages after the first use. The second part is computed as a
+    cost of the messages that are the first to carry samples of the group (the uses of the group). The second part is
+    the cost of the effect, through hidden state, on all messages after the first use. The second part is computed as a
     difference of two cumulative sums over rounds. Arrays of costs have the columns pure ε, ρ and, unless there are too
-    many groups, one column for each order of the Rényi curve. Infinite costs of older changes are not added to the
+    many groups, one column for each order of the Rényi curve. Infinite costs of the second part are not added to the
     sums. The infinite costs are counted instead, in three columns: pure ε, ρ and Rényi curve.
     """
 
@@ -321,7 +333,8 @@ class Saturated(Ledger):
         """Add the costs of a block of rounds.
 
         If a message is the first to carry samples of a group, the cost of the message is added to the cost of the
-        group. The costs of older changes are added to the cumulative sums over rounds.
+        group. The costs of the effects of earlier samples, through hidden state, are added to the cumulative sums over
+        rounds.
         """
         (message, group), times = uses.distinct()
         costs = Costs(events)
@@ -363,15 +376,12 @@ class Saturated(Ledger):
 
     @cached_property
     def _signed(self) -> Vector:
-        """Return `leakage.ceilings`, the bounds on the effect of older changes, for all rounds: (rounds, vectors)."""
+        """Return how far a change of any earlier sample can move each vector of each message: (rounds, vectors)."""
         rounds = len(self._events)
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
     def _columns(self, costs: Costs, delta: Vector) -> Vector:
-        """Return the costs of releases that move by `delta` in L2, (rounds, vectors): (rounds, vectors, columns).
-
-        The columns are pure ε, ρ and, if Rényi curves are kept, one column for each Rényi order.
-        """
+        """Return the costs of releases that move by `delta` in L2: (rounds, vectors of a message, columns)."""
         every, changes = np.arange(delta.size), delta.ravel()
         columns = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
         if self._has_curves:
@@ -379,12 +389,12 @@ class Saturated(Ledger):
         return np.concatenate(columns, axis=1).reshape(*delta.shape, -1)
 
     def _read(self, group: Indices, columns: slice, lost: slice) -> Vector:
-        """Return the costs of groups of samples so far: (m,) -> (m, columns).
+        """Return the costs of groups of samples in all rounds so far: a row for each group.
 
         Args:
-            group: (m,) the groups.
-            columns: the columns of the costs that are returned.
-            lost: the columns of `_lost` that count infinite costs in `columns`.
+            group: the numbers of the groups.
+            columns: the columns of the costs that are returned: pure ε, ρ or Rényi curve.
+            lost: the columns of the array `_lost` in which the infinite costs of these columns are counted.
         """
         is_begun = (self._first[group] < self._done)[:, None]
         since = is_begun * (self._sum[columns] - self._begun[group, columns])
@@ -392,29 +402,30 @@ class Saturated(Ledger):
         return np.asarray(np.where(unbounded, np.inf, self._own[group, columns] + since))
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """Return pure ε and ρ of zCDP of every group of samples after `horizon` rounds: (groups,) each."""
+        """Return two arrays after `horizon` rounds: the pure ε and the ρ of zCDP of every group of samples."""
         self.follow(horizon)
         pure, rho = self._read(np.arange(self.facts.groups), slice(0, RHO + 1), slice(0, RHO + 1)).T
         return pure, rho
 
     def rdp(self, group: Indices) -> Vector:
-        """Return the Rényi divergences of groups of samples: (m,) -> (m, orders).
+        """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
-        If no Rényi curves are kept, ρ of zCDP times the order is returned.
+        If no Rényi curves are stored, each divergence is bounded by ρ of zCDP times the order.
         """
         if self._has_curves:
             return self._read(group, slice(RHO + 1, None), slice(RHO + 1, RHO + 2))
         return np.asarray(self._read(group, slice(RHO, RHO + 1), slice(RHO, RHO + 1)) * ORDERS)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return indices of releases, and L2 changes of these releases, for a numerical composition.
+        """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
 
-        The composition costs no less than the releases of any group of samples up to the last horizon. A use of a group
-        is a release whose message is the first to carry samples of the group. For each kind of noise, the uses of every
-        group are sorted by descending cost. For each k, the most expensive k-th use of any group is returned. Then
-        every release after the earliest use is returned, with the bound on the effect of older changes. For each use
-        after the first use of a group, the returned change is the new change plus the bound on the older change. This
-        bound is then counted twice, because the same release is also returned with the bound alone.
+        The returned releases together cost no less than the releases of any group of samples up to the last horizon. A
+        use of a group is a release whose message is the first to carry samples of the group. For each kind of noise,
+        the uses of every group are sorted by descending cost, and for each k, the most expensive k-th use of any group
+        is returned. In addition, every release after the earliest use is returned, with the bound on the effect of
+        earlier samples. For each use after the first use of a group, the returned change is the change by the new
+        samples plus this bound. The bound is then counted twice, because the same release is also returned with the
+        bound alone.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
@@ -441,8 +452,5 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return, for every message, the largest number of times that the message carries one group: (messages,).
-
-    If a message carries no group, 1 is returned for the message.
-    """
+    """Return, for every message, the largest number of times that it carries one group of samples, at least 1."""
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

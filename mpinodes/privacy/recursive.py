@@ -1,7 +1,7 @@
 """Add up the costs of every group of samples, round by round, for several agents at once.
 
-The recursion of `leakage` is computed for each group, so every group is charged for its older change as that change
-decays or grows.
+The recursion of the module `leakage` bounds how far a changed sample moves later messages. This module computes the
+recursion for each group of samples, so the charge of a group decays or grows as the effect of its change does.
 
 A group is a set of samples that an agent always uses together. From the first use of the group on, a change of the
 group may move the agent's hidden parts by up to h (`leakage`). If the hidden parts move, all later messages may move,
@@ -56,16 +56,17 @@ FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because 
 
 
 class Clusters:
-    """Compute the costs of all groups of samples of several agents, and merge groups that have equal effects.
+    """Compute the privacy costs of all groups of samples of several agents, and merge groups that have equal effects.
 
     Groups whose changes move all later messages of an agent equally are merged into a cluster. The effect of a cluster
-    is bounded by norms. The cost of a group is `_own` of the group plus `_cost` of its cluster. When a group moves to
-    another cluster, `_own` is corrected so that the cost of the group stays the same.
+    is bounded by norms. The cost of a group is the sum of an entry of `_own` for the group and an entry of `_cost` for
+    its cluster. When a group moves to another cluster, its entry of `_own` is corrected so that the cost of the group
+    stays the same.
 
     Args:
-        agents: number n of agents.
-        groups: number of groups of samples of each agent.
-        parts: number of hidden parts of an agent's state.
+        agents: the number of agents.
+        groups: the number of groups of samples of each agent.
+        parts: the number of hidden parts of an agent's state.
         shifts: the table of Rényi curves; None if no curves are computed.
     """
 
@@ -88,8 +89,8 @@ class Clusters:
         """Add the costs of the next rounds to all groups of samples.
 
         Args:
-            events: (rounds, agents) of these rounds.
-            uses: for each agent, which groups each message of these rounds carries first.
+            events: (rounds, agents) the noise, sensitivity and leakage of the messages of these rounds.
+            uses: for each agent, which groups of samples each message of these rounds is the first to carry.
         """
         prices, lanes = Prices(events, self._shifts), Lanes(events)
         agent = np.repeat(np.arange(len(uses)), [len(used.message) for used in uses])
@@ -112,14 +113,14 @@ class Clusters:
     def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
         """Move every group of samples that is used in a block of rounds out of its cluster, into a new cluster.
 
-        Groups that come from one cluster and are used in the same messages share a new cluster.
+        A use is a message that is the first to carry samples of a group. Groups that come from one cluster and have
+        uses in the same messages share a new cluster.
 
         Args:
-            message: (uses,) for each use, the message that is the first to carry samples of a group; counted from 0 in
-                the block, ascending.
-            agent: (uses,) for each use, the agent that sends the message.
-            group: (uses,) for each use, the group.
-            rounds: number of rounds of the block.
+            message: (uses,) the message of each use, counted from 0 in the block, ascending.
+            agent: (uses,) the agent of each use.
+            group: (uses,) the group of each use.
+            rounds: the number of rounds of the block.
 
         Returns:
             The uses, with the new cluster of each group in place of the group.
@@ -211,9 +212,12 @@ class Clusters:
                 return
 
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
-        """Return the costs of groups of samples of one agent: (m,) -> (m, columns).
+        """Return the privacy costs of groups of samples of one agent: a row for each group.
 
-        `columns` selects from the columns: pure ε, ρ, then the Rényi curve (or the counts of shifts).
+        Args:
+            agent: the agent.
+            group: the numbers of the groups.
+            columns: selects from the columns pure ε, ρ, and then the Rényi curve (or the counts of shifts).
         """
         total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
         begun = label >= 0
@@ -222,13 +226,13 @@ class Clusters:
 
 
 class Exact:
-    """Compute the costs of all groups of samples of one agent whose state has exact linear dynamics with signs.
+    """Compute the privacy costs of all groups of samples of one agent whose state has exact linear dynamics with signs.
 
-    No groups are merged. Time and memory grow with the square of the rounds.
+    No groups are merged. Time and memory grow with the square of the number of rounds.
 
     Args:
-        events: (rounds,) of the agent.
-        groups: number of groups.
+        events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
+        groups: the number of groups of samples.
         shifts: the table of Rényi curves; None if no curves are computed.
     """
 
@@ -241,8 +245,8 @@ class Exact:
         """Add the costs of the next rounds to all groups of samples.
 
         Args:
-            events: (rounds, 1) of the one agent.
-            uses: a list with one element: which groups each message of these rounds carries first.
+            events: (rounds, 1) the events of the only agent.
+            uses: a list with one element: which groups of samples each message of these rounds is the first to carry.
         """
         groups = len(self._before)
         for first in range(0, len(events), BLOCK):
@@ -257,15 +261,24 @@ class Exact:
             self._before, self._done = used.begun(len(block))[-1], self._done + len(block)
 
     def costs(self, agent: int, group: Indices, columns: slice) -> Vector:
-        """Return the costs of groups of samples: (m,) -> (m, columns). `agent` is ignored.
+        """Return the privacy costs of groups of samples: a row for each group.
 
-        `columns` selects from the columns: pure ε, ρ, then the Rényi curve.
+        Args:
+            agent: ignored.
+            group: the numbers of the groups.
+            columns: selects from the columns pure ε, ρ, and then the Rényi curve.
         """
         return self._costs[group, columns]
 
 
 class Agent(NamedTuple):
-    """Hold an agent's (rounds,) events, facts about the events, and the groups that each message carries first."""
+    """Hold what the privacy costs of an agent are computed from.
+
+    Attributes:
+        events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
+        uses: the groups of samples that each message is the first to carry.
+        facts: facts about all events.
+    """
 
     events: Events
     uses: Uses | Unlisted
@@ -277,9 +290,9 @@ class Followed:
 
     Args:
         agents: the agents.
-        counts: a table that counts shifts by size. If a table is passed, shifts are counted and no Rényi curves are
-            computed. If None, Rényi curves are computed unless all noise is Gaussian or an agent has more than
-            `MOST_KEPT` groups of samples.
+        counts: None, or a table that counts shifts (L1 change / noise scale) by size. With such a table, shifts are
+            counted and no Rényi curves are computed. With None, Rényi curves are computed unless all noise is Gaussian
+            or an agent has more than `MOST_KEPT` groups of samples.
     """
 
     def __init__(self, agents: Sequence[Agent], counts: Counts | None = None) -> None:
@@ -317,20 +330,27 @@ class Followed:
             self._done = last
 
     def costs(self, horizon: int, agent: int, group: Indices, columns: slice = slice(None)) -> Vector:
-        """Return the costs of groups of samples of one agent after `horizon` rounds: (m,) -> (m, columns).
+        """Return the privacy costs of groups of samples of one agent after `horizon` rounds: a row for each group.
 
-        `columns` selects from the columns: pure ε, ρ, then the Rényi curve (or the counts of shifts).
+        Args:
+            horizon: the number of rounds.
+            agent: the index of the agent.
+            group: the numbers of the groups.
+            columns: selects from the columns pure ε, ρ, and then the Rényi curve (or the counts of shifts).
         """
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)
 
 
 class Recursive(Ledger):
-    """Charge each group of samples for its older change, as bounded by the recursion of `leakage`.
+    """Hold the privacy costs of one agent, computed from a separate bound for each group of samples.
+
+    The bound limits the effect of a changed sample on later messages. The recursion of the module `leakage` computes
+    the bound.
 
     Args:
         followed: computes the costs of several agents together, among them the agent of this ledger.
-        place: the index of this agent in `followed.agents`.
+        place: the index of the agent of this ledger in `followed.agents`.
     """
 
     def __init__(self, followed: Followed, place: int = 0) -> None:
@@ -338,11 +358,11 @@ class Recursive(Ledger):
         self._followed, self._place, self._horizon = followed, place, -1
 
     def follow(self, horizon: int) -> None:
-        """Add the privacy costs of all rounds up to `horizon`, for all agents that are computed together."""
+        """Add the privacy costs of all rounds up to `horizon`, for all agents whose costs are computed together."""
         self._followed.follow(horizon)
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
-        """Return pure ε and ρ of zCDP of every group of samples after `horizon` rounds: (groups,) each.
+        """Return two arrays after `horizon` rounds: the pure ε and the ρ of zCDP of every group of samples.
 
         If any noise is Gaussian, the pure ε of every group that moves a release is inf.
         """
@@ -351,22 +371,22 @@ class Recursive(Ledger):
         return (np.where(pure > 0, inf, 0.0) if Kind.GAUSSIAN in self.facts.kinds else pure), rho
 
     def rdp(self, group: Indices) -> Vector:
-        """Return the Rényi divergences of groups of samples: (m,) -> (m, orders).
+        """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
-        The divergences are those of rounds 1 to the horizon of the last call of `at`. If no Rényi curves are kept, ρ of
-        zCDP times the order is returned.
+        The divergences are those of rounds 1 to the horizon of the last call of `at`. If no Rényi curves are stored,
+        each divergence is bounded by ρ of zCDP times the order.
         """
         costs = self._followed.costs(self._horizon, self._place, group)
         return costs[:, 2:] if costs.shape[1] > 2 else costs[:, [RHO]] * ORDERS
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return indices of releases, and L2 changes of these releases, for a numerical composition.
+        """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
 
-        The composition costs no less than the releases of any group of samples up to the last horizon. For Laplace
-        noise, the shifts (L1 change / noise scale) of each group are counted by size. For every size s, the number of
-        returned shifts of size s or more is the largest such number of any group. The returned shifts include the
-        rounding of releases. The caller adds the rounding again, which makes the bound slightly larger. For all other
-        noise, the result is `Saturated.envelope`.
+        The returned releases together cost no less than the releases of any group of samples up to the last horizon.
+        For Laplace noise, the shifts (L1 change / noise scale) of each group are counted by size. For every size s, the
+        number of returned shifts of size s or more is the largest such number of any group. The returned shifts include
+        the rounding of releases. The caller adds the rounding again, which makes the bound slightly larger. For all
+        other noise, the result is that of `Saturated.envelope`.
         """
         if not self.facts.is_all(Kind.LAPLACE):
             ceiling = Saturated(self._events, self._uses, self.facts)
@@ -385,12 +405,13 @@ class Recursive(Ledger):
 def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     """Return a ledger (the privacy costs by group of samples) for each agent.
 
-    An agent gets a `Recursive` ledger if the effect of an older change of data on its messages depends on the size of
-    the change, and all its messages have known, finite costs. Agents with the same kinds of noise are computed
-    together. Every other agent gets a `Saturated` ledger.
+    An agent gets a `Recursive` ledger under two conditions. First, the effect of a changed sample on later messages
+    depends on how far the hidden state has moved. Second, all messages of the agent have known, finite costs. Every
+    other agent gets a `Saturated` ledger. Agents with the same kinds of noise are computed together.
 
     Args:
-        of: for each agent, its (rounds,) events, and which groups of samples each message carries first.
+        of: for each agent, the events of its messages (noise, sensitivity and leakage), and which groups of samples
+            each message is the first to carry.
     """
     agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
@@ -414,6 +435,8 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
 def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
     """Return the ledger (the privacy costs by group of samples) of one agent.
 
-    The arguments are those of `open_ledgers`.
+    Args:
+        events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
+        uses: which groups of samples each message is the first to carry.
     """
     return open_ledgers([(events, uses)])[0]

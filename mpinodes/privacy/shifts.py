@@ -1,7 +1,8 @@
 """Compute the costs of releases of several agents from how far each release moves, for many clusters at once.
 
-A cluster is a set of groups of samples that move all messages equally (`recursive`). `Prices` turns L2 changes of
-releases into pure ε and ρ. `Shifts` adds Rényi curves. `Counts` counts shifts by size, for the composition in `tight`.
+A cluster is a set of groups of samples that move all messages equally (`recursive`). The class `Prices` computes pure ε
+and ρ from the L2 changes of releases. The class `Shifts` computes Rényi curves. The class `Counts` counts shifts (L1
+change / noise scale) by size, for the numerical composition in the module `tight`.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from mpinodes.privacy.ledger import PURE, RHO, Costs
 
 
 class Shifts:
-    """Tabulate Rényi curves of one noise distribution, by the size of the shift.
+    """Tabulate the Rényi curves of one noise distribution, by the size of the shift.
 
-    A shift is the L1 change of a release divided by its noise scale. The table divides sizes into cells: intervals
-    whose width is 0.2 to 0.4 % of the size. A size is rounded up to the upper end of its cell.
+    A shift is the L1 change of a release divided by its noise scale. The table divides the sizes of shifts into cells:
+    intervals whose width is 0.2 to 0.4 % of the size. A size is rounded up to the upper end of its cell.
 
     Args:
         kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE. For a release with any other noise, the Rényi
             divergence is bounded by ρ times the order.
-        dimension: of a released vector, used for gamma-norm noise only.
+        dimension: the dimension of a released vector, used for gamma-norm noise only.
 
     Attributes:
-        sizes: (cells,) the upper ends of the cells.
+        sizes: the upper ends of the cells.
     """
 
     BITS = 44  # shifts of one cell, as doubles, differ only in this number of last bits
@@ -47,15 +48,17 @@ class Shifts:
         self._table = self.cost_of_rho()[None]  # (rows, columns) of costs
 
     def cost_of_rho(self) -> Vector:
-        """Return the Rényi curve of a release with ρ = 1 for which only ρ is known: ρ times the order, (columns,)."""
+        """Return the Rényi curve that is charged if only ρ = 1 of a release is known: the vector of all orders."""
         return ORDERS
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return the Rényi curves of shifts at the upper ends of cells (intervals of shifts): (m,) -> (m, columns).
+        """Return the Rényi curves of shifts (L1 change / noise scale) at the upper ends of cells, a row for each shift.
+
+        Cells are intervals of shifts.
 
         Args:
-            cell: (m,) indices of cells.
-            ratio: (m,) for each shift, the largest ρ of a release with this shift, divided by the square of the shift.
+            cell: the index of each shift's cell.
+            ratio: for each shift, the largest ρ of a release with this shift, divided by the square of the shift.
         """
         size = self.sizes[cell]
         if self.kind == Kind.LAPLACE:
@@ -65,17 +68,21 @@ class Shifts:
         return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
-        """Return, for each agent, the smallest shift whose cost is read from the table of Rényi curves: (agents,).
+        """Return, for each agent, the limit above which shifts are charged by the table of Rényi curves.
 
-        The cost of a smaller shift is ρ times the order. `use`, (agents,), is the smallest shift of a release that is
-        the first to carry a sample.
+        A shift is the L1 change of a release divided by the noise scale. Smaller shifts are charged by ρ times the
+        order.
+
+        Args:
+            use: for each agent, the smallest shift of a release that is the first to carry a sample.
         """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """Return the index of the ratio ρ / shift² in the table of curves, after adding the ratio if it is missing.
+        """Return the index of a ratio ρ / shift² in the table of Rényi curves; a missing ratio is first added.
 
-        `least` is the ratio. The ratio is rounded up slightly, so that nearly equal ratios share an index.
+        Args:
+            least: the ratio. The function rounds the ratio up slightly, so that nearly equal ratios share an index.
         """
         up = float(np.int64(((int(np.float64(least).view(np.int64)) >> 42) + 1) << 42).view(np.float64))
         if up not in self._ratios:
@@ -87,12 +94,12 @@ class Shifts:
         """Return, for each cluster of samples, the sum of the Rényi curves of all releases: (clusters, columns).
 
         Args:
-            shift: (releases, clusters) the shift (L1 change / noise scale) of the release if samples of the cluster
-                change.
-            rho: (releases, clusters) ρ of zCDP of the same change.
-            ratio: (clusters,) for each cluster, the index that the method `ratio` returned.
-            least: (clusters,) for each cluster, a limit. If a shift is above the limit, its Rényi curve is read from
-                the table. If not, the curve is ρ times the order.
+            shift: (releases, clusters) how far the release moves if samples of the cluster change: L1 change / noise
+                scale.
+            rho: (releases, clusters) the ρ of zCDP of the release for the same change.
+            ratio: (clusters,) the index that the method `ratio` returned for the cluster.
+            least: (clusters,) a limit for the cluster. If a shift is above the limit, its Rényi curve is read from the
+                table. If not, the curve is ρ times the order.
         """
         from scipy import sparse
 
@@ -126,22 +133,25 @@ class Counts(Shifts):
     BITS = 47
 
     def cost_of_rho(self) -> Vector:
-        """Return zeros: every shift is counted, so ρ never replaces a count."""
+        """Return zeros, because every shift is counted by its size, and ρ adds nothing to the counts."""
         return np.zeros(len(self.sizes))
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return a 1 in the column of each cell (interval of shifts): (m,) -> (m, cells). `ratio` is ignored."""
+        """Return, for each shift, a row of an identity matrix: a 1 in the column of the shift's cell, and 0 elsewhere.
+
+        Cells are intervals of shifts (L1 change / noise scale). The argument `ratio` is ignored.
+        """
         return np.eye(len(self.sizes))[cell]
 
     def least(self, use: Vector) -> Vector:
-        """Return zeros: every shift above 0 is counted."""
+        """Return a limit of 0 for each agent, because every shift (L1 change / noise scale) above 0 is counted."""
         return np.zeros(len(use))
 
 
 class Used(NamedTuple):
     """Hold pairs (message, cluster of samples) of a block of rounds. Each pair is called a use.
 
-    The message is the first message to carry the loss function of a round that uses samples of the cluster.
+    A pair means that the message is the first to carry the loss function of a round that uses samples of the cluster.
 
     Attributes:
         message: (uses,) the message of each use, counted from 0 in the block.
@@ -154,29 +164,29 @@ class Used(NamedTuple):
     before: NDArray[np.bool_]
 
     def begun(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any message up to a round, included, carried samples of a cluster: (rounds, clusters)."""
+        """Return whether any message up to and including a round carried samples of a cluster: (rounds, clusters)."""
         carries = np.zeros((rounds, len(self.before)), bool)
         carries[self.message, self.cluster] = True
         return np.logical_or.accumulate(carries) | self.before
 
     def begun_before(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any message before a round carried samples of a cluster: (rounds, clusters)."""
+        """Return whether any message before each round carried samples of a cluster: (rounds, clusters)."""
         return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
 
 
 def columns(shifts: Shifts | None) -> int:
-    """Return the number of columns of an array of costs: pure ε, ρ of zCDP, and the columns of `shifts`."""
+    """Return the number of columns of an array of costs: one for pure ε, one for ρ, and the columns of `shifts`."""
     return 2 + (len(shifts.cost_of_rho()) if shifts else 0)
 
 
 class Prices:
-    """Compute the costs of releases of several agents from how far each release moves.
+    """Compute the privacy costs of releases of several agents from how far each release moves.
 
-    The column of pure ε sums the shifts of all noise distributions, Gaussian noise included. `Recursive.at` replaces
-    this sum by inf if any noise is Gaussian.
+    The column of pure ε sums the shifts (L1 change / noise scale) of all releases, also of releases with Gaussian
+    noise, which have no pure ε. `Recursive.at` replaces this sum by inf if any noise is Gaussian.
 
     Args:
-        events: (rounds, agents).
+        events: (rounds, agents) the noise and sensitivity of the messages.
         shifts: the table of Rényi curves; None if no curves are computed.
     """
 
@@ -198,14 +208,16 @@ class Prices:
             self._ratio = np.array([shifts.ratio(most) for most in squares.max(axis=(0, 2)).tolist()])
 
     def costs(self, rounds: slice, agent: Indices, moved: Vector, used: Used, least: Vector) -> Vector:
-        """Return the cost of a block of rounds for each cluster of samples: (clusters, columns).
+        """Return the privacy cost of a block of rounds for each cluster of samples: (clusters, columns).
+
+        The columns are pure ε, ρ, and the Rényi curve.
 
         Args:
             rounds: the rounds of the block.
             agent: (clusters,) the agent that uses the cluster.
             moved: (vectors, rounds, clusters) how far each release moves in L2 if samples of the cluster change.
-            used: the uses of the block. From the first use of a cluster on, the cost of the cluster includes the
-                rounding of releases.
+            used: which clusters each message of the block is the first to carry. After the first use of a cluster, the
+                cost of the cluster includes the rounding of releases.
             least: (agents,) the smallest pure ε of a release that is the first to carry a sample.
         """
         shifts = self._shifts

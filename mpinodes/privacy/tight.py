@@ -1,8 +1,7 @@
-"""Compose releases with privacy loss distributions, by Google's dp-accounting.
+"""Compute an almost exact upper bound on ε by a numerical composition of privacy loss distributions.
 
-The result is a nearly exact upper bound.
-
-This module is imported only if `privacy.tight` is set, because dp-accounting takes seconds to import.
+The computation uses Google's package dp-accounting. Because dp-accounting takes seconds to import, this module is
+imported only if `privacy.tight` is set.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ BUCKETS = 128  # largest number of distinct shifts that are composed
 
 
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> float:
-    """Return the ε at δ of releases that cost no less than the releases of any group of samples (`Ledger.envelope`).
+    """Return the ε at δ of the numerical composition of releases, which bounds the ε at δ of every group of samples.
 
-    inf is returned if the noise cannot be composed.
+    The releases are those of `Ledger.envelope`. The result is inf if the noise cannot be composed.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.

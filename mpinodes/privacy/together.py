@@ -1,11 +1,11 @@
-"""Add up what several runs on the same data cost together, sample by sample.
+"""Add up the privacy costs of several runs on the same data, sample by sample.
 
 A sample is identified by its row in the source of the data. The agent that has the sample may differ from run to run,
 and so may the position of the sample in the agent's data or in an epoch. If the samples of one run cannot be matched
-with the samples of another run, each run is charged the cost of its worst sample. Given the data, runs are independent,
-and their settings are fixed beforehand, so the costs of the runs add up. `Cost` is the cost of one or several runs,
-`composed` adds costs, and `Together` collects the runs of a job. With adjacency `one-round` or `one-agent`, read
-"round" or "agent" for "sample".
+with the samples of another run, each run is charged the cost of its worst sample. The costs of the runs add up, because
+the noise of different runs is independent and all settings are fixed before the first run. `Cost` is the cost of one or
+several runs, `composed` adds costs, and `Together` collects the runs of a job. With adjacency `one-round` or
+`one-agent`, read "round" or "agent" for "sample".
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ OWN = 2**40  # larger than any sample number; the numbers of agent i's private s
 
 
 class Cost(NamedTuple):
-    """Hold the cost of one or several runs, for every sample that they used.
+    """Hold the privacy cost of one or several runs, for every sample that the runs used.
 
     Attributes:
-        samples: (m,) numbers of the samples, ascending. A sample that is not listed costs nothing.
-        pure, rho: (m,) pure ε and ρ of zCDP; inf if there is no finite value.
-        rdp: maps indices into `samples`, (k,), to Rényi divergences, (k, orders).
+        samples: (m,) the numbers of the samples, ascending. A sample that is not listed costs nothing.
+        pure, rho: (m,) the pure ε and ρ of zCDP of each sample; inf if there is no finite value.
+        rdp: a function that maps k indices into `samples` to an array (k, orders) of Rényi divergences.
         is_gaussian: whether all noise is Gaussian.
-        distance: the total variation distance between the releases and the distributions that are accounted for.
+        distance: the total variation distance between the exact distribution of the releases and the distribution for
+            which the cost is computed.
         unknown: whether the leakage of any message is unknown, so that nothing is proven.
     """
 
@@ -59,9 +60,10 @@ class Cost(NamedTuple):
         )
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
-        """Return this cost with its Rényi curves computed and stored.
+        """Return this cost with the Rényi curves of all samples computed and stored.
 
-        If there are more samples than `room`, the curves are replaced by inf, and only pure ε and ρ bound the cost.
+        If there are more than `room` samples, the curves do not fit into memory. The curves are then replaced by inf,
+        so that only pure ε and ρ bound the privacy loss.
         """
         m, rho = len(self.samples), self.rho
         if self.is_gaussian:
@@ -72,7 +74,7 @@ class Cost(NamedTuple):
         return self._replace(rdp=lambda at: curves[at])
 
     def most(self) -> Cost:
-        """Return the cost of one imaginary sample: in every column, the largest cost of any sample."""
+        """Return the cost of an imaginary sample that costs, by every accounting, as much as the worst sample."""
         if not len(self.samples):
             return self
         curve = np.zeros((1, len(ORDERS)))
@@ -92,7 +94,7 @@ def _stretches(size: int) -> list[Indices]:
 
 
 def composed(costs: Sequence[Cost]) -> Cost:
-    """Return the sum of several costs, sample by sample."""
+    """Return the sum of the privacy costs of several runs, sample by sample."""
     samples = np.unique(np.concatenate([np.zeros(0, np.int64), *(cost.samples for cost in costs)]))
     pure, rho = np.zeros(len(samples)), np.zeros(len(samples))
     places = []  # for each cost, the index of each sample in `cost.samples`; -1 if the cost does not list the sample
@@ -105,7 +107,7 @@ def composed(costs: Sequence[Cost]) -> Cost:
         places.append(place)
 
     def rdp(at: Indices) -> Vector:
-        """Return the sum of the Rényi divergences of all costs, by indices into `samples`: (k,) -> (k, orders)."""
+        """Return the sum of the Rényi divergences of all runs, for the samples with the indices `at`."""
         curves = np.zeros((len(at), len(ORDERS)))
         for cost, place in zip(costs, places, strict=True):
             there = place[at] >= 0
@@ -117,7 +119,10 @@ def composed(costs: Sequence[Cost]) -> Cost:
 
 
 def whole(classes: Sequence[Cost]) -> Cost:
-    """Return the sum of costs whose samples cannot be matched: the sum of the worst-sample costs (`Cost.most`)."""
+    """Return the total cost of runs whose samples cannot be matched: the sum of the costs of their worst samples.
+
+    If there is only one cost, the cost itself is returned.
+    """
     return classes[0] if len(classes) == 1 else composed([cost.most() for cost in classes])
 
 
@@ -134,16 +139,22 @@ class RunCost(NamedTuple):
 
 
 def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
-    """Return the cost of rounds 1 to `horizon` of a run, for every sample (or round, or agent, by the adjacency)."""
+    """Return the privacy cost of rounds 1 to `horizon` of a run, for every unit in which adjacent data may differ.
+
+    The unit is a sample, a round or an agent (`privacy.adjacency`).
+    """
     shared = setup.experiment.data["partition"] == "shared"
     history = accountant.history
     (apart,) = distances(history, [horizon])
     uses = np.concatenate([events.uses for _, events in history.blocks()])[:horizon]
 
     def curves(ledger: Ledger, group: Indices, at: Indices) -> Vector:
-        """Return the Rényi divergences of the samples with the indices `at`: (k,) -> (k, orders).
+        """Return the Rényi divergences of the samples with the indices `at`, as an array (samples, orders).
 
-        `group`, (samples,), is the number of each sample's group in the ledger.
+        Args:
+            ledger: the privacy costs by group of samples.
+            group: for each sample, the number of the group in the ledger that contains the sample.
+            at: indices of samples.
         """
         some, where = np.unique(group[at], return_inverse=True)
         return np.asarray(ledger.rdp(some)[where])
@@ -168,17 +179,17 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
     """Return the samples that an agent's messages carry, ascending, and the group of each sample in the agent's ledger.
 
-    With adjacency `one-round` or `one-agent`, the group numbers are returned as sample numbers. With `one-sample`,
-    either each sample is a group, or the samples of one round are a group. Samples of a group cost the same, because
-    they are always used in the same rounds.
+    A ledger has one cost for all samples of a group, which are always used in the same rounds. With the adjacency
+    `one-sample`, either each sample is a group, or the samples of one round are a group. With `one-round` or
+    `one-agent`, the group numbers are returned in place of sample numbers.
 
     Args:
-        setup: of the run.
+        setup: the set-up of the run.
         agent: the agent.
         used: the rounds whose losses the agent's messages carry.
 
     Raises:
-        ValueError: the samples of a group come in different rounds, which the contract of `Stream.groups` forbids.
+        ValueError: samples of a group are used in different rounds, which the documentation of `Stream.groups` forbids.
     """
     own = 0 if setup.experiment.data["partition"] == "shared" else agent * OWN
     groups, samples = accounted_groups(setup)(agent), setup.stream.samples(agent)
@@ -202,15 +213,16 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
 
 
 def same_things(setup: Setup, job: Hashable) -> Hashable:
-    """Return a key of a run. If two runs have equal keys, a number stands for the same sample (round, agent) in both.
+    """Return an identifier of a run's numbering of samples (or rounds, or agents, by the adjacency).
 
-    The costs of runs with equal keys add up sample by sample (or round by round, or agent by agent).
+    If two runs have equal identifiers, a number stands for the same sample in both runs, so their privacy costs can be
+    added sample by sample.
 
     Args:
-        setup: of the run.
-        job: the directory of the job. The directory is part of the key if the data come from a file or from a user's
-            stream, because the file or stream may hold other data in another job. If `data.identity` is set, the
-            identity replaces the directory.
+        setup: the set-up of the run.
+        job: the directory of the job. The directory is part of the identifier if the data come from a file or from a
+            user-written stream, because these may yield other data in another job. If `data.identity` is set, its value
+            replaces the directory.
     """
     e, stream = setup.experiment, setup.stream
     adjacency, section = e.privacy.adjacency, dict(e.data)
@@ -231,7 +243,7 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
 
 
 def _rows(setup: Setup) -> Hashable:
-    """Return a key that determines which agent has which rows of the source."""
+    """Return a value that is equal for two runs if every agent has the same rows of the data source in both."""
     shares = (setup.stream.source_rows(i) for i in range(setup.topology.agents))
     return tuple(blake2b(np.asarray(rows, np.int64).tobytes()).digest() for rows in shares)
 
@@ -249,15 +261,15 @@ UNMAPPED = {
 
 
 def other_data(setup: Setup) -> bool:
-    """Return whether two runs with this setup but different seeds draw different samples."""
+    """Return whether two runs that have this setup, but different seeds, draw different samples."""
     return setup.stream.drawn_from_seed is True and "seed" not in setup.experiment.data
 
 
 class Together:
-    """Add up the cost of publishing several runs on the same data. The runs are added one at a time.
+    """Add up the privacy cost of publishing several runs on the same data. The runs are added one at a time.
 
-    The costs of consecutive runs with an equal key of `same_things` add up sample by sample. Between runs with
-    different keys, the costs of the worst samples add up.
+    As long as the identifier of `same_things` stays equal from run to run, a number stands for the same sample, and the
+    costs of the runs add up sample by sample. When the identifier changes, the costs of the worst samples add up.
 
     Attributes:
         runs: the number of runs so far.
@@ -276,7 +288,7 @@ class Together:
 
         Args:
             cost: the cost of the run.
-            things: the key of the run, from `same_things`.
+            things: the identifier of the run's sample numbers, from the function `same_things`.
         """
         self.runs += 1
         if self._now and things != self._things:
@@ -291,7 +303,7 @@ class Together:
 
     @property
     def by(self) -> str:
-        """Return how costs are added: per "sample", "round" or "agent"; "maxima" if only largest costs are added."""
+        """Return how costs are added: by "sample", "round" or "agent"; "maxima" if only largest costs are added."""
         return "maxima" if self._before else self._adjacency.removeprefix("one-")
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
@@ -303,19 +315,22 @@ class Together:
 
 
 def _of_worst(cost: RunCost) -> RunCost:
-    """Return the costs of a run with all samples replaced by one imaginary worst sample (`Cost.most`)."""
+    """Return the costs of a run in which one imaginary worst sample (`Cost.most`) replaces all samples."""
     return RunCost(_changed([(agent,) for agent in cost.agents], lambda costs: costs[0].most()), cost.network.most())
 
 
 def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
-    """Return the costs of the earlier runs and of the next run together, with all Rényi curves computed."""
+    """Return the privacy costs of the earlier runs and of the next run together.
+
+    The Rényi curves are computed and stored, as far as they fit into memory.
+    """
     parts = [cost] if before is None else [before, cost]
     network = composed([part.network for part in parts]).settled()
     room = MOST_CURVES // max(1, len(network.samples)) - 1  # number of agents whose curves fit into memory
     made: list[Cost] = []
 
     def join(costs: tuple[Cost, ...]) -> Cost:
-        """Return the sum of one agent's costs, without Rényi curves if the curves do not fit into memory."""
+        """Return the sum of an agent's costs in several runs, without Rényi curves that do not fit into memory."""
         made.append(composed(costs).settled(MOST_CURVES if len(made) < room else 0))
         return made[-1]
 
@@ -326,8 +341,8 @@ def _changed(agents: Sequence[tuple[Cost, ...]], change: Callable[[tuple[Cost, .
     """Apply a function to the costs of each agent. Agents whose costs are the same objects share one result.
 
     Args:
-        agents: for each agent, its costs.
-        change: maps the costs of an agent to one cost.
+        agents: for each agent, a tuple of costs.
+        change: maps a tuple of costs to one cost.
     """
     keys = [tuple(map(id, costs)) for costs in agents]
     first = dict(zip(reversed(keys), reversed(agents), strict=True))

@@ -80,15 +80,14 @@ MOST = 10**9  # if agents^4 times rounds is above this number (some seconds), th
 
 
 def relayed_from(setup: Setup, events: Events) -> int | None:
-    """Return L, the last round in which any agent sends something new.
+    """Return the last round L in which any agent sends something new; afterwards all agents only relay messages.
 
-    After round L all agents relay: they send weighted means of received messages.
-
-    None is returned if the messages are not known to be linear in the noise.
+    To relay is to send weighted means of received messages. The result is None if the messages are not known to be
+    linear in the noise.
 
     Args:
-        setup: of the run.
-        events: (rounds, agents) of the whole run.
+        setup: the set-up of the run.
+        events: (rounds, agents) the privacy events of the whole run.
     """
     e, links = setup.experiment, setup.links
     is_known = type(setup.mechanism).__module__.startswith("mpinodes.mechanisms.") and e.noise.backend == "numpy"
@@ -114,10 +113,10 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 
 
 def weights(setup: Setup, first: int, last: int) -> Vector:
-    """Return the mixing weights of rounds first .. last − 1: (rounds, n, n).
+    """Return the mixing weights of the rounds `first` to `last` − 1, as an array (rounds, agents, agents).
 
-    [t, i, j] is the weight that agent i gives to the message of agent j. The weights are computed again from the graph
-    and the scalars of the mixing, which are public.
+    The entry [t, i, j] is the weight that agent i gives to the message of agent j. The weights are computed again from
+    the graph and the scalars of the mixing, which are public.
     """
     n, count = setup.topology.agents, max(0, last - first)
     rounds = islice(mixed(setup.mixing, setup.reached, range(n), first), count)
@@ -126,16 +125,16 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
 @dataclass(frozen=True)
 class Relayed:
-    """Hold the mixing weights and links of the rounds in which all agents relay (send means of received messages).
+    """Hold the mixing weights and links of the rounds in which all agents only relay (send means of received messages).
 
-    T is the last round.
+    T is the last round of the run, and n is the number of agents.
 
     Attributes:
         start: L, the last round with new releases.
-        weights: (T − L, n, n) mixing weights of rounds L, L + 1, ...
-        heard: (T − L + 1, n, n); entry [t, i, j] is whether agent i receives the message of agent j in round L + t, or
-            i = j. Lost messages count as received.
-        scale: (n,) noise scale of the releases of round L, per coordinate.
+        weights: (T − L, n, n) the mixing weights of rounds L, L + 1, ...
+        heard: (T − L + 1, n, n) whether agent i receives the message of agent j in round L + t, or i = j, in the entry
+            [t, i, j]. Lost messages count as received.
+        scale: (n,) the standard deviation of the noise in the releases of round L, per coordinate.
     """
 
     start: int
@@ -145,9 +144,13 @@ class Relayed:
 
     @classmethod
     def of(cls, setup: Setup, events: Events) -> Relayed | None:
-        """Return the rounds of a run in which all agents relay, from the run's (rounds, agents) events.
+        """Return the rounds of a run in which all agents only relay (send means of received messages).
 
-        None is returned if the messages are not known to be linear in the noise.
+        The result is None if the messages are not known to be linear in the noise.
+
+        Args:
+            setup: the set-up of the run.
+            events: (rounds, agents) the privacy events of the run.
         """
         start = relayed_from(setup, events)
         if start is None:
@@ -158,7 +161,7 @@ class Relayed:
 
     @cached_property
     def is_fixed(self) -> bool:
-        """Return whether graph and mixing weights are the same in all rounds from L on."""
+        """Return whether the graph and the mixing weights are the same in all relay rounds."""
         return bool((self.weights == self.weights[:1]).all() and (self.heard == self.heard[:1]).all())
 
     @property
@@ -169,7 +172,7 @@ class Relayed:
 
     @cached_property
     def residues(self) -> Indices:
-        """Return the weights modulo PRIME, (T − L, n, n).
+        """Return the mixing weights as integers modulo the prime number `PRIME`.
 
         The residues are exact, because every double-precision number is an integer divided by a power of two.
         """
@@ -178,13 +181,13 @@ class Relayed:
         return np.array(exact, np.int64)[where].reshape(self.weights.shape)
 
     def leverages(self, viewers: Sequence[int]) -> Vector:
-        """Return upper bounds on the leverage ℓ of every agent toward viewers (colluding nodes): (n,); nan for viewers.
+        """Return upper bounds on the leverage of every agent toward the viewers (colluding nodes); nan for the viewers.
 
-        The leverage is the share of μ² of an agent's release that the viewers see. The rank of B is computed over a
-        prime field, without rounding. This rank is never above the true rank. The probability that the rank is below
-        the true rank is less than 1e-6. The row space is computed in double precision, with a bound on the rounding
-        error over all rounds. If the error is above `BLUR`, ℓ = 1 is returned for every agent whose release is part of
-        any message that the viewers receive.
+        The leverage is the share of μ² (of Gaussian DP) of an agent's release that the viewers see, between 0 and 1.
+        The rank of the matrix B of this module is computed over a prime field, without rounding. This rank is never
+        above the true rank. The probability that the rank is below the true rank is less than 1e-6. The row space is
+        computed in double precision, with a bound on the rounding error over all rounds. If the error is above `BLUR`,
+        the leverage 1 is returned for every agent whose release is part of any message that the viewers receive.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
@@ -200,14 +203,14 @@ class Relayed:
         return leverage
 
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
-        """Return a row of the n x n identity matrix for each message of round L + t that the viewers receive.
+        """Return a row of the identity matrix for each message that the viewers receive in round L + t.
 
-        The viewers are colluding nodes. The row of agent j's message is row j of the identity matrix.
+        The viewers are colluding nodes. The row of agent j's message is row j of the n x n identity matrix.
         """
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
     def seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
-        """Return the row space of A, the matrix that maps the releases of round L to all messages that viewers receive.
+        """Return the row space of A, the matrix that maps the releases of round L to the messages the viewers receive.
 
         The viewers are colluding nodes. The space is returned twice: as a reduced basis over the prime field, and as a
         `Space` in double precision. The loop goes from the last round back to round L. In round t, the rows found so
@@ -244,7 +247,7 @@ class Space:
 
     @classmethod
     def of(cls, rows: Indices) -> Space:
-        """Return the row space of a reduced basis of small integers."""
+        """Return the space that is spanned by the rows `rows`, which are a reduced basis of small integers."""
         size = 8 * rows.size * EPSILON * float(norm(rows))
         basis = np.linalg.qr(rows.T.astype(float)).Q.T
         return cls(basis, [(size, np.eye(len(rows)), np.eye(rows.shape[1]))])
@@ -295,7 +298,7 @@ class Space:
 
 
 def _largest(errors: Errors) -> float:
-    """Return a bound on the spectral norm of Σ left E right.
+    """Return a bound on the spectral norm of the sum of the matrices left · E · right over all terms of `errors`.
 
     The norm of a matrix is bounded by √(‖·‖₁ ‖·‖∞) and by the Frobenius norm.
     """
@@ -310,7 +313,7 @@ def _largest(errors: Errors) -> float:
 
 
 def _echelon(rows: Indices) -> Indices:
-    """Return the reduced row echelon basis of the space of the rows over the prime field: (m, n) -> (rank, n)."""
+    """Return the reduced row echelon basis of the space that `rows` span over the prime field, one vector per row."""
     rows, rank = rows.copy(), 0
     for column in range(rows.shape[1]):
         there = np.flatnonzero(rows[rank:, column])
@@ -326,23 +329,23 @@ def _echelon(rows: Indices) -> Indices:
 
 
 def _product(left: Indices, right: Indices) -> Indices:
-    """Return the product of two matrices over the prime field.
+    """Return the product of two integer matrices over the prime field.
 
-    `right` is split in two, so that the sums fit in 63 bits.
+    The matrix `right` is split into two matrices, so that all sums fit in 63 bits.
     """
     high, low = np.divmod(right, 2**16)
     return np.asarray((left @ high % PRIME * 2**16 + left @ low) % PRIME)
 
 
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of Gaussian DP of every agent toward viewers (colluding nodes), for all messages since round 1: (n,).
+    """Return μ of Gaussian DP of every agent toward the viewers (colluding nodes), for all messages since round 1.
 
-    This is the second bound of the module. None is returned if the messages are not known to be linear in the noise,
-    there are too many releases, or rounding hides the result.
+    This is the second bound in the docstring of this module. The result is None if the messages are not known to be
+    linear in the noise, if there are too many releases, or if rounding hides the result.
 
     Args:
-        setup: of the run.
-        events: (L, agents) of rounds 1 to L.
+        setup: the set-up of the run.
+        events: (L, agents) the privacy events of rounds 1 to L, the last round with new releases.
         relayed: the rounds from L on.
         viewers: the nodes that collude.
     """
@@ -422,14 +425,14 @@ def epsilons(mu: Vector, delta: float) -> Vector:
 
 
 def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views | None:
-    """Return bounds on what every node can learn of every agent.
+    """Return bounds on what every node can learn of every agent's data from the messages that the node receives.
 
-    None is returned if the messages are not known to be linear in the noise, or if there are too many nodes.
+    The result is None if the messages are not known to be linear in the noise, or if there are too many nodes.
 
     Args:
-        setup: of the run.
-        events: (rounds, agents) of the whole run.
-        relayed: the rounds in which all agents relay, if the caller has computed them.
+        setup: the set-up of the run.
+        events: (rounds, agents) the privacy events of the whole run.
+        relayed: the rounds in which all agents only relay, if the caller has computed them.
     """
     from scipy.sparse.csgraph import shortest_path
 
@@ -451,13 +454,13 @@ def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views
 
 
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of Gaussian DP of every agent toward viewers (nodes that share all messages they receive): (n,).
+    """Return μ of Gaussian DP of every agent toward the viewers, which are nodes that share all messages they receive.
 
-    μ is nan for the viewers. None is returned if the messages are not known to be linear in the noise.
+    μ is nan for the viewers. The result is None if the messages are not known to be linear in the noise.
 
     Args:
-        setup: of the run.
-        events: (rounds, agents) of the whole run.
+        setup: the set-up of the run.
+        events: (rounds, agents) the privacy events of the whole run.
         viewers: the nodes that collude.
     """
     relayed = Relayed.of(setup, events)
@@ -474,19 +477,19 @@ Costs = Sequence[tuple[Vector, Vector]]
 def _toward(
     setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int], costs: Costs, leverage: Vector
 ) -> Vector:
-    """Return μ of Gaussian DP of every agent toward viewers (colluding nodes): (n,).
+    """Return μ of Gaussian DP of every agent toward the viewers, which are colluding nodes.
 
-    Each μ is the smaller of the two bounds of this module.
+    Each μ is the smaller of the two bounds in the docstring of this module.
     """
     mu, whole = _mu(costs, leverage), carried_on(setup, events, relayed, viewers)
     return mu if whole is None else np.minimum(mu, whole)
 
 
 def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
-    """Return ρ of zCDP of one agent, for each of its groups of samples, as two arrays (groups,).
+    """Return ρ of zCDP of each group of samples of one agent, for two sets of messages, as two arrays.
 
-    The first array is ρ of the messages before round L, the last round of `events`. The second array is ρ of the
-    message of round L.
+    The first array has the ρ of the messages before round L, the last round of `events`. The second array has the ρ of
+    the message of round L.
     """
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
@@ -495,11 +498,11 @@ def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
 
 
 def _mu(costs: Costs, leverage: Vector) -> Vector:
-    """Return μ of Gaussian DP of every agent, for the group of samples with the largest μ: (n,).
+    """Return μ of Gaussian DP of every agent, for the group of samples with the largest μ.
 
     Args:
-        costs: for each agent, what `_cost` returns.
-        leverage: (n,) the share of ρ of the agent's last release that the viewers see.
+        costs: for each agent, the two arrays that `_cost` returns.
+        leverage: for each agent, the share of ρ of the agent's last release that the viewers see.
     """
     mu = leverage.copy()  # nan where the leverage is nan
     for agent, ((before, last), share) in enumerate(zip(costs, leverage.tolist(), strict=True)):
