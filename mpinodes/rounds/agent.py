@@ -1,4 +1,4 @@
-"""Run the rounds of one agent under MPI: compute its steps, exchange frames with neighbors, send rows to the logger."""
+"""Run the rounds of one agent under MPI: compute steps, exchange frames (messages) with neighbors, and log rows."""
 
 from __future__ import annotations
 

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Exchange the frames of one agent over links with faults.
-
-    MPI transfers every frame in the round in which it is sent. A late frame is stored here until the round in which the
-    simulated link delivers it.
+    """Exchange the frames (messages as sent) of one agent over links that lose or delay messages.
 
     Attributes:
         frames: (turns, n, frame width), where turns = (largest delay of a message, in rounds) + 2. Entry [s % turns, j]
@@ -32,14 +29,17 @@ class Held:
         self.frames = np.zeros((self._turns, setup.topology.agents, setup.frame_width))
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the agent's frame, store received frames, and return the frames that the links deliver in this round."""
+        """Send the agent's frame (message), store received frames, and return the frames that arrive in this round.
+
+        A frame arrives in the round in which the simulated link delivers the frame.
+        """
         arrived = self._network.exchange(self._links.carried(here.t, self._agent))
         for j, frame in zip(arrived.senders, arrived.frames, strict=True):
             self.frames[here.t % self._turns, j] = frame
         return Arrivals.of_round(self._setup, here, self._frame_of)
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """Return the stored frames for a checkpoint: for each sender an array (turns, frame width); see `frames`."""
+        """Return the stored frames for a checkpoint: each sender's part of the array `frames`, by sender."""
         return {j: np.asarray(self.frames[:, j]) for j in range(self.frames.shape[1])}
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:

@@ -25,7 +25,7 @@ from mpinodes.core.messages import Queries, Query, offset_by
 
 @dataclass(slots=True)
 class Late(Loss):
-    """Show an algorithm the gradient of an earlier loss in the place of the gradient of this round's loss.
+    """Wrap the loss of a round, so that an algorithm gets the gradient of an earlier loss in its place.
 
     Attributes:
         loss: the loss of this round.
@@ -70,7 +70,14 @@ class Late(Loss):
 
 
 def delayed(message: Message, rounds: int) -> Message:
-    """Return the message with `uses` and leakage corrected for a feedback delay of `rounds` rounds."""
+    """Return a message in which the first used round and the leakage are corrected for delayed feedback.
+
+    The first used round is the round whose loss function the message is the first to depend on (`uses`).
+
+    Args:
+        message: the message without delay.
+        rounds: the delay of the feedback, in rounds.
+    """
     if not isinstance(message, (Query, Queries)):
         return message
     return offset_by(replace(message, uses=max(message.uses - rounds, 0)), 1.0)

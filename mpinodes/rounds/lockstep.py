@@ -19,15 +19,18 @@ from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
 
 
 def simulate(setup: Setup) -> Iterator[Vector]:
-    """Run all agents, and yield their rows (`core.events.Layout`) as arrays (agents, rounds, row width).
+    """Run all agents in one process, and yield the data that they log as arrays (agents, rounds, row width).
 
-    Each array has the rows of one or more consecutive rounds. The next array overwrites the memory of this array.
+    Each row has the data of one agent in one round, in the format `core.events.Layout`. Each array has the rows of one
+    or more consecutive rounds. The next array overwrites the memory of this array.
     """
     return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
 
 
 def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: Sequence[Kept] = ()) -> Iterator[Chunk]:
-    """Run the rounds of all agents, and yield their rows (`core.events.Layout`) in chunks of consecutive rounds.
+    """Run all agents in one process, and yield the data that they log, in chunks of consecutive rounds.
+
+    A chunk has a row for each agent and round, in the format `core.events.Layout`.
 
     Args:
         setup: the set-up of the run.
