@@ -1,9 +1,11 @@
-"""Replay a run on adjacent data against its transcript: python -m mpinodes.replay RUN.
+"""Check the sensitivities of a finished run by replaying the run on adjacent data: python -m mpinodes.replay RUN.
 
-For every agent, the command prints the largest realised change of a message divided by the change that the accountant
-assumes, and the number of messages that one changed sample moves. For every changed round, the message that first
-carries the change is compared; for a few changed rounds, all later messages too. Exit code 1: a message moved by more
-than its sensitivity, or a sensitivity depends on the data. Exit code 2: the directory cannot be replayed.
+Adjacent data sets differ in one sample, one round or one agent (privacy.adjacency). The recorded messages of the run
+are compared with the messages on adjacent data. For every agent, the command prints the largest change of a message
+divided by the change that the accountant assumes, and the number of messages that one changed sample moves. For every
+round, the command compares the first message that depends on changed data of this round. For a few rounds (--rounds),
+the command also compares all later messages. Exit code 1: a message moved by more than its sensitivity, or a
+sensitivity depends on the data. Exit code 2: the directory cannot be replayed.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from mpinodes.launch.launching import command
 
 @command
 def main(argv: list[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command `mpinodes replay` and return its exit code."""
     parser = Parser("replay", __doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with record.transcript=true")
     parser.add_argument("--rounds", type=int, default=12, help="changed rounds with all later messages (12)")

@@ -45,7 +45,7 @@ def drawn(run: Path) -> list[Path]:
 
 @command
 def main(argv: list[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command `mpinodes report` and return its exit code."""
     parser = Parser("report", __doc__.splitlines()[0])
     parser.add_runs("RUN", "a run directory")
     parser.add_argument("--noise-free", action="store_true", help="repeat each run without noise, for comparison")
