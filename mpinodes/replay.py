@@ -23,8 +23,10 @@ def main(argv: list[str]) -> int:
     """Run the command `mpinodes replay` and return its exit code."""
     parser = Parser("replay", __doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with record.transcript=true")
-    parser.add_argument("--rounds", type=int, default=12, help="changed rounds with all later messages (12)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the adjacent samples (0)")
+    parser.add_argument(
+        "--rounds", type=int, default=12, help="number of changed rounds for which all later messages are compared (12)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed for drawing the changed samples (0)")
     options = parser.parse_args(argv)
     from threadpoolctl import threadpool_limits
 

@@ -209,7 +209,8 @@ def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
     values = np.asarray(values, dtype=float)
     if values.ndim != len(metric.dims) or len(values) != length:
         raise TypeError(
-            f"metric {metric.name!r} gave values of shape {values.shape} for dims {metric.dims}, {length} long"
+            f"metric {metric.name!r} gave values of shape {values.shape}; expected one axis for each of {metric.dims}, "
+            f"and length {length} of the first axis"
         )
     return Variable(metric.dims, values, metric.long_name or label(metric), metric.unit)
 

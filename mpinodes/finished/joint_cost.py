@@ -73,7 +73,7 @@ class Finished(FinishedRun):
             return "its messages carry no noise"
         if privacy.network.proven is not None:
             return None
-        return privacy.unproven_because or "nothing is proven of it alone"
+        return privacy.unproven_because or "no privacy loss is proven for this run alone"
 
     @property
     def noise(self) -> Hashable:
@@ -114,7 +114,9 @@ class Finished(FinishedRun):
                 same.append((loss.epsilon, recorded.proven))
             now, then = np.array(same, float).T  # None is nan
             if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
-                raise BadInput("the data give another privacy loss than summary.json has: they changed after the run")
+                raise BadInput(
+                    "the data changed after the run: their privacy loss differs from the one in summary.json"
+                )
             return same_things(setup, self.job), cost
         except (BadInput, OSError) as error:
             reason = error
@@ -124,7 +126,7 @@ class Finished(FinishedRun):
         elif not network.delta_spent and network.proven is not None and network.rule == "GDP":
             rho = gdp_mu(network.proven, privacy.delta) ** 2 / 2
         if np.isinf(rho):
-            why = f"its samples cannot be read again ({reason}), and its ε does not determine its loss curve"
+            why = f"the samples cannot be read again ({reason}), and summary.json does not determine the privacy loss"
             raise Unproven(f"{self.place}: {why}")
         curve = rho * ORDERS[None] if np.isinf(pure) else pure_rdp(np.array([pure]))
         sample, is_gaussian = np.zeros(1, np.int64), bool(np.isinf(pure))
@@ -179,7 +181,9 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
     by_noise: dict[Hashable, Finished] = {}
     for run in runs:
         if run.noise == "" and len(runs) > 1:
-            raise Unproven(f"{run.place}/experiment.toml does not name its noise, which another run may have too")
+            raise Unproven(
+                f"{run.place}/experiment.toml does not identify the noise of the run: another run may have it too"
+            )
         before = by_noise.setdefault(run.noise, run) if run.noise is not None else run
         if before is run:
             once.append(run)
@@ -187,7 +191,9 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
             again.append(run)
         else:
             pair = f"{before.place} and {run.place}"
-            raise Unproven(f"{pair} have the same noise, but are different runs: their difference has no noise")
+            raise Unproven(
+                f"{pair} are different runs with the same noise: the difference of their messages has no noise"
+            )
     return once, again
 
 
@@ -259,7 +265,7 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     for who, p in rows:
         rule = f"   by {p.rule}" if p.rule != "unproven" else ""
         lines.append(f"{who:{width}} {number(p.proven_pure):>12} {number(p.proven):>12}{rule}")
-    remarks = " ".join([f"δ = {delta:g} of all together.", *notes])
+    remarks = " ".join([f"δ = {delta:g} for all runs together.", *notes])
     return "\n".join([*lines, *textwrap.wrap(remarks, 100, break_on_hyphens=False, break_long_words=False)])
 
 
@@ -284,7 +290,7 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         once, again = counted_once(runs)
         if again:
             named = ", ".join(str(run.place) for run in again)
-            notes.append(f"Repeated with equal bits, and counted once: {named}.")
+            notes.append(f"These runs repeat another run bit for bit, and are counted once: {named}.")
         classes = on_the_same_data(once)
         losses = [lost(c, delta) for c in classes]
         loss = max((loss for loss, _ in losses), key=lambda loss: np.inf if np.isnan(loss.epsilon) else loss.epsilon)
@@ -296,14 +302,14 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
             adjacency = next(iter(adjacencies))
             notes.append(f"On the same data, losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
         if not all(by_sample for _, by_sample in losses):
-            notes.append("If runs do not tell which sample is which, each counts with its worst sample.")
+            notes.append("If the samples of two runs cannot be matched, each run counts with its worst sample.")
         if any("identity" not in run.experiment.data and "file" in run.experiment.data for run in runs):
-            notes.append("Files count as the same data in an unknown order, unless data.identity names them.")
+            notes.append("Data files without data.identity count as the same data in an unknown order.")
     except Unproven as error:
         loss = UNPROVEN
         notes.append(f"Nothing is proven: {error}.")
     if any(run.summary.privacy.key == "rehearsal" for run in runs):
         notes.append("Not private as run: anyone with the seeds can regenerate the noise (use noise.entropy=os).")
     conditions = {condition(run.summary.checked) for run in runs} - {""}
-    notes += [f"What is proven is {condition}." for condition in sorted(conditions)]
+    notes += [f"The proof is {condition}." for condition in sorted(conditions)]
     return loss, [*notes, FIXED_BEFOREHAND], delta

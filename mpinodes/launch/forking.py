@@ -115,7 +115,7 @@ def _peer(line: socket) -> int:
     """
     process, user, _group = struct.unpack("3i", line.getsockopt(SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i")))
     if user != os.getuid():
-        raise PermissionError(f"process {process} is not ours")
+        raise PermissionError(f"process {process} belongs to another user")
     return int(process)
 
 

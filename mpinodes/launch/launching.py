@@ -31,7 +31,7 @@ BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130
 LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # limits in seconds: to end MPI; to start MPI, by default and at least
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
-NOT_STARTED = f"MPI did not start or end in time, or a file system hangs (see ps: state T, R or D); {LONGER}"
+NOT_STARTED = f"MPI did not start or end in time, or a file system hangs (ps shows the states of processes); {LONGER}"
 BEGAN = time.perf_counter()  # the time at which this process began, approximately
 MANY = 100  # if more ranks than this are on one host, MPICH uses libfabric: see `find_world`
 HALF = 240  # a line of more than twice this length is printed as its first and last `HALF` characters
@@ -268,7 +268,10 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
             f"MPI ({library}). Use the mpirun of that MPI, in the directory of this python "
             f"({Path(sys.executable).parent}), or srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
         )
-    raise BadInput("one process is not a network: start it with mpirun -n 8 python -m mpinodes.run, or add --lockstep")
+    raise BadInput(
+        "one process is not a network: start one process for each agent (mpirun -n 8 python -m mpinodes.run), or add "
+        "--lockstep"
+    )
 
 
 def end_in(seconds: float) -> None:
@@ -292,8 +295,8 @@ def shared_memory_lacks() -> str:
     if size >= needed or sys.platform != "linux":
         return ""
     return (
-        f"{SHM} has {size / 1e6:.0f} MB that can be written, and MPI may take {needed / 1e6:.0f} MB there for "
-        f"{ranks} rank{'s' * (ranks > 1)}, and crash without: enlarge {SHM} (docker run --shm-size=1g)"
+        f"{SHM} has only {size / 1e6:.0f} MB that can be written, but MPI may need {needed / 1e6:.0f} MB there for "
+        f"{ranks} rank{'s' * (ranks > 1)}, and may crash: enlarge {SHM} (docker run --shm-size=1g)"
     )
 
 

@@ -126,7 +126,8 @@ class Stated(NamedTuple):
                 fits = k == rows and bool((within & np.isin(loss.targets, labels)).all())
         if claims and not fits:
             raise BadInput(
-                f"data: a loss was not made by make_loss from {rows} samples: only the stream's `of` may change losses"
+                f"data: a loss was not made by make_loss from {rows} samples, although the stream states that "
+                "make_loss makes all its losses: a stream that changes losses must define `of`"
             )
         return fits
 

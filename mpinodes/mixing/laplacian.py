@@ -20,7 +20,7 @@ class Laplacian(Mixing):
     """Mix by Laplacian weights. Agents send no scalars, because λ_max is a public fact about the topology."""
 
     undirected = True
-    under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
+    under_faults = "the rows of the weight matrix sum to 1, but the columns do not: agents agree, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """Return no state (None), the Laplacian weights a_ij of the senders j, and the scale 1.

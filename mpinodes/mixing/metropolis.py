@@ -19,7 +19,7 @@ class Metropolis(Mixing):
 
     anytime = True
     undirected = True
-    under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
+    under_faults = "the rows of the weight matrix sum to 1, but the columns do not: agents agree, but not on the mean"
     width = 1
 
     def outgoing(self, s: None, here: Neighborhood) -> tuple[float]:

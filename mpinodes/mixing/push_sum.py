@@ -22,7 +22,7 @@ class PushSum(Mixing):
     """
 
     anytime = True
-    under_faults = "columns sum to 1 if delayed messages are counted: no mass is lost, and agents agree on the mean"
+    under_faults = "the columns of the weight matrix sum to 1 if delayed messages are counted: agents agree on the mean"
     hears = "each"
     width = 2
 

@@ -18,7 +18,7 @@ class Uniform(Mixing):
     """
 
     undirected = True
-    under_faults = "rows sum to 1, but columns do not: agents reach consensus, but not on the mean"
+    under_faults = "the rows of the weight matrix sum to 1, but the columns do not: agents agree, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
         """Return no state (None), the equal weights 1/k of the k senders, and the scale 1.

@@ -110,7 +110,7 @@ ADDED = {
     "sample": "sample by sample",
     "round": "round by round",
     "agent": "agent by agent",
-    "maxima": "by the worst sample of each run, because the runs do not tell which sample is which",
+    "maxima": "by the worst sample of each run, because the samples of the runs cannot be matched",
 }
 
 
@@ -161,16 +161,20 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         )
     if together:
         because = together.unproven_because
-        how = f"of which nothing is proven{': ' * bool(because)}{because}"
+        how = f"unproven{': ' * bool(because)}{because}"
         how = how if together.network.proven is None else f"added up {ADDED.get(together.by, together.by)}"
         notes.append(
-            f"All {together.runs} runs are on the same data: an observer of all learns their joint loss, {how}."
+            f"All {together.runs} runs use the same data: the privacy loss to an observer of all runs is {how}."
         )
     if privacy.views_left_out:
-        notes.append("The loss toward single nodes is not computed for so many agents; the bound for all links holds.")
+        notes.append(
+            "With so many agents, no ε toward single nodes is computed; the ε for an observer of all links holds."
+        )
     if noise.key is not None:
         key = f"noise.key = {noise.key!r}"
-        notes.append(f"All runs of this seed with {key} share this noise: together they hide nothing.")
+        notes.append(
+            f"All runs with this seed and {key} share this noise: several of these runs together hide nothing."
+        )
     if privacy.unproven_because:
         notes.append(f"Nothing is proven: {privacy.unproven_because}.")
     elif privacy.public:
@@ -180,9 +184,11 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
     spent = max(loss.delta_spent or 0.0 for loss in privacy.agents)
     if spent:
         enough = "" if is_proven else ", too much: nothing is proven"
-        notes.append(f"Rounding to a grid covers the errors of the local solvers, for {spent:.2g} of δ{enough}.")
+        notes.append(f"Rounding of messages hides the errors of the local solvers; this uses {spent:.2g} of δ{enough}.")
     elif privacy.exact_minimizers and is_proven:
-        notes.append("The proof holds for exact minimizers; the local solvers come as near as stated above.")
+        notes.append(
+            "The proof assumes exact minimizers; the local solvers stop at the gradient norm that is printed above."
+        )
     if is_proven and (spent or privacy.exact_minimizers):
         notes.append(SOLVERS)
     if privacy.against_colluders:

@@ -23,15 +23,15 @@ from mpinodes.summary.summary import Summary
 
 PRIVACY = {  # a single run states these facts in `privacy_words.sentences`, so their own sentences are not printed
     "no-noise": "messages carry no noise: nothing is private",
-    "unproven": "nothing is proven of the privacy loss, or of the joint loss of all repeats",
-    "not-tested": "the proven ε rests on statements of a user's file that was not tested",
+    "unproven": "nothing is proven about the privacy loss of the run, or of all repeats together",
+    "not-tested": "the proven ε depends on statements of a user's file that no check has tested",
     "epsilon-too-large": "the proven ε is so large that almost nothing is protected",
-    "above-claim": "the proven ε is above what the paper claims",
-    "label-not-kept": "the noise is less than the nominal ε needs",
+    "above-claim": "the proven ε is above the ε that the paper claims",
+    "label-not-kept": "the noise is smaller than the nominal ε requires",
     "delta-too-large": "δ is not well below one over the number of samples or agents",
-    "budget-spent": "agents stopped releasing because the privacy budget was spent",
-    "shared-noise": "another run has the same noise on other data: together they hide nothing",
-    "noise-key": "all runs of a seed with this noise.key share their noise: together they hide nothing",
+    "budget-spent": "agents stopped using their data because the privacy budget was spent",
+    "shared-noise": "another run has the same noise on different data: both runs together hide nothing",
+    "noise-key": "all runs with the same seed and noise.key share their noise: several runs together hide nothing",
     "floating-point-noise": "noise of a secret key is drawn in floating point: its low bits reveal more than is proven",
 }
 MEANINGS = PRIVACY | {
@@ -39,10 +39,10 @@ MEANINGS = PRIVACY | {
     "diverged": "the loss is not finite: the run diverged",
     "no-better-than-guessing": "the accuracy is no higher than that of always predicting the largest class",
     "no-better-than-mean-target": "the error is no lower than that of always predicting the mean target",
-    "accuracy-below-start": "the start point has a higher accuracy",
-    "error-above-start": "the start point has a lower error",
-    "loss-above-start": "staying at the start point has a lower loss or optimality gap",
-    "unsolved": "local solves ended short of their tolerance",
+    "accuracy-below-start": "the starting point has a higher accuracy than the result",
+    "error-above-start": "the starting point has a lower error than the result",
+    "loss-above-start": "staying at the starting point has a lower loss or optimality gap",
+    "unsolved": "local solvers did not reach their tolerance",
 }
 
 
@@ -97,7 +97,7 @@ def of_numbers(s: Summary) -> dict[str, str]:
     if s.value("average_fitness") is None:
         add(made, "diverged")
     if s.solver and s.solver.unsolved:
-        add(made, "unsolved", f"{s.solver.unsolved} local solves ended short of their tolerance.")
+        add(made, "unsolved", f"{s.solver.unsolved} runs of a local solver did not reach the tolerance.")
     if s.baselines:  # compare accuracy, error and loss with trivial methods that learn nothing
         (which, share), (on, error), start = marks(s, "accuracy"), marks(s, "rmse"), s.baselines.start
         majority, mean = naive(s.baselines, "accuracy").get(which), naive(s.baselines, "rmse").get(on)

@@ -87,15 +87,15 @@ def conditions(s: Summary) -> list[str]:
         if feedback.points:
             falls = f" down to {feedback.last_radius:.3g}" if feedback.last_radius != feedback.radius else ""
             parts.append(
-                f"bandit feedback: {feedback.points} values a round, at points {feedback.radius:g}{falls} from the "
-                "decision in public directions; losses and regret are those of these points"
+                f"two-point feedback: {feedback.points} loss values per round, at distance {feedback.radius:g}{falls} "
+                "from the decision in public directions; losses and regret are those of these points"
             )
         if late := feedback.delay:
             parts.append(
-                f"feedback {late} round{'s' * (late > 1)} late: applied with the step of the round in which it "
-                "arrives, for which the noise is calibrated"
+                f"feedback {late} round{'s' * (late > 1)} late: applied with the step size of the round in which it "
+                "arrives; the noise is calibrated to this step size"
             )
-        sentences.append(f"{'; '.join(parts)}; no theorem here covers this")
+        sentences.append(f"{'; '.join(parts)}; no theorem of mpinodes covers this feedback")
     return sentences
 
 

@@ -358,7 +358,7 @@ def test_mpi_and_lockstep_agree_bit_for_bit_and_say_what_was_played(tmp_path):
     done = run_mpi(4, *words.split(), "report=false", "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
     assert same_bits(one, tmp_path / "mpi") == []
-    said = f"bandit feedback: 2 values a round, at points 0.3 down to {0.3 / sqrt(60):.3g}"
+    said = f"two-point feedback: 2 loss values per round, at distance 0.3 down to {0.3 / sqrt(60):.3g}"
     assert said in done.out
     assert "feedback 4 rounds late: applied with the step" in done.out
     assert said.capitalize() in (one / "report.html").read_text()
