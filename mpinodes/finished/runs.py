@@ -217,7 +217,7 @@ def table(place: str | Path) -> pandas.DataFrame:
 
 
 def columns_of(runs: Sequence[FinishedRun]) -> str:
-    """Return the names, labels and units of the result columns as CSV."""
+    """Return the text of a CSV file with the name, the label and the unit of every result column."""
     import pandas
 
     rows = [(name, column.label, column.unit) for name, column in labels(runs).items()]
