@@ -170,7 +170,7 @@ class _Server:
     """Run the server of a host: create the forks of all ranks, and end when all forks have ended.
 
     Args:
-        door: the listening socket to which originals connect.
+        door: the listening socket to which the processes that mpirun started connect.
     """
 
     def __init__(self, door: socket) -> None:
