@@ -1,4 +1,4 @@
-"""Clip gradients in floating point, so that each sample adds a vector of L2 norm at most the clip to a gradient.
+"""Clip gradients in floating point, so that the L2 norm of each sample's gradient is at most the setting `clip`.
 
 A sample's gradient is the product of its slope s (a number) and its features a (a vector). The norm |s|·‖a‖ may
 overflow or underflow although the gradient itself does not. If the gradient were clipped by a wrong norm, the bound
@@ -44,14 +44,14 @@ def is_ordinary(slopes: Vector, norms: Vector) -> bool:
 
 
 def plain_norms(rows: Features) -> Vector:
-    """Compute the L2 norms of rows as an array (k,). The squares of entries may overflow or underflow."""
+    """Compute the L2 norm of each row. The squares of entries may overflow or underflow."""
     if isinstance(rows, np.ndarray):
         return np.asarray(np.sqrt(np.vecdot(rows, rows)))
     return np.asarray(np.sqrt(rows.multiply(rows).sum(axis=1)))
 
 
 def row_norms(rows: Features) -> Vector:
-    """Compute the L2 norms of rows as an array (k,), without overflow and underflow of the squares of entries."""
+    """Compute the L2 norm of each row, without overflow or underflow of the squares of entries."""
     norms = plain_norms(rows)
     edge = ~((norms > 1e-140) & (norms < 1e140))
     if edge.any():
@@ -61,7 +61,7 @@ def row_norms(rows: Features) -> Vector:
 
 
 def row_sizes(rows: Features) -> Vector:
-    """Compute the largest |entry| of each row, as an array (k,)."""
+    """Compute the largest absolute value of an entry in each row."""
     size = abs(rows).max(axis=1)
     return np.asarray(size if isinstance(size, np.ndarray) else size.toarray()).ravel()
 

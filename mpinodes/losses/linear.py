@@ -187,14 +187,17 @@ class SmoothLoss(LinearLoss):
 
 
 class PiecewiseLinearLoss(LinearLoss):
-    """Define a loss ℓ(m, b) = max over s of s (m − b), where the slope s is in an interval [`least`, `largest`]."""
+    """Define a loss that is a maximum of lines: ℓ(m, b) = max over s of s (m − b), where the slope s is in an interval.
+
+    Here m is the prediction a·x, and b is the target. The method `slopes` returns the ends of the interval.
+    """
 
     __slots__ = ()
 
     @staticmethod
     @abstractmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """Return the least and the largest slope s of the interval, for each target."""
+        """Return the ends of the interval of slopes for each target: the smallest slopes and the largest slopes."""
 
     @staticmethod
     def curvature() -> float:
