@@ -43,7 +43,10 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 
 
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """Write `query.value` plus floating-point noise to `out` (d,), and return the event for the accountant."""
+    """Write `query.value` plus floating-point noise to `out` (d,), and return the privacy event.
+
+    The event states the noise and the sensitivity of the release.
+    """
     kind, scale = law
     drawn = noise.standard("laplace" if kind == Kind.LAPLACE else "standard_normal", t, len(out))
     drawn *= scale
@@ -107,7 +110,7 @@ def _measurement(law: Law) -> Any:
 
 
 def by_opendp(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """Write `query.value` plus OpenDP's noise to `out` (d,), and return the event for the accountant.
+    """Write `query.value` plus OpenDP's noise to `out` (d,), and return the privacy event (noise and sensitivity).
 
     OpenDP computes the sum exactly, and then rounds the sum to double precision.
 
@@ -151,7 +154,7 @@ class Additive(Mechanism):
         backend(self.backend)  # fail here, not in round 1, if the backend is not installed
 
     def draw(self, query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the event for the accountant.
+        """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity).
 
         Args:
             query: the value to release.

@@ -31,7 +31,7 @@ class GammaNorm(Mechanism):
     scale_is = "inverse of the noise rate"
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the event for the accountant."""
+        """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity)."""
         calibration = query.l2 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
         draws = noise.at(t)

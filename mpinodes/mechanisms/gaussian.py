@@ -25,7 +25,7 @@ class Gaussian(Additive):
     pure = False
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the event for the accountant.
+        """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity).
 
         Raises:
             BadInput: the algorithm states no finite standard deviation (`Query.calibration`).

@@ -21,7 +21,7 @@ class Laplace(Additive):
     """
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the event for the accountant."""
+        """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity)."""
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
         return self.draw(query, Law(Kind.LAPLACE, scale), t, noise, out)
