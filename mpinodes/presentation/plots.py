@@ -94,7 +94,10 @@ class Drawn(Reader):
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw with matplotlib's default settings and `STYLE`, without the user's settings and without warnings."""
+    """Return a context in which matplotlib draws with its default settings and `STYLE`, and without warnings.
+
+    The user's own settings of matplotlib are ignored.
+    """
     defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
     with warnings.catch_warnings(action="ignore"), mpl.rc_context(defaults | STYLE):
         yield

@@ -62,7 +62,7 @@ def of(summary: Summary) -> dict[str, str]:
 
 
 def sentences(summary: Summary) -> list[str]:
-    """Return the sentences of a run's warnings, except for warnings on privacy."""
+    """Return the sentences of all warnings of a run that are not about privacy."""
     return [sentence for code, sentence in of(summary).items() if code not in PRIVACY]
 
 
