@@ -14,8 +14,8 @@ The loss of the network is then the largest loss of an agent. Nothing is proven 
 carries no noise, or if no bound on the change of a message is known.
 
 The pure ε of several releases is the sum of the pure ε of each. The proven ε at δ is the smallest of pure ε, the ε of
-zCDP and the ε of Rényi DP; if all noise is Gaussian, the ε of Gaussian DP, which is exact. `tight` adds the numerical
-composition of privacy loss distributions (PLD).
+zCDP and the ε of Rényi DP. If all noise is Gaussian, the proven ε at δ is the ε of Gaussian DP, which is exact. The
+module `tight` also computes the numerical composition of privacy loss distributions (PLD).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ UNPROVEN = PrivacyLoss(np.nan, np.nan, "unproven")
 
 
 class PrivacyLosses(NamedTuple):
-    """Hold the privacy losses at several horizons. A horizon is the last round whose messages count.
+    """Hold the privacy losses at several horizons. The loss at a horizon is the loss of rounds 1 to this round.
 
     Attributes:
         claimed: (horizons, agents) the ε that the paper claims for every agent; nan if the paper claims nothing. The

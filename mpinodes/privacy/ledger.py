@@ -142,7 +142,11 @@ class Costs:
         return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """Return two arrays: for each release, the shift per unit of L2 change, and ρ per squared unit of L2 change."""
+        """Return two arrays: for each release, the shift per unit of L2 change, and ρ per squared unit of L2 change.
+
+        The shift is the L1 change divided by the noise scale. The shift is the pure ε of the release, except for
+        Gaussian noise, which has no pure ε. Both arrays ignore the rounding of releases.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
         rho = self._draws * shift_rho(np.ones(len(shift)), self._scale)
@@ -381,7 +385,10 @@ class Saturated(Ledger):
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
     def _columns(self, costs: Costs, delta: Vector) -> Vector:
-        """Return the costs of releases that move by `delta` in L2: (rounds, vectors of a message, columns)."""
+        """Return the costs of releases that move by `delta` in L2: (rounds, vectors of a message, columns).
+
+        The columns are pure ε, ρ and, if Rényi curves are stored, one column for each Rényi order.
+        """
         every, changes = np.arange(delta.size), delta.ravel()
         columns = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
         if self._has_curves:

@@ -256,7 +256,7 @@ class Space:
     def error(self) -> float:
         """Return a bound on the spectral norm of X, the rounding error of the basis.
 
-        If the bound is above `BLUR`, inf is returned, and the space counts as unknown.
+        If the bound is above `BLUR`, inf is returned, because the space is then not known accurately enough.
         """
         size = _largest(self.errors)
         return size if size <= BLUR else inf
