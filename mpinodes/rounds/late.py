@@ -25,7 +25,7 @@ from mpinodes.core.messages import Queries, Query, offset_by
 
 @dataclass(slots=True)
 class Late(Loss):
-    """Wrap the loss of a round, so that an algorithm gets the gradient of an earlier loss in its place.
+    """Wrap the loss of a round: an algorithm that asks for the gradient gets the gradient of an earlier loss.
 
     Attributes:
         loss: the loss of this round.
@@ -41,11 +41,11 @@ class Late(Loss):
     asked: Vector | None = field(default=None, init=False)
 
     def value(self, x: Vector) -> float:
-        """Raise NotImplementedError: the loss is not known yet."""
+        """Raise NotImplementedError, because delayed feedback does not reveal the loss of this round."""
         raise NotImplementedError("feedback.delay: the loss of a round is not revealed in that round")
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Raise NotImplementedError: the loss is not known yet."""
+        """Raise NotImplementedError, because delayed feedback does not reveal the loss of this round."""
         raise NotImplementedError("feedback.delay: the loss of a round is not revealed in that round")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
