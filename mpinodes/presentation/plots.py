@@ -73,7 +73,7 @@ class Drawn(Reader):
 
     Raises:
         OSError: there is no record.
-        mpinodes.core.errors.BadInput: the record is damaged, or has another layout.
+        mpinodes.core.errors.BadInput: the record is damaged, or has a layout that this version cannot read.
     """
 
     def __init__(self, run: Path) -> None:
@@ -155,7 +155,7 @@ PLAIN = 30.0  # an axis is linear if its largest value is at most this multiple 
 
 
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
-    """Make the named axes logarithmic, with at least three ticks, which are labelled by plain numbers."""
+    """Make the axes in `names` ("x", "y") logarithmic, with at least three ticks labelled by plain numbers."""
     for name in names:
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")

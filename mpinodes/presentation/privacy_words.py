@@ -32,14 +32,14 @@ DIFFERENCE = {
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
-    """Return an epsilon as text; None becomes the text `none`."""
+    """Return an epsilon as text; if the epsilon is None, return the argument `none`."""
     if epsilon is None:
         return none
     return f"{epsilon:.0f}" if 1000 <= epsilon < 1e9 else f"{epsilon:.4g}"
 
 
 def condition(checked: list[typed.FileSummary] | None) -> str:
-    """Return the condition under which proven numbers hold; an empty text if no user-defined file affects the proof."""
+    """Return the condition under which the proven ε holds, as text; "" if no user-defined file affects the proof."""
     if all(file.tested for file in checked or []):
         return TESTED.format(", ".join(file.sha256[:SHORT] for file in checked)) if checked else ""
     return NOT_TESTED

@@ -10,8 +10,8 @@ agent depend on messages of the other agents. Such an adversary never learns mor
 If all agents use a sample (shared data), a change of the sample moves the messages of every agent. The loss of the
 network is then the sum of the losses of all agents for one sample, at the worst sample. If only one agent uses a
 sample, then, given all earlier messages, the distributions of the other agents' messages do not depend on the sample.
-The loss of the network is then the largest loss of an agent. Nothing is proven if a message that depends on data
-carries no noise, or if no bound on the change of a message is known.
+The loss of the network is then the largest loss of an agent. Nothing is proven if a message that depends on data has no
+noise, or if no bound on the change of a message is known.
 
 The pure ε of several releases is the sum of the pure ε of each. The proven ε at δ is the smallest of pure ε, the ε of
 zCDP and the ε of Rényi DP. If all noise is Gaussian, the proven ε at δ is the ε of Gaussian DP, which is exact. The

@@ -9,7 +9,7 @@ differs. At the start h = 0. In every round,
     u = s·[the message is a use of the group] + min(r, ℓ·‖p·h‖ + w·[an earlier message was a use of the group]),
     h <- A h + b u,   and a vector of the message moves by c·h,
 
-where a message is a *use* of the group if the message is the first to carry the loss function of a round that uses
+where a message is a *use* of the group if the message is the first to use the loss function of a round that uses
 samples of the group. A bracket [·] is 1 if the statement holds, else 0. The other symbols are fields of `Hidden`: A is
 `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`, ℓ `lipschitz` and w `offset`. If A, b, p
 and c are bounds on norms, or have no negative entry, h is a bound on norms. The class `Norms` computes this bound, and
@@ -69,8 +69,8 @@ class Lanes:
         """Return bounds on how far each message moves, and on how far the hidden parts have moved at the end.
 
         A lane is one change of data. The first array has the axes (vectors of a message, rounds, lanes). The second
-        array has the axes (hidden parts, lanes), after the last round. A use is a message that carries changed samples
-        for the first time.
+        array has the axes (hidden parts, lanes), after the last round. A use is a message that uses changed samples for
+        the first time.
 
         Args:
             rounds: the rounds to compute.
@@ -78,7 +78,7 @@ class Lanes:
             h: (hidden parts, lanes) how far the hidden parts have moved before the first round.
             message: (uses,) the message of each use, as an index into `rounds`.
             lane: (uses,) the lane of each use.
-            before: (rounds, lanes) whether a message of an earlier round carried samples of the lane.
+            before: (rounds, lanes) whether a message of an earlier round used samples of the lane.
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
@@ -93,8 +93,8 @@ class Lanes:
             """Compute, round by round, bounds on how far changed samples move the hidden parts of the agents' states.
 
             The first returned array, (rounds, hidden parts, lanes), has the bounds in every round, without the effect
-            of samples that the message of the same round is the first to carry. The second array, (hidden parts,
-            lanes), has the bounds after the last round, with all effects.
+            of samples that the message of the same round is the first to use. The second array, (hidden parts, lanes),
+            has the bounds after the last round, with all effects.
 
             Args:
                 times: multiplies weights and sizes, elementwise.
@@ -143,7 +143,7 @@ class Norms:
 
         Args:
             t: the number of the message, counted from 0.
-            used: the groups whose samples the message is the first to carry; a group may occur several times.
+            used: the groups whose samples the message is the first to use; a group may occur several times.
         """
         agent = np.zeros(len(self._used), np.int64)
         moved = np.zeros((1, self._l2.shape[1], len(agent)))
@@ -164,8 +164,8 @@ class Signed:
 
     The bounds are tighter than the bounds of `Norms`, because the signs of the weights are used. For each earlier
     round, the class stores how far a gradient change of size 1 in that round moves the hidden parts now. If a message
-    that does not depend on hidden parts carries changed samples, the direction in which the state changes is unknown.
-    The change of the state is then bounded by norms.
+    that does not depend on hidden parts uses changed samples, the direction in which the state changes is unknown. The
+    change of the state is then bounded by norms.
 
     Args:
         events: the noise and leakage of the agent's messages, one event for each round.
@@ -182,7 +182,7 @@ class Signed:
         self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of changes whose direction is unknown
 
     def older(self, t: int) -> Vector:
-        """Return how far a change of each group of samples moves message t, if an earlier message carried the samples.
+        """Return how far a change of each group of samples moves message t, if an earlier message used the samples.
 
         The array has the axes (vectors of the message, groups). Messages are counted from 0.
         """
@@ -205,7 +205,7 @@ class Signed:
         )
 
     def add(self, t: int, used: Indices) -> None:
-        """Record that message t is the first to carry samples of the groups `used`."""
+        """Record that message t is the first to use samples of the groups `used`."""
         if self._hidden[t]:
             np.add.at(self._inputs[t], used, self._s[t])
         elif len(used):
@@ -218,7 +218,7 @@ class Signed:
 
         Args:
             t: the number of the message, counted from 0.
-            used: the groups whose samples the message is the first to carry; a group may occur several times.
+            used: the groups whose samples the message is the first to use; a group may occur several times.
         """
         moved = self.older(t)
         for vector in range(len(moved)):
@@ -255,7 +255,7 @@ def has_signs(events: Events) -> bool:
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
-    """Return, for each group of samples, the sum over hidden parts of weight times size; 0 times inf counts as 0.
+    """Return, for each group of samples, the sum over hidden parts of weight times size; 0 times inf is taken as 0.
 
     The terms are added in the order of the hidden parts.
 
@@ -271,7 +271,7 @@ def _combined(weights: Vector, parts: Vector) -> Vector:
 
 
 def _product(weights: Vector, inputs: Vector) -> Vector:
-    """Return, for each group of samples, the sum over rounds of weight times size; 0 times inf counts as 0.
+    """Return, for each group of samples, the sum over rounds of weight times size; 0 times inf is taken as 0.
 
     Args:
         weights: (rounds,) the weight of each round.
@@ -285,12 +285,12 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     """Return, for each message, how far a change of any sample of an earlier message can move the message.
 
     The array has the axes (rounds, vectors of a message). Such a change reaches the message only through the hidden
-    state of the agent, so the bounds do not include the effect of samples that the message itself is the first to
-    carry. Each bound assumes the largest possible change of the gradient in every earlier round.
+    state of the agent, so the bounds do not include the effect of samples that the message itself is the first to use.
+    Each bound assumes the largest possible change of the gradient in every earlier round.
 
     Args:
         events: the noise and leakage of one agent's messages, one event for each round.
-        most_used: (rounds,) the largest number of times that a message carries one sample, at least 1.
+        most_used: (rounds,) the largest number of times that a message uses one sample, at least 1.
     """
     if not is_signed(events):
         return Ceilings().take(events, most_used)
@@ -342,6 +342,6 @@ class Ceilings:
 
 
 def _weighted(weights: Vector, sizes: Vector) -> Vector:
-    """Return weights times sizes, elementwise; 0 times inf counts as 0."""
+    """Return weights times sizes, elementwise; 0 times inf is taken as 0."""
     with np.errstate(invalid="ignore"):
         return np.where(weights == 0, 0.0, weights * sizes)

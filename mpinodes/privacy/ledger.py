@@ -2,9 +2,9 @@
 
 A *group* is a set of samples that an agent always uses together (or a round, or the whole agent, by the adjacency); the
 samples of a group share one row of a ledger. A *release* is one vector of one message. The vectors of a message have
-independent noise, so the vectors count as releases that are sent one after the other.
+independent noise, so each vector is accounted for as a separate release, sent after the previous vector.
 
-A change of a group moves the message that is the first to carry samples of the group, by at most the L2 sensitivity in
+A change of a group moves the message that is the first to use samples of the group, by at most the L2 sensitivity in
 the message's event. The change moves later messages only through the agent's hidden state, by at most the bounds of
 `leakage`. If a release moves by D2 > 0 in L2, the L1 change of the release is at most D2·l1/l2. The cost of the release
 depends on the distribution of the noise. If the release was rounded to a lattice, the L1 change and the L2 change are
@@ -40,7 +40,7 @@ PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the
 class Uses(NamedTuple):
     """Hold the uses of samples by one agent: pairs (message, group of samples), ascending by message.
 
-    A pair means that the message is the first to carry the loss function of a round that uses samples of the group.
+    A pair means that the message is the first to use the loss function of a round that uses samples of the group.
     Messages are counted from 0.
     """
 
@@ -49,7 +49,7 @@ class Uses(NamedTuple):
 
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
-        """Return the uses: which groups of samples each message of one agent is the first to carry.
+        """Return the uses: which groups of samples each message of one agent is the first to use.
 
         Args:
             events: the noise and sensitivity of the agent's messages, one event for each round.
@@ -61,7 +61,7 @@ class Uses(NamedTuple):
         return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Return the uses of the messages `first` to `last` − 1 (which groups each message is the first to carry).
+        """Return the uses of the messages `first` to `last` − 1 (which groups each message is the first to use).
 
         In the result, the messages are numbered from 0: message `first` has the number 0.
         """
@@ -92,7 +92,7 @@ class Uses(NamedTuple):
 
 
 class Unlisted:
-    """Find, block by block, which groups of samples each message of one agent is the first to carry.
+    """Find, block by block, which groups of samples each message of one agent is the first to use.
 
     A caller that reads the messages block by block needs less memory with this class than with `Uses`. The attribute
     `between` is a function: `between(first, last)` returns what `Uses.between` returns, and caches the last result.
@@ -205,7 +205,7 @@ class Facts:
         Args:
             first: the number of the first message of the block, counted from 0.
             events: the noise and leakage of the messages of the block, one event for each round.
-            uses: which groups of samples each message of the block is the first to carry.
+            uses: which groups of samples each message of the block is the first to use.
         """
         self.groups = max(self.groups, uses.groups)
         unknown = events.is_unknown
@@ -248,7 +248,7 @@ class Ledger(ABC):
 
     Args:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: the groups of samples that each message is the first to carry.
+        uses: the groups of samples that each message is the first to use.
         facts: facts about all events of the agent.
 
     Attributes:
@@ -295,10 +295,10 @@ class Saturated(Ledger):
     The bound is `leakage.ceilings`. The computed cost is tight if `Facts.is_saturated` is true. If not, the cost is an
     upper bound that may be loose.
 
-    If a message carries a group of samples k times, a change of the group moves the message k times as far. This is
+    If a message uses a group of samples k times, a change of the group moves the message k times as far. This is
     charged as one change: with Gaussian noise, k² ρ. The cost of a group is the sum of two parts. The first part is the
-    cost of the messages that are the first to carry samples of the group (the uses of the group). The second part is
-    the cost of the effect, through hidden state, on all messages after the first use. The second part is computed as a
+    cost of the messages that are the first to use samples of the group (the uses of the group). The second part is the
+    cost of the effect, through hidden state, on all messages after the first use. The second part is computed as a
     difference of two cumulative sums over rounds. Arrays of costs have the columns pure ε, ρ and, unless there are too
     many groups, one column for each order of the Rényi curve. Infinite costs of the second part are not added to the
     sums. The infinite costs are counted instead, in three columns: pure ε, ρ and Rényi curve.
@@ -336,9 +336,8 @@ class Saturated(Ledger):
     def _take(self, events: Events, uses: Uses) -> None:
         """Add the costs of a block of rounds.
 
-        If a message is the first to carry samples of a group, the cost of the message is added to the cost of the
-        group. The costs of the effects of earlier samples, through hidden state, are added to the cumulative sums over
-        rounds.
+        If a message is the first to use samples of a group, the cost of the message is added to the cost of the group.
+        The costs of the effects of earlier samples, through hidden state, are added to the cumulative sums over rounds.
         """
         (message, group), times = uses.distinct()
         costs = Costs(events)
@@ -427,12 +426,11 @@ class Saturated(Ledger):
         """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
 
         The returned releases together cost no less than the releases of any group of samples up to the last horizon. A
-        use of a group is a release whose message is the first to carry samples of the group. For each kind of noise,
-        the uses of every group are sorted by descending cost, and for each k, the most expensive k-th use of any group
-        is returned. In addition, every release after the earliest use is returned, with the bound on the effect of
-        earlier samples. For each use after the first use of a group, the returned change is the change by the new
-        samples plus this bound. The bound is then counted twice, because the same release is also returned with the
-        bound alone.
+        use of a group is a release whose message is the first to use samples of the group. For each kind of noise, the
+        uses of every group are sorted by descending cost, and for each k, the most expensive k-th use of any group is
+        returned. In addition, every release after the earliest use is returned, with the bound on the effect of earlier
+        samples. For each use after the first use of a group, the returned change is the change by the new samples plus
+        this bound. The bound is then counted twice, because the same release is also returned with the bound alone.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
@@ -459,5 +457,5 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return, for every message, the largest number of times that it carries one group of samples, at least 1."""
+    """Return, for every message, the largest number of times that it uses one group of samples, at least 1."""
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

@@ -90,7 +90,7 @@ class Clusters:
 
         Args:
             events: (rounds, agents) the noise, sensitivity and leakage of the messages of these rounds.
-            uses: for each agent, which groups of samples each message of these rounds is the first to carry.
+            uses: for each agent, which groups of samples each message of these rounds is the first to use.
         """
         prices, lanes = Prices(events, self._shifts), Lanes(events)
         agent = np.repeat(np.arange(len(uses)), [len(used.message) for used in uses])
@@ -113,8 +113,8 @@ class Clusters:
     def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
         """Move every group of samples that is used in a block of rounds out of its cluster, into a new cluster.
 
-        A use is a message that is the first to carry samples of a group. Groups that come from one cluster and have
-        uses in the same messages share a new cluster.
+        A use is a message that is the first to use samples of a group. Groups that come from one cluster and have uses
+        in the same messages share a new cluster.
 
         Args:
             message: (uses,) the message of each use, counted from 0 in the block, ascending.
@@ -246,7 +246,7 @@ class Exact:
 
         Args:
             events: (rounds, 1) the events of the only agent.
-            uses: a list with one element: which groups of samples each message of these rounds is the first to carry.
+            uses: a list with one element: which groups of samples each message of these rounds is the first to use.
         """
         groups = len(self._before)
         for first in range(0, len(events), BLOCK):
@@ -276,7 +276,7 @@ class Agent(NamedTuple):
 
     Attributes:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: the groups of samples that each message is the first to carry.
+        uses: the groups of samples that each message is the first to use.
         facts: facts about all events.
     """
 
@@ -411,7 +411,7 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
 
     Args:
         of: for each agent, the events of its messages (noise, sensitivity and leakage), and which groups of samples
-            each message is the first to carry.
+            each message is the first to use.
     """
     agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
@@ -437,6 +437,6 @@ def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
 
     Args:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: which groups of samples each message is the first to carry.
+        uses: which groups of samples each message is the first to use.
     """
     return open_ledgers([(events, uses)])[0]

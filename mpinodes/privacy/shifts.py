@@ -74,7 +74,7 @@ class Shifts:
         order.
 
         Args:
-            use: for each agent, the smallest shift of a release that is the first to carry a sample.
+            use: for each agent, the smallest shift of a release that is the first to use a sample.
         """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
@@ -151,12 +151,12 @@ class Counts(Shifts):
 class Used(NamedTuple):
     """Hold pairs (message, cluster of samples) of a block of rounds. Each pair is called a use.
 
-    A pair means that the message is the first to carry the loss function of a round that uses samples of the cluster.
+    A pair means that the message is the first to use the loss function of a round that uses samples of the cluster.
 
     Attributes:
         message: (uses,) the message of each use, counted from 0 in the block.
         cluster: (uses,) the cluster of each use.
-        before: (clusters,) whether any message before the block carried samples of the cluster.
+        before: (clusters,) whether any message before the block used samples of the cluster.
     """
 
     message: Indices
@@ -164,13 +164,13 @@ class Used(NamedTuple):
     before: NDArray[np.bool_]
 
     def begun(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any message up to and including a round carried samples of a cluster: (rounds, clusters)."""
+        """Return whether any message up to and including a round used samples of a cluster: (rounds, clusters)."""
         carries = np.zeros((rounds, len(self.before)), bool)
         carries[self.message, self.cluster] = True
         return np.logical_or.accumulate(carries) | self.before
 
     def begun_before(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any message before each round carried samples of a cluster: (rounds, clusters)."""
+        """Return whether any message before each round used samples of a cluster: (rounds, clusters)."""
         return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
 
 
@@ -216,9 +216,9 @@ class Prices:
             rounds: the rounds of the block.
             agent: (clusters,) the agent that uses the cluster.
             moved: (vectors, rounds, clusters) how far each release moves in L2 if samples of the cluster change.
-            used: which clusters each message of the block is the first to carry. After the first use of a cluster, the
+            used: which clusters each message of the block is the first to use. After the first use of a cluster, the
                 cost of the cluster includes the rounding of releases.
-            least: (agents,) the smallest pure ε of a release that is the first to carry a sample.
+            least: (agents,) the smallest pure ε of a release that is the first to use a sample.
         """
         shifts = self._shifts
         total = np.zeros((len(agent), columns(shifts)))

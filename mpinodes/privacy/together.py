@@ -177,7 +177,7 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
 
 
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
-    """Return the samples that an agent's messages carry, ascending, and the group of each sample in the agent's ledger.
+    """Return the samples that an agent's messages use, ascending, and the group of each sample in the agent's ledger.
 
     A ledger has one cost for all samples of a group, which are always used in the same rounds. With the adjacency
     `one-sample`, either each sample is a group, or the samples of one round are a group. With `one-round` or
@@ -186,7 +186,7 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
     Args:
         setup: the set-up of the run.
         agent: the agent.
-        used: the rounds whose losses the agent's messages carry.
+        used: the rounds whose losses the agent's messages use.
 
     Raises:
         ValueError: samples of a group are used in different rounds, which the documentation of `Stream.groups` forbids.
