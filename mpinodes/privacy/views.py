@@ -161,7 +161,7 @@ class Relayed:
 
     @cached_property
     def is_fixed(self) -> bool:
-        """Return whether the graph and the mixing weights are the same in all relay rounds."""
+        """Return whether graph and mixing weights are the same in all rounds in which agents only relay messages."""
         return bool((self.weights == self.weights[:1]).all() and (self.heard == self.heard[:1]).all())
 
     @property
@@ -184,10 +184,11 @@ class Relayed:
         """Return upper bounds on the leverage of every agent toward the viewers (colluding nodes); nan for the viewers.
 
         The leverage is the share of μ² (of Gaussian DP) of an agent's release that the viewers see, between 0 and 1.
-        The rank of the matrix B of this module is computed over a prime field, without rounding. This rank is never
-        above the true rank. The probability that the rank is below the true rank is less than 1e-6. The row space is
-        computed in double precision, with a bound on the rounding error over all rounds. If the error is above `BLUR`,
-        the leverage 1 is returned for every agent whose release is part of any message that the viewers receive.
+        The matrix B, whose row space determines the leverages, is defined in the docstring of this module. The rank of
+        B is computed over a prime field, without rounding. This rank is never above the true rank. The probability that
+        the rank is below the true rank is less than 1e-6. The row space is computed in double precision, with a bound
+        on the rounding error over all rounds. If the error is above `BLUR`, the leverage 1 is returned for every agent
+        whose release is part of any message that the viewers receive.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
@@ -205,16 +206,18 @@ class Relayed:
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
         """Return a row of the identity matrix for each message that the viewers receive in round L + t.
 
-        The viewers are colluding nodes. The row of agent j's message is row j of the n x n identity matrix.
+        The viewers are colluding nodes. L is the last round in which any agent sends something new. The row of agent
+        j's message is row j of the n x n identity matrix.
         """
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
     def seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
         """Return the row space of A, the matrix that maps the releases of round L to the messages the viewers receive.
 
-        The viewers are colluding nodes. The space is returned twice: as a reduced basis over the prime field, and as a
-        `Space` in double precision. The loop goes from the last round back to round L. In round t, the rows found so
-        far are multiplied by W(t), and the rows of the messages received in round t are added.
+        The viewers are colluding nodes. L is the last round in which any agent sends something new. The space is
+        returned twice: as a reduced basis over the prime field, and as a `Space` in double precision. The loop goes
+        from the last round back to round L. In round t, the rows found so far are multiplied by W(t), and the rows of
+        the messages received in round t are added.
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
@@ -298,9 +301,10 @@ class Space:
 
 
 def _largest(errors: Errors) -> float:
-    """Return a bound on the spectral norm of the sum of the matrices left · E · right over all terms of `errors`.
+    """Return a bound on the spectral norm of the rounding error of a basis: the sum of the matrices left · E · right.
 
-    The norm of a matrix is bounded by √(‖·‖₁ ‖·‖∞) and by the Frobenius norm.
+    The sum is over the triples (size, left, right) in `errors`, where E is an unknown matrix of spectral norm at most
+    `size`. The norms of the other matrices are bounded by √(‖·‖₁ ‖·‖∞) and by the Frobenius norm.
     """
 
     def spectral(matrix: Vector) -> float:
@@ -340,7 +344,8 @@ def _product(left: Indices, right: Indices) -> Indices:
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
     """Return μ of Gaussian DP of every agent toward the viewers (colluding nodes), for all messages since round 1.
 
-    This is the second bound in the docstring of this module. The result is None if the messages are not known to be
+    The bound holds for algorithms in which what an agent adds to the mix of received messages never depends on received
+    messages (the second bound in the docstring of this module). The result is None if the messages are not known to be
     linear in the noise, if there are too many releases, or if rounding hides the result.
 
     Args:
@@ -479,7 +484,7 @@ def _toward(
 ) -> Vector:
     """Return μ of Gaussian DP of every agent toward the viewers, which are colluding nodes.
 
-    Each μ is the smaller of the two bounds in the docstring of this module.
+    Each μ is the smaller of two bounds: the bound of `_mu` from the leverages, and the bound of `carried_on`.
     """
     mu, whole = _mu(costs, leverage), carried_on(setup, events, relayed, viewers)
     return mu if whole is None else np.minimum(mu, whole)
