@@ -327,9 +327,9 @@ def _agents(algorithm: Any, joint: int) -> int:
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
     """Write targets to data files, and return the sections `data` and `topology` that use these files.
 
-    The targets have a row for each agent and a column for each round. If each agent has a loss function, every agent
-    gets a file whose samples have one feature. If all agents share one loss function, only the first row of the targets
-    is written, to a file that all agents share.
+    The targets have a row for each agent and a column for each round. If every agent has its own loss function, every
+    agent gets a file whose samples have one feature. If all agents share one loss function, only the first row of the
+    targets is written, to a file that all agents share.
     """
     agents = len(targets)
     if algorithm.decomposable:

@@ -136,7 +136,8 @@ class Weights:
     def least_scale(self, rounds: int) -> float:
         """Return the least push-sum weight w_i(t) over agents and rounds, where w(1) = 1 and w(t + 1) = W(t) w(t).
 
-        In a long run, only the first max(2000, 2r) rounds are computed, where r is the number of matrices in `first`.
+        If the run is longer than max(2000, 2r) rounds, the result is the least weight of these first rounds alone,
+        where r is the number of matrices in `first`.
         """
         w, least = np.ones(self.first.shape[1]), 1.0
         for place in self.places(min(rounds, max(2000, 2 * len(self.first)))):

@@ -303,8 +303,9 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
     """Return three sets: the top-level modules that code imports, all words of the code, and all strings in the code.
 
     The words are the strings and the names in the code (of variables, attributes, arguments, functions and modules).
-    Relative imports are left out, because a package is included as a whole. If the code uses a function that can load
-    code without an import statement (`LOADS`), each string that can be a module name is taken as an imported module.
+    Relative imports are left out, because the noise key depends on all files of an imported package anyway. If the code
+    uses a function that can load code without an import statement (`LOADS`), each string that can be a
+    module name is taken as an imported module.
 
     Args:
         code: the text of a file. If this version of Python cannot parse the text, the results are empty.

@@ -134,7 +134,8 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
 
         if rounds is None:
             raise ValueError(
-                "this mixing states anytime, but reads a property of the graph that depends on the number of rounds"
+                "this mixing states `anytime = True`, but reads a property of the graph that depends on the number "
+                "of rounds"
             )
         return getattr(facts, fact)(graph, rounds)
 

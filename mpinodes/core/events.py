@@ -234,7 +234,7 @@ class Events(msgspec.Struct, frozen=True):
         return np.asarray(self.data["event"][name])
 
     def leakage(self, name: str) -> Vector:
-        """Return a field of the leakage (the fields of `Hidden`, and "kind") for all messages.
+        """Return one field of the leakage for all messages. The name is that of a field of `Hidden`, or "kind".
 
         The result has the axes of `data`, and then the axes of the field. For example, the field `transition` has the
         axes (m, m), where m is the number of hidden parts.

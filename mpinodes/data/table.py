@@ -73,7 +73,10 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
         raise BadInput(f"{path}: data.header is for a .csv; leave data.header out")
     ending = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix
     if stated.target and path.suffix not in (".csv", ".parquet"):
-        raise BadInput(f"{path}: data.target names a column of a .csv or .parquet; leave data.target out")
+        raise BadInput(
+            f"{path}: data.target names a column of a .csv or .parquet file, and this file has no named columns; "
+            "leave data.target out"
+        )
     if path.suffix in DENSE:
         features, targets, names = once(path, repr(stated), lambda: _checked(path, stated))
         width, columns = features.shape[1], tuple(names.tolist())

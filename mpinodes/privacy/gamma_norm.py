@@ -40,9 +40,10 @@ HALVINGS = 60  # after this number of halvings of its terms, the rest of a serie
 
 
 def gamma_norm_rdp(d: int, x: Vector) -> Vector:
-    """Return the Rényi divergences between gamma-norm noise in R^d and the same noise shifted by x noise scales.
+    """Return the Rényi divergences between gamma-norm noise in R^d and the same noise after a shift.
 
-    The array has a row for each shift in `x`, and a column for each order of `curves.ORDERS`. Divergences are rounded
+    The result has a row for each shift in `x` and a column for each order of `curves.ORDERS`. The array `x` holds the
+    lengths of the shifts, in units of the noise's scale. Divergences are rounded
     up by the relative amount `MARGIN`. If both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`),
     the result is a looser upper bound.
     """

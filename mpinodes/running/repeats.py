@@ -1,4 +1,4 @@
-"""Log all repeats of an experiment. Repeat r is a run with the seed seed + r.
+"""Log all repeats of an experiment. Repeat number r is a run whose seed is the experiment's seed plus r.
 
 If there are several repeats, each repeat has a subdirectory of the run directory:
 

@@ -72,7 +72,7 @@ class Report:
 
     @contextmanager
     def exceptions(self, where: str) -> Iterator[None]:
-        """Report an exception inside the `with` block as a fault of the part, named with the place `where`.
+        """Report an exception in the `with` block as a fault of the checked part. The fault names the place `where`.
 
         Raises:
             BadInput: the block raised this error, which means that the part cannot be checked.

@@ -108,7 +108,9 @@ def purity(run: Transcript, seed: int) -> Iterator[Fault]:
 
 
 def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
-    """Repeat a recorded call on copies of its arguments. Yield a fault if the result differs or an argument changes.
+    """Repeat the recorded calls of a round on copies of the arguments. Yield a fault for each result that differs.
+
+    A call that changes one of its arguments is a fault, too.
 
     Args:
         setup: the setup of the run.
