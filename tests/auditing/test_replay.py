@@ -7,7 +7,7 @@ import pytest
 
 import mpinodes
 from mpinodes import replay as command
-from mpinodes.auditing.adjacent_replay import claimed, replay
+from mpinodes.auditing.adjacent_replay import Finding, claimed, replay
 from mpinodes.auditing.changes import adjacent
 from mpinodes.auditing.transcripts import Recorded, Replayed
 from mpinodes.core.errors import BadInput
@@ -152,7 +152,14 @@ def test_a_sensitivity_too_small_or_leaky_and_a_clip_skipped_are_caught(tmp_path
     assert command.main([str(run), "--rounds=3"]) == (0 if lie == "none" else 1)
     printed = capsys.readouterr().out
     assert ("EXCEEDED" in printed) == (lie != "none")
-    assert ("a claim is exceeded: worst at agent" in printed) == (lie != "none")
+    assert ("exceeded: agent" in printed) == (lie != "none")
+
+
+def test_a_sensitivity_that_depends_on_the_data_is_not_hidden_by_a_larger_ratio(tmp_path, monkeypatch, capsys):
+    findings = [Finding(0, 3, 0.9, 0.0, 2, 1, public=True), Finding(1, 3, 0.5, 0.0, 1, 1, public=False)]
+    monkeypatch.setattr("mpinodes.auditing.adjacent_replay.replays", lambda *_: findings)
+    assert command.main([str(recorded(tmp_path))]) == 1
+    assert "exceeded: the sensitivity that agent 1 states depends on the data" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("lie", ["none", "index"])
