@@ -42,6 +42,10 @@ SHM = "/dev/shm"  # where MPI's ranks share memory
 RANK_TAKES, ONE_TAKES = 6_500_000, 20_000_000
 
 
+class NobodyReads(BrokenPipeError):
+    """Signal that the reader of stdout has closed the pipe."""
+
+
 class Launcher(NamedTuple):
     """Hold the facts that the launcher of this process (mpirun or srun) wrote to environment variables.
 
@@ -116,12 +120,12 @@ def show(results: str) -> None:
     """Print the results of a finished command to stdout. If stdout cannot be written, print a warning to stderr.
 
     Raises:
-        BrokenPipeError: the reader of stdout has closed the pipe.
+        NobodyReads: the reader of stdout has closed the pipe.
     """
     try:
         print(results, flush=True)
-    except BrokenPipeError:
-        raise
+    except BrokenPipeError as error:
+        raise NobodyReads from error
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         say(f"warning: the results cannot be printed, but their files are there: {error.strerror}")
@@ -210,10 +214,9 @@ def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | No
     with suppress(OSError, ValueError, LookupError, TypeError):
         text = (resumed / "experiment.toml" if resumed else file).read_text("utf-8")
         values.insert(0, str(tomllib.loads(text)["deadline"]["seconds"]))
-    try:
-        return max(float(values[-1]), 0.1)
-    except (LookupError, ValueError):
-        return None
+    with suppress(LookupError, ValueError):
+        return max(float(values[-1]), 0.1) if float(values[-1]) > 0 else None
+    return None
 
 
 def load_mpi() -> None:

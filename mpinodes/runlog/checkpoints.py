@@ -6,8 +6,8 @@ A participant is an agent or the logger. Each participant writes a file for each
     RUN/checkpoint/<round>-logger      the state of the logger
 
 A checkpoint is complete when all participants have written their files. The last complete checkpoint is kept until the
-next checkpoint is complete, and two checkpoints are kept at the end. The run proceeds in chunks of consecutive rounds.
-Agents may be two chunks ahead of the logger, so there may be five checkpoints while the run goes on.
+next checkpoint is complete. The run proceeds in chunks of consecutive rounds. Agents may be two chunks ahead of the
+logger, so there may be five checkpoints while the run goes on, and after a kill. At the end of a run two are left.
 """
 
 from __future__ import annotations
@@ -158,6 +158,7 @@ class Keeper:
         """
         while len(self._kept) > 2:
             self._forget(self._kept.pop(0))
+        Path(self._draft).unlink(missing_ok=True)
 
     def forget_after(self, t: int) -> None:
         """Remove the checkpoints of rounds after t, which an earlier attempt of the run has written."""

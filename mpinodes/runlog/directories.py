@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -19,36 +19,47 @@ UNBEGUN = {LOG, "experiment.toml", "experiment.toml.part"}  # all files of a run
 PATIENCE = 10.0  # seconds to wait for another process that writes to a run directory
 
 
-def make_directory(experiment: Experiment) -> Path:
-    """Create the run directory: `output.dir`, or runs/<name>-<number> with the next free number.
+@contextmanager
+def new_directory(experiment: Experiment) -> Iterator[Path]:
+    """Create and lock the run directory: `output.dir`, or runs/<name>-<number> with the next free number.
+
+    The directory is locked until the context ends, and is inspected under this lock. So of several runs that start in
+    the same directory, one run goes on.
 
     Raises:
-        BadInput: the directory cannot be written, or it is not empty.
+        BadInput: the directory cannot be written, it is not empty, or another process holds the lock.
     """
-    try:
-        if experiment.output is None:
-            Path(RUNS).mkdir(exist_ok=True)
-            for number in count(1):
-                path = Path(RUNS) / f"{experiment.name}-{number:03d}"
-                with suppress(FileExistsError):
-                    path.mkdir()
-                    break
-        else:
-            path = Path(experiment.output.dir)
-            path.mkdir(parents=True, exist_ok=True)
-            log = path / LOG  # exists if another run is going on here, or has failed here
-            is_used = log.exists() and (log.stat().st_size > 0 or is_held(path))
-            if is_used or {file.name for file in path.iterdir()} - UNBEGUN:
-                raise BadInput(f"output.dir = {str(path)!r}: not empty: set another directory, or delete this one")
-        (path / LOG).touch()
-        write_text(path / "experiment.toml", experiment.toml())  # now, so that `--resume` works after an early kill
-    except BadInput:
-        raise
-    except (OSError, ValueError) as error:
-        wanted = experiment.output.dir if experiment.output else "runs"
-        why = getattr(error, "strerror", None) or error
-        raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set another output.dir") from error
-    return path
+    with ExitStack() as lock:
+        try:
+            if experiment.output is None:
+                Path(RUNS).mkdir(exist_ok=True)
+                for number in count(1):
+                    path = Path(RUNS) / f"{experiment.name}-{number:03d}"
+                    with suppress(FileExistsError):
+                        path.mkdir()
+                        break
+            else:
+                path = Path(experiment.output.dir)
+                path.mkdir(parents=True, exist_ok=True)
+                _require_unused(path)  # before log.txt is created among other files
+            (path / LOG).touch()
+            lock.enter_context(held(path, 1.0))
+            _require_unused(path)
+            write_text(path / "experiment.toml", experiment.toml())  # now, so that `--resume` works after an early kill
+        except BadInput:
+            raise
+        except (OSError, ValueError) as error:
+            wanted = experiment.output.dir if experiment.output else "runs"
+            why = getattr(error, "strerror", None) or error
+            raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set another output.dir") from error
+        yield path
+
+
+def _require_unused(path: Path) -> None:
+    """Check that a directory has no files but those of a run that was killed before round 1."""
+    is_used = (path / LOG).exists() and (path / LOG).stat().st_size > 0
+    if is_used or {file.name for file in path.iterdir()} - UNBEGUN:
+        raise BadInput(f"output.dir = {str(path)!r}: not empty: set another directory, or delete this one")
 
 
 def unmake_directory(path: Path) -> None:
@@ -66,11 +77,11 @@ def require_there(directory: Path) -> None:
 
 
 @contextmanager
-def held(run: Path) -> Iterator[None]:
+def held(run: Path, patience: float = PATIENCE) -> Iterator[None]:
     """Lock a run directory for writing until the context ends, because two writers would destroy the record.
 
     Raises:
-        BadInput: another process held the lock for `PATIENCE` seconds.
+        BadInput: another process held the lock for `patience` seconds.
     """
     whole = run.absolute().parent if run.name.startswith("repeat-") else run
     path = (whole if (whole / LOG).exists() else run) / LOG
@@ -82,7 +93,7 @@ def held(run: Path) -> Iterator[None]:
     except OSError as error:
         raise BadInput(f"{run}: the directory cannot be written: {error.strerror}") from error
     with log:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + patience
         while not _locked(log.fileno()):
             if time.monotonic() > end:
                 raise BadInput(f"{run}: another process is at work on it; mpinodes watch shows the progress")

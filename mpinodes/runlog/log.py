@@ -3,9 +3,9 @@
 The file begins with a text that identifies the format and its version. After this text come frames. A frame is a head
 (the length of the frame's content, the number of the frame's rounds, and a checksum), the content, and a checksum. Each
 checksum covers what precedes it in the frame since the last checksum, and the previous checksum of the file. So a frame
-is valid only at its position, and the last checksum verifies the whole file. A frame of 0 rounds contains facts in MessagePack: attributes, sizes of
-dimensions, or the descriptions of the variables. Every other frame contains float64 numbers: for each variable, its
-values in the rounds of the frame.
+is valid only at its position, and the last checksum verifies the whole file. A frame of 0 rounds contains facts in
+MessagePack: attributes, sizes of dimensions, or the descriptions of the variables. Every other frame contains float64
+numbers: for each variable, its values in the rounds of the frame.
 
 Crash safety: a frame that the end of the file cuts short is ignored, because it was not written completely. Any other
 frame with a wrong checksum is damaged, and reading it raises an error.

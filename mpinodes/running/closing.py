@@ -124,11 +124,9 @@ def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) 
         summary: the summary of the run.
         watch: the stopwatch that measured how long each phase of the run took.
     """
-    if not (directory / "experiment.toml").exists():
-        write_text(directory / "experiment.toml", headed(setup))
     summary = summary.finite()
     summary.warnings = (summary.warnings or {}) | run_warnings.of_numbers(summary)
-    _write(directory, summary, watch)
+    _write(setup, directory, summary, watch)
     try:
         if setup.experiment.report:
             from mpinodes.presentation.draw import draw
@@ -137,13 +135,15 @@ def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) 
             if not summary.partial:
                 noise_free.make_if_short(setup, directory)
             draw(directory)
-            _write(directory, summary, watch)
+            _write(setup, directory, summary, watch)
     except Exception as error:
         warn(directory, "the report cannot be drawn", error)
     return summary
 
 
-def _write(directory: Path, summary: Summary, watch: Stopwatch) -> None:
+def _write(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> None:
+    if not (directory / "experiment.toml").exists():
+        write_text(directory / "experiment.toml", headed(setup))
     watch.lap("report")
     summary.timing = watch.timing()
     write_text(directory / FILE, summary.json().decode())

@@ -48,7 +48,7 @@ from mpinodes.launch.stopping import Ended, Signals
 from mpinodes.rounds.plan import Plan, longest_chunk
 from mpinodes.rounds.step import Step
 from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Stopped, keepers_of, name_of, places
-from mpinodes.runlog.directories import held, make_directory, unmake_directory
+from mpinodes.runlog.directories import held, new_directory, unmake_directory
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -223,8 +223,7 @@ class Job(ExitStack):
 
         self._setup = make_setup()
         rehearse(self._setup)
-        self._directory = make_directory(self._setup.experiment)
-        self.enter_context(held(self._directory))
+        self._directory = self.enter_context(new_directory(self._setup.experiment))
 
     def reopen(self, run: Path, words: list[str]) -> None:
         """Set up a run that is resumed, and lock its directory.
@@ -469,7 +468,7 @@ def _exit_of(error: BaseException) -> tuple[int, str]:
     """Return the exit code and the message of an exception that ends a job. For the message "", print nothing."""
     if isinstance(error, Ended):
         return int(error.args[0]), ""
-    if isinstance(error, BrokenPipeError):  # the reader of the results has closed the pipe
+    if isinstance(error, launching.NobodyReads):
         return launching.NOBODY_READS, ""
     if isinstance(error, KeyboardInterrupt):
         return launching.INTERRUPTED, "interrupted; the rounds recorded so far are kept"

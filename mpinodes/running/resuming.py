@@ -56,19 +56,19 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     for word in words:
         if "=" not in word:
             raise BadInput(f"--resume {run} {word}: after the directory only key=value pairs may follow")
-        if word.partition("=")[0] == "output.dir":
-            raise BadInput(
-                f"--resume {run} {word}: a resumed run stays in its directory; to change the directory, move it first"
-            )
     if not (run / "experiment.toml").is_file():
         raise BadInput(f"--resume {run}: not the directory of a run: it has no experiment.toml")
+    if (overrides := parse(None, words)).get("output"):
+        raise BadInput(f"--resume {run}: output.dir: a resumed run stays in its directory; move the directory first")
     asked, retired = current(parse(str(run / "experiment.toml"), []))
+    if not asked.keys() >= {"rounds", "repeats"}:
+        raise BadInput(f"--resume {run}: its experiment.toml is not complete; it has no rounds or no repeats")
     if asked["repeats"] > 1 and retired.get("privacy.budget.covers") == "each":
         raise BadInput(
             f"--resume {run}: each repeat has its own privacy budget (privacy.budget.covers), which this version of "
             "mpinodes does not support: start a new run"
         )
-    wanted = merge(asked, parse(None, words))
+    wanted = merge(asked, overrides)
     for key, path in flat(wanted):
         if key in MOVABLE and isinstance(path, str) and path and not files_of(Path(path)):
             raise BadInput(f"--resume {run}: {path}: no such file; if it was moved, add {key}=PATH with its new place")
@@ -84,10 +84,10 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
                 f"--resume {run}: rounds = {e.rounds}: the messages of {e.name} depend on the number of rounds, which "
                 f"was {asked['rounds']} when the run began; start a new run"
             )
-    for key, path in sources.files(e):
+    all_places = places(run, e.repeats)
+    for key, path in sources.files(e) if any(map(is_recorded, all_places)) else ():
         if sources.changed_since(run, key, path):
             raise BadInput(f"--resume {run}: {key} = {str(path)!r}: the file has changed since the run began")
-    all_places = places(run, e.repeats)
     done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
     for place in all_places:
         if is_done(place) and not e.checkpoint.every:  # a killed run may not have deleted its checkpoints

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mpinodes.config.compose import compose
+from mpinodes.core.errors import BadInput
 from mpinodes.launch.launching import deadline_of, mpirun
+from mpinodes.runlog.directories import new_directory
 from tests.helpers.running import command, run_alone, run_here, run_mpi
 
 WORDS = ("algorithm.name=dola", "rounds=20", "report=false", "output.dir=run")
@@ -46,8 +49,53 @@ def test_a_run_that_is_done_says_how_its_page_is_drawn(tmp_path):
     assert run_here("--lockstep", *WORDS, cwd=tmp_path).code == 0
     done = run_here("--lockstep", "--resume", "run", cwd=tmp_path)
     assert (done.code, "report run" in done.err) == (2, True)
-    done = run_here("--lockstep", "--resume", "run", "output.dir=other", cwd=tmp_path)
-    assert (done.code, done.err.count("\n"), "output.dir=other" in done.err) == (2, 1, True)
+    for word in ("output.dir=other", "output=other", 'output={dir="other"}'):
+        done = run_here("--lockstep", "--resume", "run", word, cwd=tmp_path)
+        assert (done.code, done.err.count("\n"), "output" in done.err) == (2, 1, True)
+
+
+@pytest.mark.parametrize("text", ["", 'name = "dola"\n'])
+def test_an_incomplete_experiment_is_not_resumed(text, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "experiment.toml").write_text(text)
+    done = run_here("--lockstep", "--resume", "run", cwd=tmp_path)
+    assert (done.code, done.err.count("\n"), "experiment.toml is not complete" in done.err) == (2, 1, True)
+
+
+def test_a_run_with_a_users_file_that_was_killed_before_round_1_is_resumed(tmp_path):
+    (tmp_path / "planted.py").write_text(PART.format(what="pass"))
+    assert run_here("--lockstep", *WORDS, METRIC, cwd=tmp_path).code == 0
+    asked = (tmp_path / "run" / "experiment.toml").read_text()
+    shutil.rmtree(tmp_path / "run")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "experiment.toml").write_text(asked)
+    assert run_here("--lockstep", "--resume", "run", cwd=tmp_path).code == 0
+
+
+def test_of_two_runs_in_one_directory_the_second_is_refused(tmp_path):
+    e = compose({"output": {"dir": str(tmp_path / "run")}}, None).experiment
+    with new_directory(e), pytest.raises(BadInput, match="another process"), new_directory(e):
+        pass
+    (tmp_path / "run" / "log.txt").write_text("ended\n")
+    with pytest.raises(BadInput, match="not empty"), new_directory(e):
+        pass
+
+
+def test_a_broken_pipe_of_a_users_file_is_reported(tmp_path):
+    text = PART.format(what="pass").replace(
+        "def take(self, rounds):", "def take(self, rounds): raise BrokenPipeError(2)\n"
+    )
+    (tmp_path / "planted.py").write_text(
+        text.replace('        Path("run/experiment.toml").unlink(missing_ok=True)\n', "")
+    )
+    done = run_here("--lockstep", *WORDS, METRIC, cwd=tmp_path)
+    assert (done.code, "BrokenPipeError: 2" in done.err) == (3, True)
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-1", "0"])
+def test_a_deadline_that_is_no_time_is_refused(seconds, tmp_path):
+    done = run_here("--lockstep", *WORDS, f"deadline.seconds={seconds}", cwd=tmp_path)
+    assert (done.code, done.err.count("\n"), "deadline.seconds" in done.err) == (2, 1, True)
 
 
 def test_an_experiment_that_was_deleted_during_a_run_is_there_at_its_end(tmp_path):
