@@ -4,8 +4,10 @@ Many bounds have two forms. The form "as printed" evaluates the formula as the p
 evaluates a bound that follows from a corrected proof. Some checked forms have no closed formula, and are sums over the
 step sizes and noise scales of all rounds.
 
-Each module treats the theorems of one algorithm, except for two modules. `constants` computes the constants of a run
-that several theorems need. `weights` computes properties of the mixing matrices of a run.
+The modules `dola`, `dola_minibatch`, `dpsda` (DPSDA-C, DPSDA-PS and DPCDA), `m_admm` (M-ADMM, ADMM and their private
+variants), `two_stage_gaussian` and `weight_balancing` have a function `bounds` each. The other modules help: `admm`
+computes the contraction factor that `m_admm` needs, `constants` computes the constants of a run that several theorems
+need, and `weights` computes properties of the mixing matrices of a run.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ __all__ = ["bounds"]
 
 
 def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-    """Compute the bounds that the paper of the run's algorithm proves; the list is empty if there are none.
+    """Compute the bounds of the theorems of the algorithm's paper, as printed and corrected; empty if there are none.
 
     If the run breaks an assumption of a theorem, the list also has the bound of this theorem. The bound then states the
-    reason why the theorem does not apply.
+    reason why the theorem does not apply. In a run with bandit feedback, late gradients, faults of messages, or agents
+    that stop using their data to keep a privacy budget, no theorem applies.
 
     Args:
         setup: the run.

@@ -121,7 +121,8 @@ def distance(
         gradients: (n, d) ∇O_i(f*), whose sum is 0.
 
     Raises:
-        ValueError: the graph is not connected, or the agents have different η, so that ‖·‖_J is not a norm.
+        ValueError: the graph is directed, is not connected or has only one agent; or the agents have different η; or η
+            is less than half of θ; or θ is not positive. ‖·‖_J need not be a norm if the agents have different η.
     """
     laplacian, signless = laplacians(adjacency)
     eta = common_penalty(penalty, dual_step)
@@ -153,8 +154,8 @@ def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
     """Return the penalty η that all agents have in a round.
 
     Raises:
-        ValueError: the agents have different penalties, or η is less than half of the dual step; the theorem is not
-            proven then.
+        ValueError: the agents have different penalties, η is less than half of the dual step, or the dual step is not
+            positive; the theorem is not proven then.
     """
     eta = np.unique(np.asarray(penalty, dtype=float))
     if len(eta) > 1:

@@ -17,7 +17,10 @@ Rounds = NDArray[np.int64]  # (h,) horizons, the rounds at which bounds are eval
 
 
 def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
-    """Make a `Bound`; values that are nan or overflow become inf.
+    """Make a `Bound`; values that are nan become inf.
+
+    If the run breaks an assumption, the bound does not apply, and its reason (`why`) is `broken`. If the run breaks no
+    assumption, the bound applies; if one of its values is inf, its reason says that the constants overflow.
 
     Args:
         name: the name of the theorem.
@@ -51,7 +54,7 @@ def whole_losses(setup: Setup) -> list[LinearLoss]:
 
 
 def largest_gradient(setup: Setup) -> np.float64:
-    """Return L, the largest L2 norm of an agent's gradient after clipping, without the regularizer's gradient."""
+    """Return L, a bound on the L2 norm of an agent's clipped gradient without the regularizer; inf without clipping."""
     whole = setup.experiment.privacy.adjacency == "one-round"
     return np.float64(setup.experiment.clip * (1.0 if whole else terms(setup)))
 
@@ -62,7 +65,7 @@ def unclipped(setup: Setup) -> str:
 
 
 def sample_gradient(setup: Setup, within: float = inf) -> float:
-    """Return the largest L2 norm of a sample's unclipped gradient at points x with ‖x‖ ≤ `within`.
+    """Return a bound on the L2 norm of a sample's unclipped gradient at points x with ‖x‖ ≤ `within`; inf if unknown.
 
     If each agent decides only a block of coordinates, only the entries of one block count in the norm. The result is
     then the largest over all blocks.
@@ -85,7 +88,10 @@ def clipped(setup: Setup, within: float = inf) -> str:
 
 
 def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:
-    """Return the scale of the Laplace noise in each round: calibrated to the sensitivity, or fixed by the settings.
+    """Return the scale of the Laplace noise in each round; 0 in all rounds if the run has no noise.
+
+    If the setting `privacy.scale` is "calibrated", the scale is the sensitivity divided by `privacy.epsilon`. If
+    `privacy.scale` is a number, the scale of every round is this number divided by `privacy.epsilon`.
 
     Args:
         setup: the run.
@@ -110,7 +116,7 @@ def steps(setup: Setup, rounds: int) -> Vector:
 
 
 def are_steps(setup: Setup, formula: Callable[[Vector], Vector]) -> bool:
-    """Return whether the step sizes of all rounds equal `formula`, a function of the rounds t."""
+    """Return whether the step sizes of all rounds of the run equal `formula(t)`, where t is the array of all rounds."""
     t = np.arange(1.0, setup.experiment.rounds + 1)
     return np.allclose(steps(setup, len(t)), formula(t), rtol=1e-12, atol=0)
 

@@ -26,7 +26,8 @@ are x_i, not b_i. Let x̄ be the mean of the x_i, D_t² = E Σ_i ‖x_i − x̄�
     E Σ_i f_i(x_i) − f_i(b_i) ≤ 2√m L D_t,  E Σ_i f_i(x_j) − f_i(x_i) ≤ (m + √m) L D_t
 
 because x_i is independent of the noise in b_i. The noise may move b_i outside 𝒳, which (22) overlooks. A regularizer
-has larger gradients outside 𝒳: G_t = L + λ√(2d)μ_t.
+has larger gradients outside 𝒳: G_t = L + λ√(2d)μ_t. If gradients have a stochastic error of variance ν² in each
+coordinate (`problem.gradient_noise`), G_t² = (L + λ√(2d)μ_t)² + dν².
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
 
 
 def steepness(setup: Setup) -> np.float64:
-    """Return L, a bound on the norm of an agent's gradient, including the gradient of the regularizer."""
+    """Return L, a bound on the norm of an agent's gradient at points of 𝒳, including the regularizer's gradient."""
     regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
     return constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
 

@@ -10,11 +10,11 @@ function of dual averaging. The symbols β, γ, λ, K are explained below:
     Theorem 5, push-sum:       Q = 8n²β²L̂²/(γ²λ²(1−λ)²) + 16ndβ²σ²/(γ²(1−λ)²)
 
 The regret of the running average is at most 2 times this bound, if the loss functions are i.i.d. With d = n and σ =
-2nL̂/ε these formulas give the printed constants. For graphs that are connected in every round, the printed K is
-1/(θ(1−θ)), where θ = 1 − φ/4n² and φ is the least weight. For graphs that are connected over B rounds, K =
-θ_B/(q²(1−θ_B)), where q = θ and θ_B = q^(1/B). K bounds sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|. The form
-"checked, own mixing" computes a bound on this sum from the matrices W themselves. In Theorem 5, γ is the least push-sum
-weight of an agent, β = 2 and λ = (1 − n^(−nB))^(1/B).
+2nL̂/ε these formulas give the printed constants. The form "as printed" uses the paper's K = 1/(θ(1−θ)), where θ = 1 −
+φ/4n² and φ is the least weight. This K holds for graphs that are connected in every round. For graphs that are
+connected over B rounds, the form "checked" uses K = θ_B/(q²(1−θ_B)), where q = θ and θ_B = q^(1/B). K bounds sup_t
+Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|. The form "checked, own mixing" computes a bound on this sum from the matrices W
+themselves. In Theorem 5, γ is the least push-sum weight of an agent, β = 2 and λ = (1 − n^(−nB))^(1/B).
 
 Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, but (35) keeps
 only one. So in the checked form, Q of Theorem 5 is n² times the printed Q. In Assumption 2 we read L̂ = L² + ν² as L̂²
@@ -39,9 +39,10 @@ BETA = 2.0
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute the bounds on the regret of the decisions and on the regret of their running average.
+    """Compute the bounds on the network regret of the decisions and of their running average.
 
-    The bounds are those of Theorem 5 of the paper for push-sum weights, and those of Theorem 3 for other weights.
+    The bounds are those of Theorem 5 and Corollary 2 of the paper for push-sum weights, and those of Theorem 3 and
+    Corollary 1 for other weights. Each bound is computed as printed and in one or two checked forms.
     """
     weights, root = Weights.of(setup), np.sqrt(np.asarray(horizons, dtype=float))
     push_sum = setup.experiment.algorithm["mixing"] == "push-sum"

@@ -7,20 +7,28 @@ never decreases,
 
     B(t+1) = η(t+1)/η(t) · B(t)/(1 + δ(t))
 
-Let g = f(t) − f*. In the printed form, ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩. So with M = ηQ
+There are two forms of every bound. The printed form uses the factor δ(t) that the paper prints, and the checked form
+uses the corrected δ(t); the module `admm` defines both factors. Let g = f(t) − f*.
+
+Printed form. ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩. So with M = ηQ
 
     ‖g_i‖² ≤ (M⁻¹)_ii B(t)/(1 + δ(t)),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)/(1 + δ(t))
 
-On a bipartite graph Q is singular, and the printed form bounds nothing. In the checked form δ is the δ of `admm`, and
-(34) and (35) give
+On a bipartite graph Q is singular, and the printed form bounds nothing.
+
+Checked form. On any connected graph (34) and (35) give
 
     B(t) ≥ ⟨g, Mg⟩,  M = ηQ + (2η−θ)L + 2mI,  hence  ‖g_i‖² ≤ (M⁻¹)_ii B(t),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)
 
-on any connected graph. The checked bound is smaller than the printed bound, because 2m ≥ δησ_max(Q). Local problems are
-solved until the gradient has norm at most τ. So f_i(t) is within s_i = τ/(m + 2ηV_i) of the exact minimizer, where V_i
-is the number of agent i's neighbours, and Z(t) is within e = ‖s‖√λ_max(θL + ηQ) of its exact value. Therefore
+if local problems are solved exactly. In fact local problems are solved until the gradient has norm at most τ. So f_i(t)
+is within s_i = τ/(m + 2ηV_i) of the exact minimizer, where V_i is the number of agent i's neighbours, and Z(t) is
+within e = ‖s‖√λ_max(θL + ηQ) of its exact value. Therefore the checked form has
 
     √B(t+1) = √(η(t+1)/η(t)) (√(B(t)/(1 + δ(t))) + e),  ‖g_i‖ ≤ √((M⁻¹)_ii B(t)) + s_i
+
+The printed form has no terms s_i and e. If η = θ in all rounds, both forms have the same δ. Then the checked bound is
+at most the printed bound, up to the terms s_i and e, because 2m ≥ δησ_max(Q). If η > θ, the printed δ, which is not
+proven, is larger than the checked δ. Then the printed bound may be smaller than the checked bound in late rounds.
 
 If releases have noise, the paper bounds the privacy loss, but not the distance from the best decision.
 """
@@ -71,20 +79,21 @@ class Shares(NamedTuple):
     The number B, which is B(t) in the docstring of the module, bounds the squared distance of the algorithm's state
     from the solution. In a round, B shrinks by the factor `shrink`. If local problems are solved exactly, the squared
     error of the mean decision is at most `mean` times B, and the squared error of agent i's decision is at most
-    `agents[i]` times B.
+    `agents[i]` times B. In the printed form, `mean` and `agents` also contain the factor 1/(1 + δ).
     """
 
     shrink: float  # 1/(1 + δ)
     mean: float  # 1ᵀM⁻¹1/n²: of the mean decision, per unit of B
     agents: Vector  # (n,) (M⁻¹)_ii: of each decision, per unit of B
-    short: Vector  # (n,) s_i, from inexact local solves
-    moved: float  # e
+    short: Vector  # (n,) s_i, from inexact local solves; 0 in the printed form
+    moved: float  # e; 0 in the printed form
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared distance from the best decision, for the mean decision and for the farthest agent's decision.
 
-    Each bound is computed by Theorem 3.2 as the paper prints it, and by a corrected proof.
+    Each bound is computed by Theorem 3.2 as the paper prints it, and by a corrected proof. The best decision is the
+    last row of `minimizer`. If the graph, the penalties or the losses break an assumption, the values are inf.
     """
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
     noised = "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
@@ -106,7 +115,8 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
     """Collect the constants of a run that Theorem 3.2 needs.
 
     Raises:
-        ValueError: penalties differ between agents, dual steps differ, or the graph is directed or not connected.
+        ValueError: penalties differ between agents; dual steps differ between agents or rounds; the first penalty is
+            less than half of the dual step; or the graph is directed, is not connected or has only one agent.
     """
     a: Any = setup.algorithm
     n, d = setup.topology.agents, setup.dimension
@@ -129,7 +139,8 @@ def _shares(course: Course, eta: float, printed: bool) -> Shares:
     """Compute the factors of one penalty η, by the formula that the paper prints or by the corrected proof.
 
     Raises:
-        ValueError: the graph is bipartite, so that the printed formula does not bound the decisions.
+        ValueError: the graph is bipartite, so that the printed formula does not bound the decisions; or the graph, the
+            penalty or the constants violate the assumptions of `admm.contraction`.
     """
     (laplacian, signless), theta, n = laplacians(course.adjacency), course.dual_step, len(course.adjacency)
     form, short, moved = eta * signless, np.zeros(n), 0.0

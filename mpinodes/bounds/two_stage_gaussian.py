@@ -28,8 +28,9 @@ D_1 = 0:
     B_0 = ‖x*‖²,  B_t = c_t(B_{t−1} + pM_{t−1}²) + η_t²Ĝ² + 2η_tG(D_t + √p M_{t−1})
     D_{t+1} = ρ_{t+1}(D_t + √p(M_{t−1} + M_t) + η_tĜ)
 
-Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T. The proof does not need x* to be inside 𝒳, because Σ_i ⟨∇f_i(x*), z̄ − x*⟩
-≥ 0 for z̄ ∈ 𝒳 is enough. After a hand-over with noise scale M_T, which may be 0:
+Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T, so N B_t bounds the squared error of each agent. The proof does not
+need x* to be inside 𝒳, because Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for z̄ ∈ 𝒳 is enough. After a hand-over with noise scale
+M_T, which may be 0:
 
     E‖x̄(t) − x*‖² ≤ B_T + pM_T²/N
     E‖x_i(t) − x*‖² ≤ 2N(ρ_{T+1}⋯ρ_t)²(min{B_T, sup ‖x‖²} + pM_T²) + 2(B_T + pM_T²/N)
@@ -117,7 +118,7 @@ def _constants(setup: Setup, minimizer: Vector) -> Constants:
 
 
 def _root(setup: Setup) -> np.float64:
-    """Return 1/√κ of the paper. Calibrated noise scales are proportional to 1/√κ. If the run has no noise, return 0."""
+    """Return 1/√κ; the docstring of the module defines κ. If the run has no noise, return 0."""
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)

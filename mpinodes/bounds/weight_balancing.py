@@ -16,8 +16,8 @@ The formulas after 2 belong to Theorem 2, and the formulas after 3 to Theorem 3,
 The paper does not state C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1). If the rows of W also sum to 1, we use
 C = 1 and λ = max_t ‖W(t) − J‖₂. Otherwise we fit C and λ to the products. The paper assumes that gradients are bounded
 on all of R^d and that loss functions are strongly convex, but no loss function has both properties. Here L_i is the
-bound on the gradient without the regularizer, plus the regularizer times the largest mean-square norm of x_i that the
-recursion below allows.
+bound on the gradient without the regularizer, plus the regularizer times a bound on the root-mean-square norm of x_i:
+the largest M_t + S_t of the recursion below.
 
 The checked form does not bound the gradient of the regularizer, but computes a bound round by round. Let M_t² ≥ E‖x̄‖²,
 S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, σ_t the noise scale, L_c the bound on gradients after
@@ -102,7 +102,10 @@ def _as_paper(setup: Setup) -> bool:
 
 
 class Region(NamedTuple):
-    """Hold the step sizes and noise scales of all T rounds, and bounds on the decisions x_i and their mean x̄."""
+    """Hold the step sizes and noise scales of rounds 1 to T, and bounds on the decisions x_i and their mean x̄.
+
+    T is the last round at which bounds are evaluated. Each array has the shape (T,).
+    """
 
     alpha: Vector
     noise: Vector  # σ_t

@@ -16,7 +16,7 @@ from mpinodes.core.parts import mixed
 
 NUMBERS = 1_000_000  # the most entries of all stored matrices together
 WORK = 2_000_000_000  # the most multiplications for products of matrices
-LAGS = 20_000  # the largest number of successive matrices in a product
+LAGS = 20_000  # the largest number of successive matrices in a product; `WORK` may allow fewer
 SETTLED = 1e-15  # matrices one period apart count as equal if no entry differs by more
 FORGOTTEN = 1e-10  # a product counts as equal to J if no entry differs by more
 ROUNDING = 1e-9  # rounding errors of weights and of their sums are below this
@@ -32,8 +32,9 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
 class Weights:
     """Hold the mixing matrices of a run.
 
-    If the graph is periodic, matrices are computed until they repeat, if necessary beyond the last round. If the graph
-    is drawn at random in every round, the matrices of the first rounds, up to `NUMBERS` entries in total, also
+    At most `NUMBERS` entries are computed in total. If the graph is periodic, matrices are computed until they repeat,
+    if necessary beyond the last round; if the matrices do not repeat so soon, the last computed period represents all
+    later rounds. If the graph is drawn at random in every round, the computed matrices of the first rounds also
     represent all later rounds.
 
     Attributes:
@@ -77,8 +78,8 @@ class Weights:
     def _deviations(self) -> Iterator[Vector]:
         """Yield, for k = 1, 2, ..., an array (r, n, n) of P − J for all products P of k successive mixing matrices.
 
-        J is 11ᵀ/n, and r is the number of matrices in `first`. Entry s of the array has the product that begins with
-        `first[s]`.
+        The largest k is limited by `LAGS` and `WORK`. J is 11ᵀ/n, and r is the number of matrices in `first`. Entry s
+        of the array has the product that begins with `first[s]`.
         """
         r, n = self.first.shape[:2]
         following = np.append(np.arange(1, r), self.loop)
@@ -113,10 +114,11 @@ class Weights:
         return inf, inf
 
     def fitted(self) -> tuple[float, float]:
-        """Fit C and λ < 1 with |P_ij − 1/n| ≤ Cλ^k for all i, j and all products P of k successive mixing matrices.
+        """Fit C and λ < 1 with |P_ij − 1/n| ≤ Cλ^k for all i, j and all computed products P of k successive matrices.
 
-        The fit minimizes C/(1 − λ). The number k of factors increases until all entries of all products are within
-        `FORGOTTEN` of 1/n. If this never happens, (inf, 1) is returned.
+        The fit has the least C/(1 − λ) of 19 values of λ. The number k of factors increases until all entries of all
+        products are within `FORGOTTEN` of 1/n. If the products stop approaching 1/n, or if k becomes too large,
+        (inf, 1) is returned.
         """
         deviations = []
         for away in self._deviations():
