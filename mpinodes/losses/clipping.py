@@ -1,14 +1,17 @@
 """Clip gradients in floating point, so that the L2 norm of each sample's gradient is at most the setting `clip`.
 
+With `privacy.adjacency` = one-round, the gradient of all samples of a round together is clipped instead (`reclipped`).
+
 A sample's gradient is the product of its slope s (a number) and its features a (a vector). The norm |s|·‖a‖ may
 overflow or underflow although the gradient itself does not. If the gradient were clipped by a wrong norm, the bound
 would not hold. Therefore:
 
 * If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` first
   divides the features of each sample by a power of two near their largest |entry|.
-* A gradient that is nan is replaced by 0. If a sample's slope is infinite, the gradient is replaced by a vector of norm
-  `clip` in the direction of the gradient. Both rules depend only on the sample and on the point at which the gradient
-  is taken. The privacy proof requires this.
+* If a sample's slope is nan or one of its features is not finite, the sample's gradient is replaced by 0. If the slope
+  is infinite and all features are finite but not all 0, the gradient is replaced by a vector of norm `clip` in the
+  direction of the gradient. Both rules depend only on the sample and on the point at which the gradient is taken. The
+  privacy proof requires this.
 * The gradients of a user-written loss are clipped once more, sample by sample (`enforced.Reclipped`).
 
 Because of rounding, the L2 norm of the sum over k samples in d coordinates may exceed k·clip by a relative amount of at
@@ -27,17 +30,17 @@ from mpinodes.core.norms import shortened
 
 ROUNDING = 1e-9  # the relative error up to which clips are enforced
 STEEPEST = 1e60  # bound on Σ s_k²: below it, a sample whose squared features underflow has a gradient below 1e-110
-LONGEST = 1e200  # bound on Σ ‖a_k‖²
+LONGEST = 1e200  # bound on Σ (|s_k| ‖a_k‖)²
 
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
-    """Return whether no overflow and no harmful underflow can occur when the gradient norms |s_k|·‖a_k‖ are computed.
+    """Return whether computed gradient norms |s_k|·‖a_k‖ are finite and not changed by a harmful underflow.
 
     An underflow to a norm below 1e-100 is harmless: no clip is below 1e-100, so such a gradient is never clipped.
 
     Args:
-        slopes: (k,) the slopes s_k.
-        norms: (k,) the norms ‖a_k‖ of the features, as computed by `plain_norms`.
+        slopes: (k,) the slopes s_k; or again `norms`, if gradients are not products of a slope and features.
+        norms: (k,) the gradient norms |s_k|·‖a_k‖, where `plain_norms` computed ‖a_k‖.
     """
     # `dot` takes a third of the time of `@`.
     return float(slopes.dot(slopes)) < STEEPEST and float(norms.dot(norms)) < LONGEST
@@ -69,7 +72,9 @@ def row_sizes(rows: Features) -> Vector:
 def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Vector) -> Vector:
     """Compute Σ_k c_k / divisor_k as an array (d,), where c_k is s_k a_k scaled to L2 norm at most `clip`.
 
-    The result is correct for all double-precision numbers, even if products overflow or underflow.
+    The result is correct for all finite numbers, even if products overflow or underflow. A sample contributes 0 if its
+    slope is nan, or if its features are not finite or all 0. Otherwise, if its slope is infinite, c_k has the norm
+    `clip`.
 
     Args:
         slopes: (k,) the slopes s_k.

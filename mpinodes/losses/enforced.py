@@ -43,7 +43,9 @@ class Reclipped(Around):
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the coordinates `block` of the sum of the samples' clipped gradients.
 
-        If `whole` is set, or if the wrapped loss is no `SampleLoss`, the sum is clipped instead of each gradient.
+        Each gradient is divided by the divisor of its sample after clipping. If `whole` is set, or if the wrapped loss
+        is no `SampleLoss`, the sum is clipped instead of each gradient. If the wrapped class inherits `data_grad` from
+        this package, which clips, and `whole` is not set, the gradient is not clipped again.
         """
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
         if not isinstance(loss, SampleLoss) or self.whole:
@@ -65,8 +67,8 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
     """Return a loss with the same values as `loss`, whose gradient is always clipped.
 
     If code of this package computes and clips the gradient of `loss`, the function returns `loss` itself, otherwise a
-    `Reclipped` that clips the gradient again. If `loss` has a clip other than the argument `clip`, the clip is replaced
-    in a copy.
+    `Reclipped` that clips the gradient again. If the attribute `clip` or `whole` of a `SampleLoss` differs from the
+    argument, or if its features are not float64, these are replaced in a copy, which takes the place of `loss`.
 
     Args:
         loss: the loss of an agent in a round.
@@ -109,7 +111,10 @@ class Stated(NamedTuple):
         """Return whether a loss of an agent is as the accountant assumes.
 
         The class and λ of the loss must equal `self.kind` and the λ of `self.run`. The loss must have at most
-        `self.samples[agent]` samples. The factor of a sample's loss function must not exceed the factor of `self.run`.
+        `self.samples[agent]` samples, each with `stream.dimension` features. The factor of a sample's loss function
+        must not exceed the factor of `self.run`. If the stream states that `make_loss` makes all its losses, the number
+        of samples and the factor must be equal to these limits, the features must obey the bounds that the stream
+        states, and the targets must be possible labels.
 
         Raises:
             BadInput: the stream states that `make_loss` makes all its losses, but `make_loss` did not make this loss.

@@ -27,8 +27,8 @@ DOUBLE = np.dtype(np.float64)
 class LinearLoss(SampleLoss):
     """Define a loss in which ℓ depends only on the prediction a_k·x and the target b_k.
 
-    A subclass defines `point` (ℓ), `slope` (ℓ') and `curvature` (sup ℓ''). This class computes everything else from
-    them.
+    A subclass defines `point` (ℓ), `slope` (ℓ') and `curvature` (sup ℓ''). From these methods, this class computes
+    values, clipped gradients, predictions and bounds on gradients. It has no `prox`.
     """
 
     __slots__ = ()
@@ -68,7 +68,8 @@ class LinearLoss(SampleLoss):
     def slope_bound(cls) -> float:
         """Return sup |ℓ'|, the largest absolute slope of the loss, for a convex ℓ of labels ±1; otherwise inf.
 
-        The slope of a convex ℓ is monotone, so the largest absolute slope is a limit of ℓ' at the prediction +∞ or −∞.
+        If `slope` returns nan at an infinite prediction, the result is inf, too. The slope of a convex ℓ is monotone,
+        so the largest absolute slope is a limit of ℓ' at the prediction +∞ or −∞.
         """
         if not (cls.convex and cls.needs_labels):
             return inf

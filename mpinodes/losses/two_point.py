@@ -19,9 +19,10 @@ played with the best point of 𝒳: the loss of a round is the mean of the two l
 gradient is exact.
 
 Sensitivity. Each sample's share of the slope along u is clipped to [−clip, clip], which changes nothing for a
-clip-Lipschitz loss. So ‖g‖₂ ≤ d · clip for one sample. Replacing the sample moves g only along the public u, by at most
-2 d · clip in L2 norm, and by ‖u‖₁ times as much in L1 norm. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a
-projection onto 𝒳 after the step may change the direction.
+clip-Lipschitz loss. (With `privacy.adjacency` = one-round, the slope of the whole round is clipped instead.) So ‖g‖₂ ≤
+d · clip for one sample. Replacing the sample moves g only along the public u, by at most 2 d · clip in L2 norm, and by
+‖u‖₁ times as much in L1 norm. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a projection onto 𝒳 after the step
+may change the direction.
 
 Now suppose that x is hidden, and that x moves because a sample of an earlier round is replaced. In exact arithmetic g
 would move by at most d β times as far as x, where β is the smoothness of the loss, because P is nonexpansive. But
@@ -133,7 +134,7 @@ class TwoPoint(Around):
         return self.data_grad(x, block) + self.regularizer * x[block]
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the estimate g of the samples' gradient at x, in the coordinates `block`.
+        """Compute the estimate g of the samples' gradient at x, in the coordinates `block`, and set `played`.
 
         Raises:
             ValueError: the agent requests gradients at two different points in one round.
@@ -149,7 +150,11 @@ class TwoPoint(Around):
 
     @np.errstate(all="ignore")
     def _slope(self, ahead: Vector, behind: Vector) -> float:
-        """Compute the slope of the loss between the points `ahead` and `behind`, from each sample's clipped slope."""
+        """Compute the clipped slope of the round's loss, without the regularizer, between two points.
+
+        If `whole` is set, the slope of the round is clipped to `clip`, otherwise the slope of each sample. In both
+        cases the slope of the round is also clipped to `most`.
+        """
         loss: Any = self.loss
         both = np.stack([ahead, behind])[None]
         values = type(loss).values(loss.features, loss.targets[None], both)[0]
@@ -169,7 +174,8 @@ def two_point(
 ) -> Callable[[int, Loss], Loss]:
     """Return a function that maps a round and its loss to the `TwoPoint` loss that an agent receives.
 
-    A `TwoPoint` loss shows the agent the loss at only two points, and estimates the gradient from both values.
+    A `TwoPoint` loss shows the agent the loss at only two points, and estimates the gradient from both values. The
+    returned function raises ValueError if the given loss is not a `SampleLoss`.
 
     Args:
         experiment: the experiment, which states the clip, the adjacency and λ.
