@@ -150,7 +150,7 @@ class Consensus(Algorithm[S]):
         )
 
     def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
-        """Return the state after the agents exchanged f_i(t), with the new dual variable λ_i.
+        """Return the state after the agents exchanged f_i(t): the sent f_i(t), the new anchor and dual variable λ_i.
 
         Equation (9) in the docstring of the module computes λ_i. In round 1 the agents exchange the random f_i(0), and
         the dual variable stays 0.
@@ -162,7 +162,7 @@ class Consensus(Algorithm[S]):
         return State(f.copy(), 0.5 * (f + mean), dual)
 
     def validate(self) -> None:
-        """Check that every agent has a neighbor, and that penalties are large enough: η_i(t) ≥ θ_i(t).
+        """Check the neighbors, the number of values of each setting, and the penalties: η_i(t) ≥ θ_i(t).
 
         The paper's Theorem 3.1 needs a penalty η_i(t) of at least the dual step θ_i(t) in every iteration t.
 
@@ -251,9 +251,10 @@ class Perturbed(Consensus[S]):
         """
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Return the ε that the paper claims for each agent: the sum of the ε of all iterations.
+        """Return the ε that the paper claims for each agent: the sum of the ε of the iterations 1 to `rounds` − 1.
 
-        The ε is nan if features may have an L2 norm above 1, because the paper assumes a norm of at most 1.
+        The ε is nan if `Run.sample_sensitivity`, half of the largest L2 change of a sample's gradient, is above 1,
+        because the paper assumes |L'| ≤ 1 and ‖x_n‖ ≤ 1.
         """
         if self.run.sample_sensitivity > 1:
             return [nan] * self.run.agents

@@ -10,11 +10,11 @@ mixing weights:
     x_i <- P(b_i − α(t) g_i)                             step 6
 
 An x_i that was computed with the step α(t) gets noise for the L1 sensitivity S = 2α(t)√d·L (Lemma 1), where L bounds
-the L2 norm of a sample's gradient. The first x_i depends on no data and gets no noise. The mix b_i depends only on
-releases, so one sample changes only one message. Therefore parallel composition holds if each sample is used once
-(Theorem 1). The bound L is enforced by clipping the gradients. The point b_i need not be in 𝒳. The regularizer's
-gradient at b_i is public, so it does not change the sensitivity. The step is α(t) = 1/(λt) for λ-strongly convex losses
-and 1/(2√t) for convex losses.
+the L2 norm of a sample's gradient. The first x_i depends on no data and gets no noise, unless `privacy.scale` is a
+number. The mix b_i depends only on releases, so one sample changes only one message. Therefore parallel composition
+holds if each sample is used once (Theorem 1). The bound L is enforced by clipping the gradients. The point b_i need not
+be in 𝒳. The regularizer's gradient at b_i is public, so it does not change the sensitivity. The step is α(t) = 1/(λt)
+for λ-strongly convex losses and 1/(2√t) for convex losses.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ class DOLA(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return the decision x_i as the message, with the sensitivities of the message.
 
-        The first message carries no noise, because the first decision depends on no data.
+        The calibration of the first message is 0, because the first decision depends on no data. So the first message
+        carries no noise, unless `privacy.scale` is a number.
         """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(len(s.x)) * l2

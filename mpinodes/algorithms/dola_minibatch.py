@@ -75,8 +75,8 @@ class DOLAMinibatch(DOLA):
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round: x is the projection of b − α(t) (φ x + g).
 
-        Here b is the mix of the releases, g is the gradient of the batch at b, and φ is the weight of the regularizer.
-        With the setting `regularizer_at` = public, φ b replaces φ x.
+        Here b is the mix of the releases, g is the clipped gradient of the batch at b, without the regularizer, and φ
+        is the weight of the regularizer. With the setting `regularizer_at` = public, φ b replaces φ x.
         """
         phi, alpha = self.run.regularizer, self.run.step(here.t)
         b = inbox.mix()

@@ -41,7 +41,7 @@ class State(NamedTuple):
     z: Vector  # (d,) the dual variable
     y: Vector  # (d,) the primal estimate
     point: Vector  # (d,) the point at which the next gradient is taken
-    dual_gain: float  # α/w_i: the largest change of y_i when z_i changes by 1
+    dual_gain: float  # α/w_i: the largest change of y_i when z_i changes by 1; 0 if gradient_at = public
     previous_dual_gain: float  # dual_gain of the previous y_i, at which the last gradient was taken; 0: none was
 
 
@@ -77,8 +77,9 @@ class DPSDA(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return the dual variable z_i as the message, with its sensitivities and its leakage.
 
-        The leakage bounds how much a replaced sample of an earlier round still changes this message. The first message
-        carries noise too, as printed in the paper, although the first message depends on no data.
+        The leakage bounds how much a replaced sample of an earlier round still changes this message; with the setting
+        `gradient_at` = public there is no leakage. The first message carries noise too, as printed in the paper,
+        although the first message depends on no data.
         """
         block, uses = self.run.blocks[here.agent], here.t - 1
         l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
@@ -91,9 +92,10 @@ class DPSDA(Algorithm[State]):
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round.
 
-        The dual variable z_i is the mix of the releases plus n times the agent's block of the gradient. The new y_i is
-        the projection of −α(t) z_i divided by `inbox.scale`. This scale is the push-sum scalar w_i in push-sum, and 1
-        in other mixings.
+        The dual variable z_i is the mix of the releases, plus n times the agent's block of the gradient in the
+        coordinates of this block. The gradient is taken at the old y_i, or at the old public point if `gradient_at` =
+        public. The new y_i is the projection of −α(t) z_i divided by `inbox.scale`. This scale is the push-sum scalar
+        w_i in push-sum, and 1 in other mixings.
         """
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)

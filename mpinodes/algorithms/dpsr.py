@@ -10,9 +10,9 @@ row-stochastic, η_i is noise, P is the projection onto the constraint set 𝒳,
     r_i <- Σ_j a_ij r_j,  r_i(1) = e_i                        the rescaling mixing; the line above uses the old r_i
 
 Replacing a sample changes x_i by at most 2·clip·α(t)/[r_i]_i in L2 norm, and the noise is calibrated to this bound. The
-first x_i depends on no data and gets no noise. The decision x_i is hidden, and a change of x_i changes later gradients.
-The scalar [r_i]_i depends on the vectors r_j that the neighbors send. If neighbors may send wrong vectors, no privacy
-is claimed.
+first x_i depends on no data and gets no noise, unless `privacy.scale` is a number. The decision x_i is hidden, and a
+change of x_i changes later gradients. The scalar [r_i]_i depends on the vectors r_j that the neighbors send. If
+neighbors may send wrong vectors, no privacy is claimed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DPSR(Algorithm[State]):
         """Return the decision x_i as the message, with its sensitivities and its leakage.
 
         The leakage bounds how much a replaced sample of an earlier round still changes this message. The message of
-        round 1 has no noise, because the first decision depends on no data.
+        round 1 has no noise, unless `privacy.scale` is a number, because the first decision depends on no data.
         """
         step = s.made_with
         l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1 needs some value > 0

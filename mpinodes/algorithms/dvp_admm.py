@@ -44,10 +44,10 @@ class DVPADMM(Perturbed[State], ADMM):
     against_colluders = True
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the message of iteration t: the local problem of agent i, which contains noise.
+        """Return the message of iteration t: the local problem of agent i, to which the mechanism adds noise.
 
-        The local problem is (25) of the paper by Zhang, Khalili and Liu. The minimizer of this problem is rounded to
-        multiples of the setting `grid` before sending.
+        The local problem is (25) of the paper by Zhang, Khalili and Liu. If the setting `grid` is above 0, a random
+        dither is added to the minimizer, and the sum is rounded to multiples of `grid` before sending.
         """
         return replace(super().problem(s, i, t), grid=self.grid)
 
@@ -55,10 +55,11 @@ class DVPADMM(Perturbed[State], ADMM):
         """Check the conditions of Theorems 3.1 and 4.1 for every agent i: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
 
         C is `problem.weight`, B_i the number of samples, c₁ the largest curvature of a sample's loss function,
-        ρ/N `problem.regularizer`, θ the dual step, and V_i the number of neighbors.
+        ρ/N `problem.regularizer`, θ the dual step of iteration 1, and V_i the number of neighbors. The two conditions
+        are checked only if the run has noise. The settings are always checked as in `Consensus.validate`.
 
         Raises:
-            ValueError: a condition does not hold; the message names the agent and a remedy.
+            ValueError: a condition does not hold, or a setting is wrong; the message names the agent or the setting.
         """
         super().validate()
         for i in range(self.run.agents) if self.run.private else ():

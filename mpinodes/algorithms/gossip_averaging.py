@@ -8,8 +8,8 @@ our rounds, with x = 0 before round 1:
     y_i = x_i + n_i,  n_i ~ N(0, s² I)          round 2: the release
     y_i <- Σ_j a_ij y_j                         from round 3 on
 
-The noise has s = Δ/m. Here Δ is the largest L2 change of ∇f_i(0) between adjacent data, and m is the largest number for
-which m-GDP implies (ε, δ)-DP.
+The noise has s = Δ/m, unless the setting `noise_scale` gives s. Here Δ is the largest L2 change of ∇f_i(0) between
+adjacent data, and m is the largest number for which m-GDP implies (ε, δ)-DP.
 
 Every message is a fixed linear combination of the releases of round 2. So `mpinodes.privacy.views` can compute
 exactly the privacy loss of an agent i if the attacker is another agent j, which sees only the messages to j.

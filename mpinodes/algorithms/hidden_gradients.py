@@ -31,7 +31,7 @@ def feedback(run: Run, agent: int, l2: float, weight: float, gain: float = 1.0, 
     Args:
         run: the public constants of the run.
         agent: the sender of the message.
-        l2: the L2 sensitivity of the message.
+        l2: the L2 sensitivity of the message, given all earlier releases.
         weight: the factor with which the message contains the gradient; 0 if no gradient was taken yet.
         gain: a Lipschitz constant: if the previous message without its noise changes by L2 distance 1, the hidden point
             moves by at most `gain`. The constant is 0 if no gradient was taken yet.

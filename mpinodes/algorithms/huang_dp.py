@@ -86,10 +86,10 @@ class HuangDP(Algorithm[State]):
         return State(self.run.feasible.project(z - self.gamma(here.t) * loss.grad(z)))
 
     def validate(self) -> None:
-        """Check that the setting `step_decay` is below the setting `noise_decay`, and that no step size rounds to 0.
+        """Check that the setting `step_decay` is below the setting `noise_decay`, and that no step size is almost 0.
 
         Raises:
-            ValueError: `step_decay` is not below `noise_decay`, or the step size of the last round is 0.
+            ValueError: `step_decay` is not below `noise_decay`, or the step size of the last round is below 1e-300.
         """
         if self.step_decay >= self.noise_decay:
             limit = f"algorithm.noise_decay = {self.noise_decay:g}: the noise must decrease more slowly than the steps"

@@ -111,8 +111,8 @@ class TwoStageGaussian(Algorithm[State]):
     def settled_below(self) -> float:
         """Return the setting `stop`, which may end stage II before the last round.
 
-        Stage II ends if every vector that an agent sends changes by at most `stop` times the norm of the vector. If
-        `stop` is 0, stage II ends only with the last round of the run.
+        Stage II ends soon after a round in which the vector that each agent sends changes by at most `stop` times the
+        norm of the vector. If `stop` is 0, stage II ends only with the last round of the run.
         """
         return self.stop
 
@@ -120,7 +120,8 @@ class TwoStageGaussian(Algorithm[State]):
     def k(self) -> float:
         """Return K of the step K/t: (μ + L)/(2μL), where μ is the strong convexity and L the smoothness of the losses.
 
-        If L is not known to be finite, K is 1/(2μ).
+        The settings `modulus` and `largest_curvature` give μ and L. A setting that is 0 is replaced by the bound
+        `Run.least_modulus` or `Run.largest_smoothness`. If L is not known to be finite, K is 1/(2μ).
         """
         mu, largest = self.modulus or self.run.least_modulus, self.largest_curvature or self.run.largest_smoothness
         return (1 / mu + 1 / largest) / 2
@@ -130,7 +131,10 @@ class TwoStageGaussian(Algorithm[State]):
         return self.k / t
 
     def noise(self, t: Rounds) -> Rounds:
-        """Return the standard deviation M(t) of the noise on x_i(t), for the rounds t ≤ T of stage I."""
+        """Return the standard deviation M(t) of the noise on x_i(t), for the rounds t ≤ T of stage I.
+
+        With `handover` = clean, the noise M(T) is not used.
+        """
         return self.factor * self.shape(t)
 
     def shape(self, t: Rounds) -> Rounds:
@@ -146,8 +150,9 @@ class TwoStageGaussian(Algorithm[State]):
     def factor(self) -> float:
         """Return the number by which `shape` is multiplied to get M(t), the standard deviation of the noise.
 
-        The number is the setting `noise_scale`. If this setting is 0, the number is computed such that the run is (ε,
-        δ)-DP.
+        The number is the setting `noise_scale`. If this setting is 0, the setting `calibration` says how the number is
+        computed from ε and δ; the run is then (ε, δ)-DP if the hand-over carries noise. If this setting is 0 and ε is
+        inf, the number is 0.
         """
         if self.noise_scale:
             return self.noise_scale
@@ -167,7 +172,7 @@ class TwoStageGaussian(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
         """Return the message of round t: the start 0 if t = 1, the decision x_i(t − 1) up to round T + 1, then a relay.
 
-        The decision is released with noise. The noise of round T + 1, the hand-over, depends on the setting `handover`.
+        The decision is released with noise, except in round T + 1, the hand-over, if `handover` = clean.
         """
         made, last = here.t - 1, self.gradient_rounds  # x_i was computed in the previous round
         if made == 0:
@@ -190,8 +195,8 @@ class TwoStageGaussian(Algorithm[State]):
     def carried_on(self, t: int) -> float | None:
         """Return c = 1 − η(t − 1)·h: a message of round t contains c times the mix of the releases of round t − 1.
 
-        Here h·I is the Hessian of all loss functions. Return None if the loss functions do not all have the same
-        Hessian of this form, or if decisions are projected.
+        Here h·I is the Hessian of all loss functions. Return None if the losses are not known to have all the same
+        Hessian of this form, or if the constraint set is bounded, because decisions are then projected.
         """
         curvature = self.run.least_modulus
         if self.run.feasible.bounded or curvature != self.run.largest_smoothness:
@@ -218,7 +223,10 @@ class TwoStageGaussian(Algorithm[State]):
             raise ValueError(f"algorithm.calibration = 'theorem-2' needs noise of the shape t^-0.75: {remedy}")
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
-        """Return the ε that Theorem 1 of the paper claims for each agent after `rounds` rounds, at `privacy.delta`."""
+        """Return the ε that Theorem 1 of the paper claims for each agent after `rounds` rounds, at `privacy.delta`.
+
+        The claim takes the hand-over as noised, even with `handover` = clean.
+        """
         t = np.arange(1, min(rounds - 1, self.gradient_rounds) + 1)
         spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.run.grad_sensitivity]
         return [(a + sqrt(a * a + 8 * a * log(2 / self.run.delta))) / 2 for a in spent]

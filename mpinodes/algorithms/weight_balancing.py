@@ -10,8 +10,9 @@ the in-neighbors j of agent i:
     (9) w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j                                the balancing mixing
 
 The paper has the noise scale σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). But x_i(t) was computed with the
-step α(t − 1), which is larger. noise_index = "paper" keeps the paper's noise. "corrected" calibrates to α(t − 1), and
-adds no noise in round 1, when x_i depends on no data. The bound L on a sample's gradient is enforced by clipping.
+step α(t − 1), which is not smaller. noise_index = "paper" keeps the paper's noise. "corrected" calibrates to α(t − 1),
+and adds no noise in round 1, when x_i depends on no data. If `privacy.scale` is a number, noise_index has no effect.
+The bound L on a sample's gradient is enforced by clipping.
 
 As printed, the gradient g_i is taken at the hidden x_i. If replacing a sample changes x_i by δ, g_i also changes: the
 gradient of the loss function changes by at most min(2L, βδ) if this gradient is β-Lipschitz, and the gradient of the
@@ -93,8 +94,9 @@ class WeightBalancing(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return the decision x_i as the message, with its sensitivities, its leakage and its noise calibration.
 
-        The leakage bounds how much a replaced sample of an earlier round still changes this message. The noise
-        calibration is the sensitivity to which the noise is scaled.
+        The leakage bounds how much a replaced sample of an earlier round still changes this message; with the setting
+        `gradient_at` = public there is no leakage. The noise calibration is the sensitivity to which the noise is
+        scaled. The calibration is 0 in round 1 if `noise_index` = corrected.
         """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, weight=s.made_with)
