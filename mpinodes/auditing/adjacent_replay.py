@@ -22,14 +22,16 @@ class Finding(NamedTuple):
 
     Attributes:
         agent: the number of the agent.
-        changes: the number of adjacent data sets whose change reaches a message.
+        changes: the number of adjacent data sets for which a compared message is the first to carry a loss function
+            that contains the changed sample.
         direct: the largest ratio of the measured change of a message, in L1 or L2, to the accountant's bound on this
-            change, over all messages that are the first to carry the changed sample. The ratio is 0 if the accountant
-            assumes no bound.
-        hidden: the same largest ratio over all later messages.
-        round: the round of the message with the largest ratio.
-        touched: the largest number of messages that changed in one replay.
-        public: whether all stated sensitivities were equal on the recorded data and on adjacent data.
+            change, over all compared messages that are the first to carry a loss function that contains the changed
+            sample. The ratio of a message is 0 if the message did not change, or if its bound is inf.
+        hidden: the same largest ratio over all other compared messages.
+        round: the round of the message with the largest ratio; 0 if no ratio is above 0.
+        touched: the largest number of compared messages that changed in one replay.
+        public: whether all facts that messages state about themselves, such as sensitivities, calibrations and
+            leakages, were equal on the recorded data and on adjacent data.
     """
 
     agent: int
@@ -42,12 +44,12 @@ class Finding(NamedTuple):
 
     @property
     def exceeded(self) -> bool:
-        """Return whether a change exceeds the accountant's bound, or a stated sensitivity depends on the data."""
+        """Return whether a change exceeds the accountant's bound, or a fact that a message states depends on data."""
         return max(self.direct, self.hidden) > SLACK or not self.public
 
 
 def claimed(events: Events, carried: Vector) -> Vector:
-    """Return the accountant's bound on the L2 change of each message between adjacent data sets.
+    """Return the accountant's bound on the L2 change of each message between adjacent data sets; inf if unknown.
 
     The result has a row for each round, and a column for each vector of a message.
 
@@ -120,7 +122,7 @@ class Compared(NamedTuple):
 
     Attributes:
         over: (r,) the measured change of the message divided by the bound: the largest ratio over the vectors of the
-            message, in L1 or L2.
+            message, in L1 or L2. The ratio of a vector is 0 if the vector did not change, or if its bound is inf.
         carried: (r,) whether the message is the first to carry a loss function that contains the changed sample.
         l2: (r, vectors of a message) the measured L2 change of each vector.
         bound: (r, vectors of a message) the bound on the L2 change of each vector.
@@ -137,7 +139,9 @@ class Compared(NamedTuple):
 
 @np.errstate(all="ignore")
 def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Compared:
-    """Run an agent on one adjacent data set up to round `last`, and compare its messages with the recorded run.
+    """Run an agent on one adjacent data set, and compare its messages from round `change.round` to round `last`.
+
+    The messages are compared with the messages of the agent on the recorded data.
 
     Args:
         recorded: the transcript of the run.

@@ -15,7 +15,7 @@ import numpy as np
 from mpinodes.core import Loss, SampleLoss, Setup, Vector
 from mpinodes.losses.linear import Around, dense
 
-SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # very large and very small doubles
+SIZES = (1.7e308, 1e300, 1e150, 1e-170, 5e-324, 0.0)  # very large and very small doubles, and 0
 FEW, STRIDE = 4, 37  # number of extreme samples tried in each round, and the stride in the list of all extreme samples
 
 Samples = Callable[[int], Sequence[int]]  # round -> the numbers of an agent's samples
@@ -32,7 +32,8 @@ class Change(NamedTuple):
             replaces all samples of `round` and of every later round. Use ALL only if `round` is 1 or if no sample is
             used in two rounds; otherwise a sample may be replaced in some rounds and kept in other rounds.
         feature: (d,) the features of the new row.
-        target: the target of the new row. If nan, the sample keeps its features, and the sign of its target is flipped.
+        target: the target of the new row. If nan, the replaced samples keep their features, and the signs of their
+            targets are flipped.
     """
 
     round: int
@@ -63,14 +64,17 @@ def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Cal
 
 
 def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
-    """Return whether the agent's loss function of a round contains the changed sample."""
+    """Return whether the agent's loss function of a round contains a sample that `change` replaces."""
     if change.sample == ALL:
         return round >= change.round
     return round == change.round if change.sample is None else change.sample in setup.stream.samples(agent)(round)
 
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
-    """Return a copy of a loss function in which the new row of `change` replaces the samples at `rows`."""
+    """Return a copy of a loss function in which the new row of `change` replaces the samples at `rows`.
+
+    If the target of `change` is nan, only the signs of the targets at `rows` are flipped.
+    """
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
     features, targets = dense(loss.features).copy(), loss.targets.copy()
@@ -85,16 +89,18 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
 def adjacent(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield adjacent data sets that differ in a sample of one round.
+    """Yield adjacent data sets that differ from the agent's data in samples of one round.
 
-    First come data sets whose new sample has another target or features at the edge of their domain. Then come data
-    sets whose new sample has extreme numbers.
+    The setting `privacy.adjacency` says what a new sample replaces: one random sample of the round (one-sample), all
+    samples of the round (one-round), or all samples of the round and of all later rounds (one-agent). First come data
+    sets whose new sample has another target or features at the edge of their domain. Then come `FEW` data sets whose
+    new sample has extreme numbers.
 
     Args:
         setup: the setup of the run.
         losses: maps a round to the agent's loss function.
         agent: the agent whose data differ.
-        round: the round whose sample differs.
+        round: the first round whose samples differ.
         rng: draws the samples.
     """
     changes = list(usual(setup, losses, agent, round, rng))
@@ -121,15 +127,17 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
 def usual(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield adjacent data sets in which a random sample of one round has another target or other features.
+    """Yield adjacent data sets in which samples of one round have another target or other features.
 
-    The other features lie at the edge of the domain of the features.
+    The setting `privacy.adjacency` says which samples: one random sample of the round (one-sample), all samples of the
+    round (one-round), or all samples of the round and of all later rounds (one-agent). The other features lie at the
+    edge of the domain of the features. If the domain has no bound, the other features are −1 or 1.
 
     Args:
         setup: the setup of the run.
         losses: maps a round to the agent's loss function.
         agent: the agent whose data differ.
-        round: the round whose sample differs.
+        round: the first round whose samples differ.
         rng: draws the sample and the other features.
     """
     loss: Any = losses(round)

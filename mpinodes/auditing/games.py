@@ -1,7 +1,7 @@
-"""Play two games on a probe (a small experiment), or on the run itself.
+"""Play two games on a probe, which is a small experiment or, if `audit.view` names agents, the run itself.
 
-In the first game an adversary guesses the sign of every sample's target from one run. In the second game an adversary
-decides between two adjacent data sets, over many runs.
+In the first game an adversary guesses the signs of samples' targets from one run. This game is played on small
+experiments only. In the second game an adversary decides between two adjacent data sets, over many runs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class Canary(NamedTuple):
     Attributes:
         agents: the agents whose messages depend on the change.
         change: the difference between the data sets.
-        size: how far the change moves messages, as a mean over `PILOTS` simulated runs. The change of each message is
-            divided by the noise scale of the message. Then the quotients are summed; for Gaussian noise, the root of
-            the sum of squares is taken. If the adversary sees only some links, `size` is instead twice the mean of the
-            statistic `sight`, divided by the standard deviation of `sight`.
+        size: how far the change moves messages, as a mean over `PILOTS` simulated runs. The change of each message (in
+            L1 for Laplace noise, otherwise in L2) is divided by the noise scale of the message. Then the quotients are
+            summed; for Gaussian noise, the root of the sum of squares is taken. If a message without noise changes,
+            `size` is inf. If the adversary sees only some links, `size` is instead twice the mean of the statistic
+            `sight`, divided by the standard deviation of `sight`, and at most 1e300.
         sight: the number that an adversary computes from a run in order to decide, if the adversary sees only some
             links; None if the adversary sees all links.
     """
@@ -62,12 +63,12 @@ class Ready(NamedTuple):
 
     @property
     def gaussian(self) -> bool:
-        """Return whether all noise is Gaussian."""
+        """Return whether all noise is Gaussian; False if no message has noise."""
         return set(np.unique(self.run.events.kind)) - {Kind.CLEAN} == {Kind.GAUSSIAN}
 
 
 def prepare(probe: Probe, directory: Path) -> Ready:
-    """Run a probe (a small experiment on which the audit plays a game) in one process.
+    """Run a probe (an experiment on which the audit plays a game) in one process, and return the run and its summary.
 
     Args:
         probe: the probe.
@@ -83,8 +84,10 @@ def prepare(probe: Probe, directory: Path) -> Ready:
 def canary(ready: Ready, seed: int) -> Canary:
     """Return the adjacent data set that moves messages most, on average over several simulated runs.
 
-    If the adversary consists of agents of the run (the viewers), return the data set that the adversary's statistic
-    detects best. In this case only data of other agents are changed, unless all agents use the same data.
+    The candidates differ from the run's data in samples of one of the rounds 1 to 3; with `privacy.adjacency` =
+    one-agent, in all rounds. If the adversary consists of agents of the run (the viewers), only data of other agents
+    are changed, unless all agents use the same data. In this case the data set that moves messages most is found for
+    each changed agent, and of these data sets the one that the adversary's statistic detects best is returned.
 
     Args:
         ready: the small experiment of the game, after its first run.
@@ -155,8 +158,9 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
 def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
     """Return how far the messages of several agents move on adjacent data, measured in noise scales.
 
-    The change of each message is divided by the noise scale of the message. The quotients are summed; for Gaussian
-    noise, the result is the root of the sum of their squares.
+    The change of each message (in L1 for Laplace noise, otherwise in L2) is divided by the noise scale of the message.
+    The quotients are summed; if all noise is Gaussian, the result is the root of the sum of their squares. If a message
+    without noise changes, the result is inf.
 
     Args:
         replayed: the replays of these agents.
@@ -174,7 +178,10 @@ def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
 
 
 def _in_world(setup: Setup, world: Losses, seed: int) -> Setup:
-    """Return a copy of a setup with the loss functions `world` and another seed. The new seed gives other noise."""
+    """Return a copy of a setup with the loss functions `world` and another seed.
+
+    The new seed gives other noise and other random starting points. The graph and the data stay the same.
+    """
     fresh = reseeded(setup, seed)
     return replace(fresh, losses=seen_losses(fresh.experiment, world, fresh.run))
 
@@ -197,7 +204,8 @@ def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
     """Return the log-likelihood ratios of k pairs of runs, one run on each of the two adjacent data sets: (k, 2).
 
-    All runs have independent noise.
+    All runs have independent noise. If `target` has a statistic `sight`, the values of this statistic are returned
+    instead. If `target.size` is inf, no run is simulated, and the returned numbers are arbitrary.
 
     Args:
         setup: the setup of the small experiment.
@@ -223,9 +231,11 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 
 
 def guess(ready: Ready) -> tuple[int, int, int]:
-    """Play the game on one run: guess the sign of every sample's target from the message that first carries the sample.
+    """Play the game on one run: guess the signs of the samples' targets.
 
-    Each guess uses all earlier messages too.
+    A sign is guessed from the message that first carries the sample. The adversary knows all earlier messages and all
+    earlier samples. If the log-likelihood ratio is below the share `CLEAR` of its largest possible value, the sign is
+    not guessed.
 
     Returns:
         The number of right guesses, the number of guesses, and the number of signs that could be guessed.

@@ -1,4 +1,4 @@
-"""Define the adversary that is one agent, or several colluding agents, and sees only the messages sent to these agents.
+"""Define the adversary that is one agent or several colluding agents, and sees only what these agents send and receive.
 
 The agents that the adversary consists of are the *viewers*. The likelihood of what the viewers receive is an integral
 over all messages that they do not receive, and rarely has a closed form. But any statistic of what the viewers receive
@@ -89,7 +89,8 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
         setup: the setup of the run.
         own: simulates the run on its data, from a seed.
         others: simulate the run on each adjacent data set, from a seed.
-        seeds: the seeds of the runs.
+        seeds: the seeds of the runs on the run's data. The first `MOVED` seeds are also the seeds of the runs on each
+            adjacent data set.
     """
     runs = [own(seed).frames for seed in seeds]
     mask = received(setup, setup.experiment.rounds)
@@ -109,10 +110,11 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
 
 
 def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
-    """Return the likelihood ratio of what the adversary receives; None if the ratio is not a linear statistic.
+    """Return a linear statistic that is equivalent to the likelihood ratio of what the adversary receives, or None.
 
-    The ratio is linear if nothing that depends on data is sent before some round, and everything sent after that round
-    is a mix of the releases of that round.
+    Such a statistic is known if nothing that depends on data is sent before some round, every agent releases data in
+    that round, and everything sent after that round is a mix of the releases of that round. Otherwise the result is
+    None.
 
     Args:
         own: a run on the run's data.
@@ -150,7 +152,7 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
 def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
     """Return the proven ε at δ of the agent `victim` toward the viewers, the agents that the adversary consists of.
 
-    None is returned if the only proven ε is the ε for an adversary who sees all links.
+    None is returned if no ε is proven for these viewers alone. An ε for an adversary who sees all links may be proven.
     """
     losses = coalition(setup, run.events, setup.experiment.audit.viewers)
     if losses is None or not np.isfinite(losses[victim]):

@@ -13,7 +13,7 @@ its comparisons by a union bound. The tests examine
 - the scale, of all draws and of each round, agent, vector and coordinate;
 - the distribution of all draws;
 - the signs, which must be independent of the values before noise;
-- draws that occur twice, in any two places of the run;
+- draws that occur twice, in any two places of the run, and vectors whose draws all occur again, in any order;
 - dependence between neighbors: consecutive rounds, agents, vectors or coordinates.
 """
 
@@ -33,8 +33,8 @@ from mpinodes.auditing.transcripts import Replayed, Transcript, clean_vectors, f
 from mpinodes.core import Kind, Queries, Query, Solve, Vector
 from mpinodes.rounds.step import Releaser
 
-RELEASES, DRAWS = 30_000, 150_000  # `drawn_again` draws at most this number of releases, and of single numbers
-ROUNDS = 256  # `drawn_again` draws noise for at least this number of rounds
+RELEASES, DRAWS = 30_000, 150_000  # about the largest numbers of noised releases and of draws of `drawn_again`
+ROUNDS = 256  # `drawn_again` chooses rounds from at least this number of rounds
 LEAST_SHARE = 0.2  # if few messages carry noise, more rounds are drawn, as if at least this share carried noise
 EPSILON = 2.0**-52  # rounding unit of doubles
 COARSE = 2.0**-48  # relative error of sizes: a few bits more than generators and logarithms lose
@@ -95,7 +95,10 @@ class NoiseDraws:
 
     @cached_property
     def checks(self) -> list[Check]:
-        """Run all tests of the noise and return their results; empty if there is no noise."""
+        """Run all tests of the noise and return their results; empty if there is no noise.
+
+        If a released number is not finite, the only result is a failed test that says so.
+        """
         if self.broken:
             return [Check("numbers that are not finite", 0.0)]
         return [*_scale(self), *_law(self), *_signs_and_neighbors(self), *_repeats(self)] if self.number else []
@@ -106,7 +109,10 @@ class NoiseDraws:
 
 
 def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
-    """Extract the noise of a run from its recorded releases and the replayed messages of all agents."""
+    """Extract the noise of a run from its recorded releases and the replayed messages of all agents.
+
+    Noise that cannot be extracted, because a minimizer is released rounded, is left out.
+    """
     rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
     places = [agent.agent for agent in agents]
@@ -131,8 +137,10 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
 def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
     """Draw the noise of the run's messages many more times, with other noise keys.
 
-    The mechanism and its settings are those of the run. At least `ROUNDS` rounds are drawn. If the run has fewer
-    rounds, its messages are used again for the later rounds.
+    The mechanism and its settings are those of the run. The rounds are spread evenly over the rounds 1 to `ROUNDS`, or
+    to the last recorded round if the run is longer. If messages are large, fewer rounds are chosen. If the run has
+    fewer than `ROUNDS` rounds, its messages are used again for the later rounds. The noise of a `Solve` is drawn, too,
+    without a minimization.
 
     Args:
         run: the run.
@@ -338,7 +346,7 @@ def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
 def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
     """Return the smallest relative shortfall of the noise scale that its test detects with probability `wanted`.
 
-    If the test detects no shortfall with this probability, 1 is returned.
+    The result is near 1 if the test detects a shortfall with this probability only if almost all noise is missing.
 
     Args:
         draws: the number of draws.
@@ -350,7 +358,7 @@ def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
 
 
 def draws_needed(off: float, linear: bool, alpha: float, wanted: float) -> int:
-    """Return the number of draws with which the test of the noise scale detects a shortfall.
+    """Return about the least number of draws with which the test of the noise scale detects a shortfall.
 
     Args:
         off: the relative shortfall of the noise scale.

@@ -5,8 +5,8 @@ that say in which of the last rounds any agent was still changing its vector. Th
 the run. The bits follow from the recorded messages of the agents that relay (send the mix of what they received). A
 `Start` is the public initial value, and a `Relay` is the mix of what the agent received. The scalars come from the
 mixing, which is run on its scalars alone, with the user's files imported again. None of these parts has noise, so a bit
-that is not determined by public facts and releases may reveal data. A release with noise must equal the mechanism's
-output, to the last bit.
+that is not determined by public facts and releases may reveal data. If the noise can be drawn again, a release with
+noise must equal the mechanism's output, to the last bit. If not, releases with noise are not compared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Due = tuple[str, int, int, int, Vector]  # an expected part: name, agent, round
 
 
 class Slip(NamedTuple):
-    """Hold a part of a frame that differs from the part computed from public facts.
+    """Hold a part of a frame that differs from the part computed from public facts and releases.
 
     Attributes:
         what: the name of the part.
@@ -76,8 +76,8 @@ def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
     """Yield the header that every frame (a message as it is sent) should have.
 
-    If the algorithm may end early, the header has a bit for each of the last rounds. The bit says whether any agent was
-    still changing its vector in this round.
+    If the run may end early, the header has a bit for each of the last rounds, as many as the diameter of the graph.
+    The bit says whether any agent was still changing its vector in this round. Otherwise the header has no such bits.
     """
     below = 0.0 if run.setup.endless else run.setup.algorithm.settled_below
     hops = max(1, diameter(run.setup.topology)) if below else 0

@@ -3,13 +3,17 @@
 Only this file of `mpinodes.auditing` names built-in losses, graphs or other parts of an experiment.
 
 The experiments make the effect of an algorithm's data as large as possible, so that the sensitivities which the
-algorithm states are nearly attained. The experiments have few agents, few coordinates and few rounds, and samples at
-the edge of their domain. `mpinodes check` has recipes (experiments without a graph) for each kind of algorithm. A
-*probe* is an experiment on which `mpinodes audit` plays a game: an adversary guesses secrets, or decides between two
-adjacent data sets. A probe has one coordinate for each agent. For gradient steps, the first sample of agent 0 has a
-target so far away that its gradient is clipped. With the sign of the target flipped the gradient is clipped too, so the
-flip moves the gradient by the largest possible distance. All other targets are 0. The gradients of these samples depend
-on the point at which the gradients are taken, so that a change of the hidden state changes later messages.
+algorithm states are nearly attained. Most experiments have few agents, few coordinates and few rounds, and samples at
+the edge of their domain. `mpinodes check` has a list of experiments for each kind of algorithm: gradient steps on a
+stream (`streamed`), all samples in every round (`whole_data`), and local minimizations (`solved`).
+
+A *probe* is an experiment on which `mpinodes audit` plays a game: an adversary guesses secrets, or decides between two
+adjacent data sets. A small probe has one coordinate if every agent has its own loss function. If all agents share one
+loss function, the probe has one coordinate for each agent. In the game on two data sets with gradient steps, the first
+sample of agent 0 has a target so far away that its gradient is clipped (with one-agent adjacency, all samples of agent
+0 have such targets). With the sign of the target flipped the gradient is clipped too, so the flip moves the gradient by
+the largest possible distance. All other targets are 0. The gradients of these samples depend on the point at which the
+gradients are taken, so that a change of the hidden state changes later messages.
 """
 
 from __future__ import annotations
@@ -115,7 +119,11 @@ def brief(algorithm: Any) -> Tree:
 
 
 def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) pairs: a hyper-parameter of an algorithm, and a value that is not its default."""
+    """Yield (name, value) pairs: a hyper-parameter of an algorithm, and a value that is not its default.
+
+    Only hyper-parameters that are words of a fixed choice, truth values, integers or floats are varied. For an integer
+    that `brief` makes smaller, the smaller value takes the place of the default.
+    """
     defaults = {f.name: f.default for f in fields(algorithm)} | brief(algorithm)
     for key, (kind, _) in registry.keys(registry.ALGORITHMS, algorithm).items():
         while get_origin(kind) is Annotated:
@@ -283,13 +291,13 @@ def solved(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
 
 
 def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
-    """Return the small experiment on which the audit plays its games for an algorithm, and write its data files.
+    """Return the small experiment from which the probes of an algorithm are made, and write its data files.
 
     Args:
         algorithm: the class of the algorithm.
         seed: the seed of the experiment.
         folder: where the data files are written.
-        of_agents: whether adjacent data sets differ in all samples of agent 0, instead of one sample.
+        of_agents: whether adjacent data sets differ in all samples of one agent, instead of one sample.
     """
     always: Tree = RECORDED | {
         "rounds": FEW, "seed": seed, "name": "probe",
@@ -316,10 +324,10 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 
 
 def _agents(algorithm: Any, joint: int) -> int:
-    """Return the number of agents (and of coordinates) of an experiment for the audit's games.
+    """Return the number of agents of an experiment for the audit's games.
 
-    If the agents share one loss function, the number is the number that the algorithm prescribes, or `joint` if the
-    algorithm prescribes none.
+    If every agent has its own loss function, the number is `AGENTS`. If the agents share one loss function, the number
+    is the number that the algorithm prescribes, or `joint` if the algorithm prescribes none.
     """
     return AGENTS if algorithm.decomposable else algorithm.only_agents or joint
 
@@ -329,7 +337,8 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 
     The targets have a row for each agent and a column for each round. If every agent has its own loss function, every
     agent gets a file whose samples have one feature. If all agents share one loss function, only the first row of the
-    targets is written, to a file that all agents share.
+    targets is written, to a file that all agents share, whose samples have a feature for each agent. All features are
+    1.
     """
     agents = len(targets)
     if algorithm.decomposable:
@@ -342,12 +351,13 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 
 
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments: the settings of the run on extreme data.
+    """Yield labels and experiments: the settings of the run on extreme data, with few rounds and no privacy budget.
 
-    Some experiments also have another batch size. All features are −1 or 1. About half of the samples have the features
+    If the algorithm solves local minimizations, there is only one experiment, with the batch size of the run. If not,
+    there are further experiments: with another batch size, or, if every round uses all samples, with sums of losses in
+    place of averages or the reverse. All features are −1 or 1. About half of the samples have the features
     (1, ..., 1), for which the L1 norm of a gradient is largest. Targets are −1 or 1, numbers of classes, or the extreme
-    numbers ±`FAR`. In some experiments the loss functions of the samples of a batch are summed, in the other
-    experiments averaged.
+    numbers ±`FAR`.
 
     Args:
         own: the setup of the run.
@@ -397,8 +407,13 @@ def probes(
 ) -> list[Probe]:
     """Return the probes (small experiments for the audit's games) of the algorithm that an `algorithm` section names.
 
+    There is a probe for each entry of `Algorithm.probes`. If the section has a key other than `name` and `path` whose
+    value is a string, the only such probe is the first entry, with the strings of the section in place of the strings
+    of the entry. Unless the algorithm needs all samples in every round, a last probe is for the game on one run.
+
     Args:
-        section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes.
+        section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes. If the
+            section has neither `name` nor `path`, the algorithm is the default algorithm of mpinodes.
         seed: the seed of the audit.
         folder: where the data files of the probes are written.
         adjacency: with "one-agent", adjacent data sets differ in all samples of an agent; otherwise in one sample.

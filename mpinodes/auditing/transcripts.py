@@ -3,8 +3,9 @@
 An agent's next message is a function of its data and of all messages sent before. The change of every message follows
 from two runs of the agent on the same transcript: one on its data, one on adjacent data. If the noise is inside a
 minimization, the change of the message is replaced by the absolute difference of the release's log densities on the two
-data sets, times the noise scale. Of a run, only the transcript, the events and the experiment are read. The error ξ of
-a stochastic gradient and all other inputs except the data are equal in both runs of the agent.
+data sets, times the noise scale. Of a recorded run, only the transcript, the events, the arrivals of messages and the
+experiment are read. The error ξ of a stochastic gradient and all other inputs except the data are equal in both runs of
+the agent.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from mpinodes.rounds import lockstep
 from mpinodes.rounds.step import Arrivals, State, Step
 from mpinodes.runlog.reader import Reader, load
 
-ROUNDING = 1e-12  # changes below this share of the message count as rounding
+ROUNDING = 1e-12  # changes of a number below this share of the message's largest number, or of 1, count as rounding
 PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)  # fields of an event that have a privacy cost
 
 
@@ -75,7 +76,10 @@ class Transcript:
 
 
 def simulate(setup: Setup, label: str = "") -> Transcript:
-    """Simulate a run in one process, and return all messages and decisions of the agents."""
+    """Simulate a run in one process, and return all messages and decisions of the agents.
+
+    The setting `record.transcript` must be true, because the returned frames are empty otherwise.
+    """
     rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1).transpose(1, 0, 2)
     decisions, events, frames = setup.layout.open(rows)
     return Transcript(setup, frames, events, decisions, label)
@@ -123,6 +127,9 @@ class Replayed:
         agent: the number of the agent.
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise.
+
+    Raises:
+        NotThatRun: the transcript was read from a run directory, and a replayed message differs from the record.
     """
 
     def __init__(self, recorded: Transcript, agent: int) -> None:
@@ -151,7 +158,7 @@ class Replayed:
         return np.asarray(self._frames[t - 1, self.agent, HEADER : self._end])
 
     def heard(self, t: int) -> Inbox | None:
-        """Return the inbox of the agent after round t; None if the agent's run ended in round t."""
+        """Return the inbox of the agent in round t, which must be before the last recorded round; None if t = 0."""
         return self._states[t].heard
 
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
@@ -170,9 +177,10 @@ class Replayed:
         return self._setup.algorithm.message(state.algorithm, state.here)
 
     def require_same_run(self, recorded: Transcript) -> None:
-        """Require that the replayed messages, with the noise drawn again, equal the recorded releases.
+        """Require that the replayed messages, with the noise drawn again, equal the recorded releases up to rounding.
 
-        If the noise cannot be drawn again, only scales and sensitivities are compared.
+        The events (noise scales, sensitivities and so on) must be equal, too. If the noise cannot be drawn again, only
+        the messages without noise and the events are compared.
 
         Raises:
             NotThatRun: a message differs.
@@ -211,7 +219,8 @@ class Replayed:
         Messages are compared from the changed round to round `last`. Let r be the number of these rounds.
 
         Returns:
-            The changes, (r, vectors of a message, 2): the L1 and the L2 norm of the change of each vector. And a list
+            The changes, (r, vectors of a message, 2): the L1 and the L2 norm of the change of each vector; inf if only
+            one of the two messages carries data; for a `Solve` the numbers that `_diverged` returns. And a list
             with an entry for each fact that a message states about itself and that differs between the two data sets,
             although such facts must be public. The entry is (round, fact on the recorded data, fact on adjacent data).
         """
@@ -319,7 +328,10 @@ def fresh_seed(*words: int) -> int:
 
 
 def reseeded(setup: Setup, seed: int) -> Setup:
-    """Return the setup of the same run with another seed. The new seed gives other noise."""
+    """Return the setup of the same run with another seed, but with the same graph and the same data.
+
+    The new seed gives other noise and other random starting points.
+    """
     return rebuilt(setup, msgspec.structs.replace(setup.experiment, seed=seed))
 
 
@@ -333,7 +345,7 @@ def clean_vectors(message: Message) -> list[Vector]:
 def sizes(moved: Vector, message: Vector) -> list[float]:
     """Return the L1 and the L2 norm of a difference of two messages, each reduced by a bound on the rounding error.
 
-    If a message is not finite, the difference is nan and both norms are inf.
+    No norm is below 0. If the difference contains nan or inf, because a message is not finite, both norms are inf.
 
     Args:
         moved: (d,) the difference.

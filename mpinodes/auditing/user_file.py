@@ -47,7 +47,7 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
         seed: the seed of the test data.
 
     Raises:
-        BadInput: no experiment with the part can be run.
+        BadInput: the part cannot be checked, for example because no experiment with a stream can be run.
     """
     path = inspect.getsourcefile(part) or ""
     report = Report(f"{kind.section}: {part.__name__} of {Path(path).name}")
@@ -65,8 +65,9 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
 def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
     """Yield a fault for each name in a part's file that a part must not use: randomness, clocks, files and the like.
 
-    Only the part's file is read, not the files that this file imports. Forbidden names in imported files show their
-    effect in other tests, which compare two calls, processes or agents.
+    In the files of streams and topologies all names are allowed. In all other cases only the part's file is read, not
+    the files that this file imports. Forbidden names in imported files show their effect in other tests, which compare
+    two calls, processes or agents.
 
     Args:
         path: the file.

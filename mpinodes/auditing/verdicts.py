@@ -61,7 +61,11 @@ def of_summary(loss: LossSummary) -> Verdict:
 
 
 def of_replay(findings: list[Finding]) -> Verdict:
-    """Return a table row that says whether any message changed by more than the accountant's bound."""
+    """Return a table row that says whether any message changed by more than the accountant's bound.
+
+    The row also refutes the proven value if a fact that a message states about itself, such as a sensitivity, depends
+    on the data.
+    """
     worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
     over = max(worst.direct, worst.hidden)
     where = f"agent {worst.agent}, round {worst.round}"
@@ -76,7 +80,8 @@ def of_replay(findings: list[Finding]) -> Verdict:
 def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
     """Return a table row that says whether the noise has the distribution that the mechanism states.
 
-    The row also gives the smallest relative shortfall of the noise scale that the test detects.
+    The row also gives the smallest relative shortfall of the noise scale that the test detects. If there is no noise,
+    or if a released number is not finite, the row says so.
 
     Args:
         drawn: the noise that was extracted from messages or drawn again.
@@ -103,7 +108,10 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
-    """Return a table row that says whether all sent numbers without noise follow from public facts and releases."""
+    """Return a table row that says whether all compared numbers follow from public facts and releases.
+
+    The compared numbers are all numbers that are sent without noise and, if the noise can be drawn again, the releases.
+    """
     words, slips = compare(run, agents)
     if not slips:
         return Verdict("frames", f"{words:,} words follow, to the bit, from public facts and releases", "holds", False)
@@ -112,10 +120,11 @@ def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
 
 
 def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
-    """Replay the run on extreme data, and with other batch sizes.
+    """Replay up to `AGENTS` agents of the run on extreme data, and with other batch sizes.
 
     Return one row if the replays of all settings agree with the accountant. If not, return one row for each setting
-    whose replay refutes the accountant.
+    whose replay refutes the accountant. If a setting cannot be run, this setting and all further settings are left out;
+    if none could be run, one row says so.
 
     Args:
         own: the setup of the run.
@@ -147,7 +156,8 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
     """Test a run, and return a row for each test.
 
     The tests are: the messages follow from the recorded releases; the frames follow from public facts and releases; the
-    replay; the noise.
+    replay; the noise of the run; and, if the run has noise, the noise drawn again. If the messages do not follow from
+    the recorded releases, the only row says so.
 
     Args:
         run: the run.

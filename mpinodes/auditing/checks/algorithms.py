@@ -29,8 +29,10 @@ APART = 3  # number of runs, in addition to the longest run, that are repeated i
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Run an algorithm on all small experiments on which the algorithm can run, and report faults.
 
-    Each run tests the purity of the algorithm (equal arguments give equal results) and its statements, such as a
-    sensitivity. Some runs are repeated in another process, and one run is repeated over MPI.
+    Decisions must be finite. Each run tests the purity of the algorithm (equal arguments give equal results) and its
+    statements, such as a sensitivity. After the first `ENOUGH` + 1 runs, these tests end as soon as any fault was
+    found. The first `APART` runs are repeated without noise. These runs and the longest run are repeated in another
+    process. If no fault was found, one run is repeated over MPI.
 
     Args:
         algorithm: the class of the algorithm.
@@ -77,6 +79,8 @@ def _messages(run: Transcript) -> int:
 
 def _on_some_graph(label: str, asked: Tree) -> Transcript:
     """Run an experiment on its graph; if the algorithm cannot run on this graph, try other graphs.
+
+    Other graphs are not tried if the error is a `BadInput` that does not name the topology.
 
     Raises:
         BadInput, Diverged: the algorithm can run on no graph. This is the error of the run on the experiment's graph.

@@ -24,7 +24,10 @@ ROUNDS = 12  # number of rounds of a stream
 
 
 def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a loss function at random and extreme samples and points, and report faults."""
+    """Test a loss function at random samples and points, and report faults.
+
+    The tests are `bounds`, `gradients` and, if the loss function has a `prox`, `minimizers`.
+    """
     rng = np.random.default_rng(seed)
     report.take("pairs of samples", bounds(loss, rng), PAIRS)
     report.take("gradients", gradients(loss, rng), PAIRS)
@@ -52,7 +55,11 @@ def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[
 
 
 def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if the gradient or the value of one sample exceeds the bound that the loss function states."""
+    """Yield a fault if a statement of the loss function about a sample is false at random samples and points.
+
+    The tested statements are `sample_sensitivity`, `slope_bound`, `sample_smoothness`, `convex` and `sample_modulus`,
+    `hessian_rank`, and `value_rounding`, which bounds the rounding error of the value.
+    """
     for _ in range(PAIRS):
         norm = float(rng.choice([0.3, 1.0, 5.0]))
         features, targets = _samples(loss, rng, 2, norm)
@@ -116,10 +123,12 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
 
 
 def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Test the gradients of a loss function.
+    """Test the gradients and the values of a loss function.
 
-    Without a clip, the gradient must agree with numerical derivatives of the value. With a clip, the gradient of
-    several samples must be the sum of the clipped gradients of the single samples.
+    Without a clip, the gradient must agree with numerical derivatives of the value, where the loss is smooth. `grad`
+    must be `data_grad` plus the gradient of the regularizer, and the gradient of a block must be the block of the
+    gradient. `value` must fit `values`. A call must not change its arguments, and must give the same result again. With
+    a clip, the gradient of several samples must be the sum of the clipped gradients of the single samples.
     """
 
     def clipped_grad(of: Any, x: Any) -> Any:
@@ -178,7 +187,7 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if the proximal step `prox` of a loss function returns a point that is not the minimizer."""
+    """Yield a fault if the gradient at the result of `prox` is far above the tolerance that `prox` was given."""
     for _ in range(PAIRS // 10):
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
@@ -195,6 +204,9 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
     """Test a stream in two experiments, and report faults.
 
     In one experiment each agent has its own loss function. In the other experiment all agents share one loss function.
+
+    Raises:
+        BadInput: neither experiment can be run.
     """
     for name, asked in of_streams(path, stream, folder, seed):
         try:
@@ -210,7 +222,7 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
-    """Yield a fault for each error in the loss functions, the sample indices and the bounds that a stream gives.
+    """Yield a fault for the first error in the loss functions or the sample indices of a stream, and for wrong bounds.
 
     Args:
         setup: the setup of an experiment with the stream.

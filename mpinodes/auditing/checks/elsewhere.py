@@ -84,9 +84,10 @@ def main(job: str) -> None:
 
 
 def over_mpi(run: Transcript, folder: Path, report: Report) -> Iterator[Fault]:
-    """Yield a fault if a run over MPI and the same run in one process differ in any bit of a message.
+    """Yield a fault if a run over MPI and the same run in one process differ in any number of a message.
 
-    `mpirun` starts the run over MPI. If mpirun is missing or does not work, a note is added to the report.
+    At most the first `FEW` rounds are run. `mpirun` starts the run over MPI. If mpirun is missing or does not work, a
+    note is added to the report.
 
     Raises:
         RuntimeError: the run fails over MPI.

@@ -1,7 +1,8 @@
 """Report the outcome of a check, and compute images of values.
 
-The image of a value changes if and only if the value changes in any bit. A test compares two images to find out whether
-a call has changed a value.
+The image of a value contains all bits of the value, apart from cached properties, functions and classes, generators
+of random numbers, and objects that are nested very deeply. A test compares two images to find out whether a call has
+changed a value.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Fault(NamedTuple):
     Attributes:
         name: the fault in words.
         where: agent, round, method and values.
-        right: the rule that the part must obey.
+        right: the rule that the part must obey, or the right value.
     """
 
     name: str
@@ -58,9 +59,11 @@ class Report:
     def take(self, name: str, faults: Iterable[Fault], times: int = 1, where: str = "") -> None:
         """Record the faults of a test. If `faults` is a generator, the test runs inside this call.
 
+        A `BadInput` that the generator raises is not a fault, but is raised again.
+
         Args:
             name: what was tested, in the plural; "" if the test is not counted.
-            faults: the faults. An exception in the generator is reported as a fault of the part.
+            faults: the faults. Any other exception in the generator is reported as a fault of the part.
             times: the number of tests that are counted under `name`.
             where: the name of the experiment, which the report of an exception contains.
         """
@@ -110,9 +113,11 @@ class Report:
 
 
 def image(value: Any, depth: int = DEPTH) -> Any:
-    """Return everything that a value consists of, to the last bit. Two values with equal images are equal.
+    """Return everything that a value consists of, to the last bit, as a value that can be compared by ==.
 
-    Objects are split into their parts as for pickling. The cached values of each `cached_property` are left out.
+    Objects are split into their parts as for pickling. The cached values of each `cached_property` are left out. The
+    image of a function or class is its name. The image of a `Draws` is its origin, whatever was drawn before. The image
+    of an object that cannot be pickled is the name of its type.
 
     Args:
         value: the value.

@@ -35,7 +35,7 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
-    """Run a mixing for all agents, and yield a fault for each call that changes an argument or returns a wrong value.
+    """Run a mixing for all agents, and yield a fault for the first call that changes an argument or is wrong.
 
     A mixing computes the weights with which an agent averages received messages. A second instance of the mixing runs
     with the agents in reverse order. The two instances must send the same scalars and return the same weights.
@@ -98,7 +98,11 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
 
 
 def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
-    """Test the edges of a graph against its other methods and against `other`, a second instance of the same graph."""
+    """Test the edges of a graph against its other methods and against `other`, a second instance of the same graph.
+
+    An edge must join two different agents, and the graph must have the period that it states. Only the first fault is
+    yielded.
+    """
     n, title = graph.agents, f"{graph.title}, {graph.agents} agents"
     later = {t: other.edges(t) for t in range(ROUNDS, 0, -1)}
     for t in range(1, ROUNDS + 1):

@@ -158,7 +158,8 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Compare three runs of one experiment: two runs that record the metric, and one run that does not.
 
-    The values of the metric must be equal in the first two runs. All other results must be equal in all three runs.
+    The values of the metric must be finite, and equal in the first two runs. All other results must be equal in all
+    three runs.
     """
     metrics = [] if metric.name in {other.name for other in BUILT_IN} else [path]
     for name, asked in of_metrics(seed):

@@ -30,7 +30,7 @@ PUBLIC = "scalars are sent without noise, so a mixing must not use the algorithm
 class Noting:
     """Wrap an algorithm, and record copies of its methods' arguments and images of its methods' results.
 
-    An image (`failures.image`) is a value that compares equal if and only if all bits are equal.
+    An image (`failures.image`) holds the bits of a value, so that two values can be compared.
 
     Attributes:
         call: the record of the current round: the arguments `here`, `state`, `inbox` and `loss`, the results `message`
@@ -86,7 +86,7 @@ def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss]
 
 
 def purity(run: Transcript, seed: int) -> Iterator[Fault]:
-    """Yield a fault for each agent or mixing that sends other messages when running alone, and for each impure call.
+    """Yield a fault for each part of a frame that differs when an agent runs alone, and for the first impure call.
 
     A call is impure if equal arguments give different results or if an argument is changed. Each agent runs alone on
     the recorded messages of the run. The user's files are imported again for each agent, so that agents cannot exchange
@@ -108,9 +108,9 @@ def purity(run: Transcript, seed: int) -> Iterator[Fault]:
 
 
 def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
-    """Repeat the recorded calls of a round on copies of the arguments. Yield a fault for each result that differs.
+    """Repeat the recorded calls of a round on copies of the arguments. Yield a fault for the first result that differs.
 
-    A call that changes one of its arguments is a fault, too.
+    A call that changes one of its arguments is a fault, too, and so is a next state that keeps an array of the inbox.
 
     Args:
         setup: the setup of the run.

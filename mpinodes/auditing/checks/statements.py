@@ -30,7 +30,8 @@ RELATIVE = 1e-7  # relative rounding error of a bound over many rounds
 def statements(run: Transcript, seed: int, report: Report) -> None:
     """Test what the messages of every agent state about themselves, such as sensitivities.
 
-    The agents run again on adjacent data. Each of these replays changes the data of one round.
+    The agents run again on adjacent data. Each of these replays changes samples of one round. The statements
+    `gradients_in_set` and `carried_on` of the algorithm are tested, too.
     """
     setup, total = run.setup, len(run.frames)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
