@@ -17,7 +17,7 @@ GradientAt = Annotated[
     Literal["hidden", "public"],
     Meta(
         description="the point of gradients. hidden: the agent's unreleased estimate, as the paper prints it; a sample "
-        "then leaks in every later round. public: a point made of releases; a sample then leaks in one round only"
+        "then leaks in every later round. public: a point made of releases; each use of a sample leaks in one round"
     ),
 ]
 

@@ -72,7 +72,7 @@ def of_replay(findings: list[Finding]) -> Verdict:
     tried = f"{sum(f.changes for f in findings)} adjacent data sets"
     shown = f"{tried}: a message moved by at most {over:.4f} of the accounted change ({where})"
     if worst.exceeded:
-        why = "a message moves further" if worst.public else "a sensitivity depends on the data"
+        why = "a message moves further than its bound" if worst.public else "what a message states depends on the data"
         return Verdict("replay", shown, f"{REFUTED}: {why}", True)
     return Verdict("replay", shown if over else f"{tried}: no message with a bound moved", "holds", False)
 

@@ -55,7 +55,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
         if weights.sums_to_one(axis=0)
         else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
         "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} is unbounded",
-        "the loss has a kink: its gradients are not Lipschitz" if kinked else "",
+        "no Lipschitz constant of the gradients is known, as for a loss with a kink" if kinked else "",
         "gradients are taken at public points, not at y_i" if public else "",
         constants.clipped(setup),
     )
