@@ -159,7 +159,9 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         smooth = all(np.allclose(a, b, atol=1e-3) for a, b in near)
         if smooth and not np.allclose(g, numeric, rtol=1e-4, atol=1e-4):
             yield Fault(
-                "grad is not the gradient of value", f"{shown(g.tolist())} at {where}", f"{shown(numeric.tolist())}"
+                "grad is not the gradient of value",
+                f"{shown(g.tolist())} at {where}",
+                f"the numerical derivatives of value are {shown(numeric.tolist())}",
             )
         if not np.allclose(free.data_grad(x) + regularizer * x, g):
             yield Fault("data_grad and grad contradict each other", where, "grad must be data_grad + regularizer * x")
@@ -196,7 +198,9 @@ def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         residual = float(np.linalg.norm(free.grad(solved.x) + (solved.x - v) / step))
         if not residual <= 100 * tolerance:
             yield Fault(
-                "prox does not return a minimizer", f"step {step}: gradient norm {residual:.3g} there", f"{tolerance:g}"
+                "prox does not return a minimizer",
+                f"step {step}: the gradient norm is {residual:.3g} at the returned point",
+                f"prox must stop at a gradient norm of at most {tolerance:g}, up to rounding",
             )
 
 
@@ -244,12 +248,15 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
                 yield Fault("no random access", where, "of(agent)(t) must be a pure function of seed, agent and t")
                 return
             if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
-                yield Fault("samples() contradicts the loss", f"{where}: {len(numbers)}", f"{len(loss.targets)} rows")
+                right = (
+                    f"samples() must give a number to each of the {len(loss.targets)} rows, groups() no number below 0"
+                )
+                yield Fault("samples() contradicts the loss", f"{where}: {len(numbers)} numbers", right)
                 return
             if stream.makes_all_losses and (
                 len(numbers) != size or image(stream.make_loss(loss.features, loss.targets)) != image(loss)
             ):
-                right = f"make_loss's own, of {size} samples"
+                right = f"every loss must be a loss that make_loss makes from {size} samples"
                 yield Fault("makes_all_losses = True is wrong", f"{where}: another loss", right)
                 return
             for number, row in zip(numbers, _rows(loss), strict=True):
@@ -263,8 +270,8 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
             if features.shape[1] != stream.dimension or not np.isfinite(features).all():
                 yield Fault(
                     "features of the wrong shape, or not finite",
-                    f"{where}: {features.shape}",
-                    f"finite, d = {stream.dimension}",
+                    f"{where}: shape {features.shape}",
+                    f"features must be finite, with {stream.dimension} columns (the dimension of the stream)",
                 )
                 return
             if not np.isfinite(loss.targets).all() or (stream.has_labels and not np.isin(loss.targets, (-1, 1)).all()):

@@ -127,7 +127,8 @@ def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
             here = graph.neighborhood(t, i)
             inn, out = tuple(sorted(j for j, k in edges if k == i)), tuple(sorted(k for j, k in edges if j == i))
             if (here.t, here.agent, here.in_neighbors, here.out_neighbors) != (t, i, inn, out):
-                yield Fault("neighborhood() contradicts edges()", f"{where}: agent {i}: {here}", f"in {inn}, out {out}")
+                right = f"neighborhood() must have t = {t}, agent = {i}, in_neighbors = {inn} and out_neighbors = {out}"
+                yield Fault("neighborhood() contradicts edges()", f"{where}: agent {i}: {here}", right)
                 return
         if graph.period is not None and t > graph.period and edges != graph.edges(t - graph.period):
             yield Fault(
