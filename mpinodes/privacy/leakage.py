@@ -6,19 +6,22 @@ that no message has revealed. Two runs are compared whose data differ in one gro
 are equal. The vector h bounds how far each hidden part differs between the two runs, and u bounds how far the gradient
 differs. At the start h = 0. In every round,
 
-    u = s·[the message is a use of the group] + min(r, ℓ·‖p·h‖ + w·[an earlier message was a use of the group]),
-    h <- A h + b u,   and a vector of the message moves by c·h,
+    v = min(r, ℓ·‖p·h‖ + w·[an earlier message was a use of the group]),   u = s·k + v,
+    a vector of the message moves by c·(A h + b v) + l2·k,   and h <- A h + b u,
 
-where a message is a *use* of the group if the message is the first to use the loss function of a round that uses
-samples of the group. A bracket [·] is 1 if the statement holds, else 0. The other symbols are fields of `Hidden`: A is
-`transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`, ℓ `lipschitz` and w `offset`. If A, b, p
-and c are bounds on norms, or have no negative entry, h is a bound on norms. The class `Norms` computes this bound, and
-the class `Lanes` does so for many changes at once. If A, b, p and c are exact, an input u of round q moves message t by
-|c_t A_t ⋯ A_{q+1} b_q| u (class `Signed`). `ceilings` bounds how far any earlier change of any sample can move each
-message.
+where a message is a *use* of the group if the message is the first to depend on the loss function of a round that uses
+samples of the group. k is the number of times that this round uses the group, and 0 if the message is no use. A bracket
+[·] is 1 if the statement holds, else 0. l2 is the L2 sensitivity in the event of the vector. The other symbols are
+fields of `Hidden`: A is `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`, ℓ `lipschitz`
+and w `offset`. A message without hidden parts moves by l2·k. After such a message h is 0, or inf if k > 0, because then
+nothing states how the use changes the hidden parts. The class `Norms` takes the absolute values of A, b, p and c, so
+that h is a bound on norms. The class `Lanes` does so for many changes at once. If A, b, p and c are exact, an input u
+of round q moves message t by |c_t A_t ⋯ A_{q+1} b_q| u (class `Signed`). `ceilings` bounds how far any earlier change
+of any sample can move each message.
 
 In this package, "an unknown message" is a message whose leakage is `UNKNOWN`, and "a message with hidden parts" is a
-message whose leakage is `Feedback` or `Hidden`.
+message whose leakage is `Feedback` or `Hidden`. An unknown message, and every message with hidden parts after it, moves
+by inf.
 """
 
 from __future__ import annotations
@@ -43,11 +46,12 @@ class Lanes:
     agent share a lane if their changes have equal effects. The bounds are those of the class `Norms`.
 
     Args:
-        events: (rounds, agents) the noise and leakage of every message. Messages depend on hidden parts of the agents'
-            states, and the leakage of every message is known.
+        events: (rounds, agents) the noise and leakage of every message. The algorithm has hidden parts. An unknown
+            message counts here as a message without hidden parts.
 
     Attributes:
-        reads: (rounds, agents, vectors of a message, hidden parts) how far a vector moves if a hidden part moves by 1.
+        reads: (rounds, agents, vectors of a message, hidden parts) how far a vector moves at most if a hidden part
+            moves by 1; 0 for messages without hidden parts.
     """
 
     def __init__(self, events: Events) -> None:
@@ -58,7 +62,7 @@ class Lanes:
         self._a, self._p, self._r = a * hidden[..., None, None], p * hidden[..., None], r * hidden
         self._b, self._slope = b, np.minimum(lipschitz, 1e300) * hidden  # finite, so that the product with h = 0 is 0
         self.reads = c * hidden[..., None, None]
-        # If a message without hidden parts carries a use, nothing states how the use changes the hidden parts.
+        # If a message without hidden parts is a use, nothing states how the use changes the hidden parts.
         self._new = np.where(hidden[..., None], _weighted(b, s[..., None]), np.inf)
         self._l2 = events.l2
         self._is_message = c.shape[2:] == (1, 1) and bool((c[hidden] == 1).all())
@@ -69,8 +73,8 @@ class Lanes:
         """Return bounds on how far each message moves, and on how far the hidden parts have moved at the end.
 
         A lane is one change of data. The first array has the axes (vectors of a message, rounds, lanes). The second
-        array has the axes (hidden parts, lanes), after the last round. A use is a message that uses changed samples for
-        the first time.
+        array has the axes (hidden parts, lanes), after the last round. A use is a message that is the first to depend
+        on the loss function of a round that uses the changed samples.
 
         Args:
             rounds: the rounds to compute.
@@ -78,7 +82,7 @@ class Lanes:
             h: (hidden parts, lanes) how far the hidden parts have moved before the first round.
             message: (uses,) the message of each use, as an index into `rounds`.
             lane: (uses,) the lane of each use.
-            before: (rounds, lanes) whether a message of an earlier round used samples of the lane.
+            before: (rounds, lanes) whether a message of an earlier round is a use of the lane.
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
@@ -92,9 +96,9 @@ class Lanes:
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
             """Compute, round by round, bounds on how far changed samples move the hidden parts of the agents' states.
 
-            The first returned array, (rounds, hidden parts, lanes), has the bounds in every round, without the effect
-            of samples that the message of the same round is the first to use. The second array, (hidden parts, lanes),
-            has the bounds after the last round, with all effects.
+            The first returned array, (rounds, hidden parts, lanes), has the bounds in every round, without the direct
+            effect of uses by the message of the same round. The second array, (hidden parts, lanes), has the bounds
+            after the last round, with all effects.
 
             Args:
                 times: multiplies weights and sizes, elementwise.
@@ -134,16 +138,17 @@ class Norms:
         self._lanes = Lanes(events[:, None]) if events.hidden else None
         self._hidden, self._unknown, self._l2 = events.is_hidden, events.is_unknown, events.l2
         self._h = np.zeros((events.hidden, groups))
-        self._used = np.zeros(groups, bool)  # whether any message before the next one carried the group
+        self._used = np.zeros(groups, bool)  # whether any message before the next one is a use of the group
 
     def step(self, t: int, used: Indices) -> Vector:
         """Return how far a change of each group of samples moves each vector of a message: (vectors, groups).
 
-        This method must be called for all messages, in order.
+        The result is inf for an unknown message, and for a message with hidden parts after an unknown message. This
+        method must be called for all messages, in order.
 
         Args:
             t: the number of the message, counted from 0.
-            used: the groups whose samples the message is the first to use; a group may occur several times.
+            used: the groups of which the message is a use; a group may occur several times.
         """
         agent = np.zeros(len(self._used), np.int64)
         moved = np.zeros((1, self._l2.shape[1], len(agent)))
@@ -162,10 +167,10 @@ class Norms:
 class Signed:
     """Bound how far a change of each group of samples moves the messages of an agent with exact linear dynamics.
 
-    The bounds are tighter than the bounds of `Norms`, because the signs of the weights are used. For each earlier
-    round, the class stores how far a gradient change of size 1 in that round moves the hidden parts now. If a message
-    that does not depend on hidden parts uses changed samples, the direction in which the state changes is unknown. The
-    change of the state is then bounded by norms.
+    The bounds are at most the bounds of `Norms`, because the signs of the weights are used. For each earlier round, the
+    class stores how far a gradient change of size 1 in that round moves the hidden parts now. If a message without
+    hidden parts is a use of a group, nothing states how the use changes the hidden parts. The change of the hidden
+    parts is then taken as inf, and followed by norms, until the next message without hidden parts.
 
     Args:
         events: the noise and leakage of the agent's messages, one event for each round.
@@ -176,15 +181,17 @@ class Signed:
         self._hidden, self._unknown, self._l2 = events.is_hidden, events.is_unknown, events.l2
         self._a, self._b, self._p, self._c, self._s, lipschitz, self._r, self._offset = map(events.leakage, NAMES)
         self._slope = np.minimum(lipschitz, 1e300)  # finite, so that the product with h = 0 is 0
-        self._used = np.zeros(groups, bool)  # whether any message before the next one carried the group
+        self._used = np.zeros(groups, bool)  # whether any message before the next one is a use of the group
         self._inputs = np.zeros((len(events), groups))  # the input u of every round
         self._made = np.zeros((len(events), events.hidden))  # row s: the present h that an input of 1 in round s causes
         self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of changes whose direction is unknown
 
     def older(self, t: int) -> Vector:
-        """Return how far a change of each group of samples moves message t, if an earlier message used the samples.
+        """Return how far a change of each group of samples moves message t through the hidden parts.
 
-        The array has the axes (vectors of the message, groups). Messages are counted from 0.
+        The array has the axes (vectors of the message, groups). Messages are counted from 0. The result is inf for an
+        unknown message and for a message with hidden parts after an unknown message, and 0 for any other message
+        without hidden parts. The call also updates the stored state of the hidden parts to round t.
         """
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
@@ -205,7 +212,7 @@ class Signed:
         )
 
     def add(self, t: int, used: Indices) -> None:
-        """Record that message t is the first to use samples of the groups `used`."""
+        """Record that message t is a use of the groups `used`."""
         if self._hidden[t]:
             np.add.at(self._inputs[t], used, self._s[t])
         elif len(used):
@@ -214,11 +221,12 @@ class Signed:
     def step(self, t: int, used: Indices) -> Vector:
         """Return how far a change of each group of samples moves each vector of a message: (vectors, groups).
 
-        This method must be called for all messages, in order.
+        The result is inf for an unknown message, and for a message with hidden parts after an unknown message. This
+        method must be called for all messages, in order.
 
         Args:
             t: the number of the message, counted from 0.
-            used: the groups whose samples the message is the first to use; a group may occur several times.
+            used: the groups of which the message is a use; a group may occur several times.
         """
         moved = self.older(t)
         for vector in range(len(moved)):
@@ -231,7 +239,7 @@ class Signed:
 def response(events: Events, groups: int) -> Norms | Signed:
     """Return an object that bounds how far changed samples move the messages of one agent.
 
-    The object is a `Signed` if its bounds are tighter, and otherwise a `Norms`.
+    The object is a `Signed` if `is_signed(events)` is true, and otherwise a `Norms`.
 
     Args:
         events: the noise and leakage of the agent's messages, one event for each round.
@@ -241,10 +249,10 @@ def response(events: Events, groups: int) -> Norms | Signed:
 
 
 def is_signed(events: Events) -> bool:
-    """Return whether the class `Signed` gives tighter bounds than the class `Norms` for the events of one agent.
+    """Return whether the class `Signed` is used for the events of one agent, because its bounds may be tighter.
 
-    `Signed` does so if the leakage of every message with hidden parts is exact, and if at least one weight in the
-    leakage of at least one message is negative.
+    This is the case if the algorithm has hidden parts, the leakage of every message with hidden parts is exact, and at
+    least one weight in the leakage of at least one message is negative.
     """
     return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
 
@@ -285,12 +293,14 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     """Return, for each message, how far a change of any sample of an earlier message can move the message.
 
     The array has the axes (rounds, vectors of a message). Such a change reaches the message only through the hidden
-    state of the agent, so the bounds do not include the effect of samples that the message itself is the first to use.
-    Each bound assumes the largest possible change of the gradient in every earlier round.
+    state of the agent, so the bounds do not include the direct change of a message that is a use of the sample. Each
+    bound assumes the largest possible change of the gradient in every earlier round. The bound is inf for an unknown
+    message and for messages with hidden parts after an unknown message, and 0 for any other message without hidden
+    parts.
 
     Args:
         events: the noise and leakage of one agent's messages, one event for each round.
-        most_used: (rounds,) the largest number of times that a message uses one sample, at least 1.
+        most_used: (rounds,) the largest number of uses of one group of samples by a message, at least 1.
     """
     if not is_signed(events):
         return Ceilings().take(events, most_used)
@@ -326,7 +336,7 @@ class Ceilings:
         a, b, c, s, r, lipschitz, offset = (events.leakage(n) for n in names)
         a, b, c = map(np.abs, (a, b, c))
         lost, hidden = np.logical_or.accumulate(events.is_unknown) | self._lost, events.is_hidden
-        # A message without hidden parts resets h: to inf if the message is unknown or carries a use, else to 0.
+        # A message without hidden parts resets h: to inf if the message is unknown or is a use, else to 0.
         begun = np.where(events.is_unknown | (events.uses > 0), np.inf, 0.0)[:, None]
         entered = np.where(hidden[:, None], _weighted(b, (most_used * s + r)[:, None]), begun)
         # older is A(t) h(t - 1), where h(t) = A(t) h(t - 1) + entered(t)

@@ -4,11 +4,13 @@ A *group* is a set of samples that an agent always uses together (or a round, or
 samples of a group share one row of a ledger. A *release* is one vector of one message. The vectors of a message have
 independent noise, so each vector is accounted for as a separate release, sent after the previous vector.
 
-A change of a group moves the message that is the first to use samples of the group, by at most the L2 sensitivity in
-the message's event. The change moves later messages only through the agent's hidden state, by at most the bounds of
-`leakage`. If a release moves by D2 > 0 in L2, the L1 change of the release is at most D2·l1/l2. The cost of the release
-depends on the distribution of the noise. If the release was rounded to a lattice, the L1 change and the L2 change are
-larger by the roundings that the event states.
+A *use* of a group is a message that is the first to depend on the loss function of a round that uses samples of the
+group. A group that several rounds use has several uses. A change of the group moves the message of each use directly,
+by at most the L2 sensitivity in the message's event. If a message has k uses of the group, the direct change is k times
+as large. A change of the group also moves every message after the first use through the agent's hidden state, by at
+most the bounds of `leakage`. If a release moves by D2 in L2, the L1 change of the release is at most D2 times
+`Events.l1_per_l2`. The cost of the release depends on the distribution of the noise. If the release was rounded to a
+lattice, the L1 change and the L2 change are larger by the roundings that the event states.
 
 The class `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. A `Ledger` adds up the
 costs of releases, for each group. The class `Ledger` has two subclasses: `Saturated`, in this file, and
@@ -40,8 +42,8 @@ PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the
 class Uses(NamedTuple):
     """Hold the uses of samples by one agent: pairs (message, group of samples), ascending by message.
 
-    A pair means that the message is the first to use the loss function of a round that uses samples of the group.
-    Messages are counted from 0.
+    A pair means that the message is the first to depend on the loss function of a round that uses samples of the group.
+    A pair occurs k times if the round uses the group k times. Messages are counted from 0.
     """
 
     message: Indices
@@ -49,7 +51,10 @@ class Uses(NamedTuple):
 
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
-        """Return the uses: which groups of samples each message of one agent is the first to use.
+        """Return the uses of all messages of one agent.
+
+        The field `uses` of an event names the round whose loss function no earlier message depends on; 0 means that
+        there is no such round. The message has a use of each group that this round uses.
 
         Args:
             events: the noise and sensitivity of the agent's messages, one event for each round.
@@ -61,7 +66,7 @@ class Uses(NamedTuple):
         return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Return the uses of the messages `first` to `last` − 1 (which groups each message is the first to use).
+        """Return the uses (pairs of a message and a group) of the messages `first` to `last` − 1.
 
         In the result, the messages are numbered from 0: message `first` has the number 0.
         """
@@ -92,10 +97,11 @@ class Uses(NamedTuple):
 
 
 class Unlisted:
-    """Find, block by block, which groups of samples each message of one agent is the first to use.
+    """Find the uses (pairs of a message and a group of samples) of one agent's messages, block by block.
 
-    A caller that reads the messages block by block needs less memory with this class than with `Uses`. The attribute
-    `between` is a function: `between(first, last)` returns what `Uses.between` returns, and caches the last result.
+    A use is a message that is the first to depend on the loss function of a round that uses the group. A caller that
+    reads the messages block by block needs less memory with this class than with `Uses`. The attribute `between` is a
+    function: `between(first, last)` returns what `Uses.between` returns, and caches the last result.
 
     Args:
         events: the noise and sensitivity of the agent's messages, one event for each round.
@@ -113,8 +119,10 @@ class Costs:
     adjacent data.
 
     Attributes:
-        kind: the noise distribution of each release.
+        kind: the noise distribution of each release. If the dimension of the vectors is unknown, gamma-norm noise is
+            replaced by PURE.
         roundings: two arrays: for each release, the amounts that rounding adds to the L1 change and to the L2 change.
+            For gamma-norm noise, whose cost depends on the L2 change alone, both amounts are that of the L2 change.
     """
 
     def __init__(self, events: Events) -> None:
@@ -128,14 +136,21 @@ class Costs:
         self._ratio = events.l1_per_l2.ravel()
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε of each release in `t` if the release moves by `delta`; inf if there is no pure ε."""
+        """Return the pure ε of each release in `t` if the release moves by `delta` in L2.
+
+        The pure ε is 0 if `delta` is 0. Otherwise it includes the rounding of the release, and is inf if the noise is
+        Gaussian or if there is no noise.
+        """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self.kind[t] == Kind.GAUSSIAN), np.inf, shift)
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
-        """Return the ρ of zCDP of each release in `t` if the release moves by `delta`; inf if the release has no ρ."""
+        """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2.
+
+        ρ is 0 if `delta` is 0. Otherwise ρ includes the rounding of the release, and is inf if there is no noise.
+        """
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self.kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
         pure = self.kind[t] == Kind.PURE
@@ -144,8 +159,9 @@ class Costs:
     def slopes(self) -> tuple[Vector, Vector]:
         """Return two arrays: for each release, the shift per unit of L2 change, and ρ per squared unit of L2 change.
 
-        The shift is the L1 change divided by the noise scale. The shift is the pure ε of the release, except for
-        Gaussian noise, which has no pure ε. Both arrays ignore the rounding of releases.
+        The shift is the number of draws times the L1 change divided by the noise scale; for gamma-norm noise, the L2
+        change takes the place of the L1 change. The shift is the pure ε of the release, except for Gaussian noise,
+        which has no pure ε. Both arrays ignore the rounding of releases, and are inf for a release without noise.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
@@ -154,9 +170,11 @@ class Costs:
         return shift, np.where(self.kind == Kind.PURE, pure_rho(shift), rho)
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
-        """Return the Rényi divergences of each release in `t` if the release moves by `delta`: a column for each order.
+        """Return bounds on the Rényi divergences of each release in `t` if the release moves by `delta` in L2.
 
-        Each entry is the smallest known bound on the divergence.
+        The array has a row for each release and a column for each order of `ORDERS`. Each entry is ρ times the order,
+        or the divergence of the noise distribution if that is smaller. For the second number, the pure ε of one draw is
+        rounded up by at most 0.1 %. An entry is inf if there is no noise.
         """
         draws = self._draws[t]
         single, rho = self.pure(t, delta) / draws, self.rho(t, delta)
@@ -184,10 +202,11 @@ class Facts:
             on how far the hidden state has moved.
         moves: whether a change of an earlier sample may change at least one gradient that is taken at an unreleased
             point.
-        is_finite: whether all numbers of the recursion in `leakage` are finite.
-        is_exact: whether the leakage of all messages that depend on hidden state is exact.
+        is_finite: whether all L1 and L2 sensitivities are finite, and all numbers of the recursion in `leakage` except
+            the Lipschitz constant ℓ and the offset w, which may be inf.
+        is_exact: whether the leakage of all messages with hidden parts is exact; true if there is no such message.
         has_signs: whether the leakage of at least one message has a negative weight.
-        groups: the number of groups of samples (which are always used together).
+        groups: the largest number of a group of samples in any use, plus 1; 0 if there is no use.
     """
 
     unknown_from: float = inf
@@ -205,7 +224,7 @@ class Facts:
         Args:
             first: the number of the first message of the block, counted from 0.
             events: the noise and leakage of the messages of the block, one event for each round.
-            uses: which groups of samples each message of the block is the first to use.
+            uses: the uses of the messages of the block, which are counted from 0 in the block.
         """
         self.groups = max(self.groups, uses.groups)
         unknown = events.is_unknown
@@ -236,7 +255,10 @@ class Facts:
         return self.is_exact and self.has_signs
 
     def is_all(self, kind: Kind) -> bool:
-        """Return whether the noise of every message that may depend on data has the distribution `kind`."""
+        """Return whether the noise of every message that may depend on data has the distribution `kind`.
+
+        The result is true if no message depends on data.
+        """
         return self.kinds <= {kind}
 
 
@@ -248,12 +270,14 @@ class Ledger(ABC):
 
     Args:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: the groups of samples that each message is the first to use.
+        uses: the uses: pairs of a message and a group of samples.
         facts: facts about all events of the agent.
 
     Attributes:
+        facts: as above.
         uses_ceiling: how a change of an earlier sample is charged in later messages. True: by one upper bound for all
-            samples (`leakage.ceilings`). False: by a bound for each group.
+            samples (`leakage.ceilings`). False: by a bound for each group, or not at all, because no later message
+            depends on the change.
     """
 
     uses_ceiling = False
@@ -292,16 +316,19 @@ class Ledger(ABC):
 class Saturated(Ledger):
     """Charge a change of an earlier sample, in each later message, by an upper bound that holds for all samples.
 
-    The bound is `leakage.ceilings`. The computed cost is tight if `Facts.is_saturated` is true. If not, the cost is an
-    upper bound that may be loose.
+    The bound is `leakage.ceilings`, which assumes in every message the largest effect of earlier samples. If
+    `Facts.is_saturated` is true, the effect of a single group has nearly always this size after the group was used. If
+    not, the cost is an upper bound that may be loose.
 
-    If a message uses a group of samples k times, a change of the group moves the message k times as far. This is
+    If a message has k uses of a group of samples, a change of the group moves the message k times as far. This is
     charged as one change: with Gaussian noise, k² ρ. The cost of a group is the sum of two parts. The first part is the
-    cost of the messages that are the first to use samples of the group (the uses of the group). The second part is the
-    cost of the effect, through hidden state, on all messages after the first use. The second part is computed as a
-    difference of two cumulative sums over rounds. Arrays of costs have the columns pure ε, ρ and, unless there are too
-    many groups, one column for each order of the Rényi curve. Infinite costs of the second part are not added to the
-    sums. The infinite costs are counted instead, in three columns: pure ε, ρ and Rényi curve.
+    cost of the direct changes of the messages with uses of the group. The second part is the cost of the effect,
+    through hidden state, on all messages after the first use. For a use after the first, the first part is the cost of
+    both changes together minus the cost of the change through hidden state. The second part is computed as a difference
+    of two cumulative sums over rounds. Arrays of costs have the columns pure ε and ρ. They also have one column for
+    each order of the Rényi curve, unless all noise is Gaussian or there are more than `MOST_KEPT` groups. Infinite
+    costs of the second part are not added to the sums. The infinite costs are counted instead, in three columns: pure
+    ε, ρ and Rényi curve.
     """
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
@@ -313,7 +340,7 @@ class Saturated(Ledger):
     def _begin(self) -> None:
         groups, columns = self.facts.groups, RHO + 1 + len(ORDERS) * self._has_curves
         self._done, self._ceilings = 0, Ceilings()
-        self._first = np.full(groups, len(self._events))  # the first message that carries each group
+        self._first = np.full(groups, len(self._events))  # the message of each group's first use
         self._own, self._sum = np.zeros((groups, columns)), np.zeros(columns)  # costs: of uses; of all hidden changes
         self._begun = np.zeros((groups, columns))  # `_sum` at the first use of each group
         self._lost, self._begun_lost = np.zeros(RHO + 2, np.int32), np.zeros((groups, RHO + 2), np.int32)
@@ -336,8 +363,12 @@ class Saturated(Ledger):
     def _take(self, events: Events, uses: Uses) -> None:
         """Add the costs of a block of rounds.
 
-        If a message is the first to use samples of a group, the cost of the message is added to the cost of the group.
-        The costs of the effects of earlier samples, through hidden state, are added to the cumulative sums over rounds.
+        For each use of a group, the cost of the direct change of the message is added to the cost of the group. The
+        costs of the effects of earlier samples, through hidden state, are added to the cumulative sums over rounds.
+
+        Args:
+            events: the messages of the block.
+            uses: the uses of these messages, which are counted from 0 in the block.
         """
         (message, group), times = uses.distinct()
         costs = Costs(events)
@@ -356,7 +387,7 @@ class Saturated(Ledger):
 
         new = np.unique(group[self._first[group] == len(self._events)])
         np.minimum.at(self._first, group, message + self._done)
-        at = self._first[new] + 1 - self._done  # the first message of a group has no hidden change of that group yet
+        at = self._first[new] + 1 - self._done  # the message of a group's first use has no hidden change of the group
         self._begun[new], self._begun_lost[new] = sums[at], lost[at]
         is_fresh = message + self._done == self._first[group]
         order = np.argsort(group, kind="stable")
@@ -379,7 +410,10 @@ class Saturated(Ledger):
 
     @cached_property
     def _signed(self) -> Vector:
-        """Return how far a change of any earlier sample can move each vector of each message: (rounds, vectors)."""
+        """Return how far a change of any earlier sample can move each vector of each message: (rounds, vectors).
+
+        The bounds use the signs of the leakage's weights.
+        """
         rounds = len(self._events)
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
@@ -416,7 +450,8 @@ class Saturated(Ledger):
     def rdp(self, group: Indices) -> Vector:
         """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
-        If no Rényi curves are stored, each divergence is bounded by ρ of zCDP times the order.
+        The divergences are those of the rounds that the last call of `at` or `follow` has added. If no Rényi curves are
+        stored, each divergence is bounded by ρ of zCDP times the order.
         """
         if self._has_curves:
             return self._read(group, slice(RHO + 1, None), slice(RHO + 1, RHO + 2))
@@ -425,12 +460,12 @@ class Saturated(Ledger):
     def envelope(self) -> tuple[Indices, Vector]:
         """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
 
-        The returned releases together cost no less than the releases of any group of samples up to the last horizon. A
-        use of a group is a release whose message is the first to use samples of the group. For each kind of noise, the
-        uses of every group are sorted by descending cost, and for each k, the most expensive k-th use of any group is
-        returned. In addition, every release after the earliest use is returned, with the bound on the effect of earlier
-        samples. For each use after the first use of a group, the returned change is the change by the new samples plus
-        this bound. The bound is then counted twice, because the same release is also returned with the bound alone.
+        The returned releases together cost no less than the releases of any group of samples up to the last horizon.
+        For each kind of noise, the releases of the messages with uses of a group are sorted by descending cost, and for
+        each k, the most expensive k-th release of any group is returned. In addition, every release after the earliest
+        use of any group is returned if the bound on the effect of earlier samples is above 0, with this bound as its
+        change. For each use after the first use of a group, the returned change is the direct change plus this bound.
+        The bound is then counted twice, because the same release is also returned with the bound alone.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
@@ -457,5 +492,5 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return, for every message, the largest number of times that it uses one group of samples, at least 1."""
+    """Return, for every message, the largest number of its uses of one group of samples, at least 1."""
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

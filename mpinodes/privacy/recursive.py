@@ -3,31 +3,36 @@
 The recursion of the module `leakage` bounds how far a changed sample moves later messages. This module computes the
 recursion for each group of samples, so the charge of a group decays or grows as the effect of its change does.
 
-A group is a set of samples that an agent always uses together. From the first use of the group on, a change of the
-group may move the agent's hidden parts by up to h (`leakage`). If the hidden parts move, all later messages may move,
-too. After some rounds, many groups have equal h, most often because h reaches the upper bound on the change of a
-gradient. Groups with equal h move all later messages equally, so they are merged into a *cluster*. The running time is
-then proportional to rounds times clusters, not to rounds times groups. A group that is used again leaves its cluster.
-When clusters are merged, the merged cluster gets the elementwise maximum of their h. A larger h never gives a smaller
-cost, so no group is charged less than without clusters.
+A group is a set of samples that an agent always uses together. A use of a group is a message that is the first to
+depend on the loss function of a round that uses the group. From the first use of the group on, a change of the group
+may move the agent's hidden parts by up to h (`leakage`). If the hidden parts move, all later messages may move, too.
+After some rounds, many groups have equal h, most often because h reaches the upper bound on the change of a gradient.
+Groups with equal h move all later messages equally, so they are merged into a *cluster*. The running time is then
+proportional to rounds times clusters, not to rounds times groups. A group that is used again leaves its cluster. When
+clusters are merged, the merged cluster gets the elementwise maximum of their h. A larger h never gives a smaller cost,
+so no group is charged less than without clusters.
 
 Example: each of 4,000 samples is used once, and the h of a sample shrinks by a factor 0.3 every round. Soon h moves a
 message by almost nothing. At the end the 4,000 groups form 51 clusters, so each round computes 51 recursions.
 
 The recursion applies to Laplace, Gaussian, gamma-norm and pure mechanisms. Given all earlier messages, the bound on the
 change of the next message is a public constant, and the costs of such bounds add up (ρ and Rényi curves; for Gaussian
-noise Σ (change/σ)² exactly). The recursion is valid under two conditions. First, the gradient is Lipschitz in the point
-at which it is taken, with a finite public constant; clipping keeps this bound, because clipping is nonexpansive.
-Second, if an agent's next state contains the agent's present state without noise, the weight of the present state is
-public and is part of the leakage's `transition`. The weight of the agent's own release adds no cost, because the
-release is known to the adversary.
+noise Σ (change/σ)² exactly). The recursion is valid under two conditions. First, the constants of the leakage are
+public, and the gradient changes by no more than its Lipschitz constant (`lipschitz`) or its largest change (`largest`)
+states; clipping keeps a Lipschitz constant, because clipping is nonexpansive. Second, if an agent's next state contains
+the agent's present state without noise, the weight of the present state is public and is part of the leakage's
+`transition`. The weight of the agent's own release adds no cost, because the release is known to the adversary.
 
-Clusters raise the cost of a group by an amount that depends on which clusters are merged:
+All merges are between clusters of the same agent. Clusters raise the cost of a group by an amount that depends on which
+clusters are merged:
 
-- Clusters whose h differ only by rounding are always merged.
-- If an agent has more than `FEW` clusters, clusters whose h differ by less than the relative amount `LOOSE` are merged.
-  A cluster that was raised in this way is not raised again, so costs rise by no more than the relative amount `LOOSE`.
-- Clusters that move a message by almost nothing, compared with the smallest cost of a use, are merged coarsely.
+- Clusters whose h are equal up to rounding (`ALIKE`) are merged.
+- If an agent has more than `FEW` clusters, clusters whose h are equal up to the relative amount `LOOSE` are merged. A
+  cluster whose h was raised by a merge is not merged in this way again, so these merges raise the h of a group by no
+  more than the relative amount `LOOSE`.
+- Clusters that move a message by almost nothing, compared with the smallest cost of a use, are merged if their h are
+  equal up to a factor. Below the share `NOTHING` of this cost, the factor is `COARSEST`, for every agent. Below the
+  share `SMALL`, the factor is `COARSE`, only for agents with more than `FEW` clusters.
 """
 
 from __future__ import annotations
@@ -45,12 +50,13 @@ from mpinodes.privacy.leakage import LARGEST_HISTORY, Indices, Lanes, Signed
 from mpinodes.privacy.ledger import MOST_KEPT, PURE, RHO, Facts, Ledger, Saturated, Unlisted, Uses
 from mpinodes.privacy.shifts import Counts, Prices, Shifts, Used, columns
 
-BLOCK = 512  # number of uses, of all agents, between two merges; and at most BLOCK / 4 rounds
+BLOCK = 512  # about this number of uses, of all agents, between two merges, but BLOCK / 16 to BLOCK / 4 rounds
 FEW = 512  # up to this number of clusters of an agent, only changes that differ by rounding are merged
 
 # Two doubles that differ only in this number of last bits count as equal: relative 1e-14, 0.4 %, 1/8, and 2^16.
 ALIKE, LOOSE, COARSE, COARSEST = 6, 44, 49, 56
-# Clusters with a cost per message below this share of the smallest cost of a use are merged within COARSE, or COARSEST.
+# Clusters with a cost per message of at most this share of the smallest cost of a use are merged within COARSE (if the
+# agent has more than FEW clusters), or COARSEST.
 SMALL, NOTHING = 1e-6, 1e-17
 FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because subnormal doubles are slow
 
@@ -58,10 +64,10 @@ FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because 
 class Clusters:
     """Compute the privacy costs of all groups of samples of several agents, and merge groups that have equal effects.
 
-    Groups whose changes move all later messages of an agent equally are merged into a cluster. The effect of a cluster
-    is bounded by norms. The cost of a group is the sum of an entry of `_own` for the group and an entry of `_cost` for
-    its cluster. When a group moves to another cluster, its entry of `_own` is corrected so that the cost of the group
-    stays the same.
+    Groups whose changes move all later messages of an agent equally or nearly equally are merged into a cluster. The
+    effect of a cluster is bounded by norms. The cost of a group is the sum of an entry of `_own` for the group and an
+    entry of `_cost` for its cluster. When a group moves to another cluster, its entry of `_own` is corrected so that
+    the cost of the group stays the same.
 
     Args:
         agents: the number of agents.
@@ -90,7 +96,7 @@ class Clusters:
 
         Args:
             events: (rounds, agents) the noise, sensitivity and leakage of the messages of these rounds.
-            uses: for each agent, which groups of samples each message of these rounds is the first to use.
+            uses: for each agent, the uses of groups of samples by the messages of these rounds.
         """
         prices, lanes = Prices(events, self._shifts), Lanes(events)
         agent = np.repeat(np.arange(len(uses)), [len(used.message) for used in uses])
@@ -111,10 +117,12 @@ class Clusters:
             self._merge()
 
     def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
-        """Move every group of samples that is used in a block of rounds out of its cluster, into a new cluster.
+        """Move every group of samples that has a use in a block of rounds out of its cluster, into a new cluster.
 
-        A use is a message that is the first to use samples of a group. Groups that come from one cluster and have uses
-        in the same messages share a new cluster.
+        A use is a message that is the first to depend on the loss function of a round that uses the group. Two groups
+        share a new cluster if they come from one cluster (or both have no cluster yet), and have equally many uses in
+        each message. If no message of an agent has two uses in the block, each group gets a cluster of its own. The
+        cost of each group stays the same. Clusters that have lost all their groups are removed.
 
         Args:
             message: (uses,) the message of each use, counted from 0 in the block, ascending.
@@ -123,7 +131,7 @@ class Clusters:
             rounds: the number of rounds of the block.
 
         Returns:
-            The uses, with the new cluster of each group in place of the group.
+            The uses of one group of each new cluster, with the new cluster in place of the group.
         """
         groups = self._cluster_of.shape[1]
         own, label = self._own.reshape(-1, self._own.shape[-1]), self._cluster_of.ravel()
@@ -161,9 +169,13 @@ class Clusters:
         )
 
     def _merge(self) -> None:
-        """Merge clusters (sets of groups of samples) of one agent that move later messages nearly equally.
+        """For every agent, merge clusters (sets of groups of samples) of the agent.
 
-        When clusters are merged, all their groups move into the oldest cluster.
+        Clusters are merged that move later messages nearly equally, or that move messages by almost nothing; the
+        docstring of the module lists the three rules. The merged cluster gets the elementwise maximum of the changes of
+        the hidden parts. A change of exactly 0 is merged only with 0, and a cluster with infinite costs only with
+        clusters that have infinite costs. When clusters are merged, all their groups move into the oldest cluster and
+        keep their costs so far. Before, every change above 0 that is below the share `FLOOR` is raised to it.
         """
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
@@ -228,7 +240,8 @@ class Clusters:
 class Exact:
     """Compute the privacy costs of all groups of samples of one agent whose state has exact linear dynamics with signs.
 
-    No groups are merged. Time and memory grow with the square of the number of rounds.
+    No groups are merged. The time grows with the square of the number of rounds, times the number of groups. The memory
+    grows with the number of rounds times the number of groups.
 
     Args:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
@@ -246,7 +259,7 @@ class Exact:
 
         Args:
             events: (rounds, 1) the events of the only agent.
-            uses: a list with one element: which groups of samples each message of these rounds is the first to use.
+            uses: a list with one element: the uses of groups of samples by the messages of these rounds.
         """
         groups = len(self._before)
         for first in range(0, len(events), BLOCK):
@@ -266,7 +279,7 @@ class Exact:
         Args:
             agent: ignored.
             group: the numbers of the groups.
-            columns: selects from the columns pure ε, ρ, and then the Rényi curve.
+            columns: selects from the columns pure ε, ρ, and then the Rényi curve (or the counts of shifts).
         """
         return self._costs[group, columns]
 
@@ -276,7 +289,7 @@ class Agent(NamedTuple):
 
     Attributes:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: the groups of samples that each message is the first to use.
+        uses: the uses: pairs of a message and a group of samples.
         facts: facts about all events.
     """
 
@@ -290,9 +303,12 @@ class Followed:
 
     Args:
         agents: the agents.
-        counts: None, or a table that counts shifts (L1 change / noise scale) by size. With such a table, shifts are
-            counted and no Rényi curves are computed. With None, Rényi curves are computed unless all noise is Gaussian
-            or an agent has more than `MOST_KEPT` groups of samples.
+        counts: None, or a table that counts shifts (`Costs.slopes`) by size. With such a table, shifts are counted and
+            no Rényi curves are computed. With None, Rényi curves are computed unless all noise is Gaussian or an agent
+            has more than `MOST_KEPT` groups of samples.
+
+    Attributes:
+        agents: as above.
     """
 
     def __init__(self, agents: Sequence[Agent], counts: Counts | None = None) -> None:
@@ -358,7 +374,10 @@ class Recursive(Ledger):
         self._followed, self._place, self._horizon = followed, place, -1
 
     def follow(self, horizon: int) -> None:
-        """Add the privacy costs of all rounds up to `horizon`, for all agents whose costs are computed together."""
+        """Add the privacy costs of all rounds up to `horizon`, for all agents whose costs are computed together.
+
+        If later rounds were added before, start again at round 1.
+        """
         self._followed.follow(horizon)
 
     def at(self, horizon: int) -> tuple[Vector, Vector]:
@@ -383,10 +402,11 @@ class Recursive(Ledger):
         """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
 
         The returned releases together cost no less than the releases of any group of samples up to the last horizon.
-        For Laplace noise, the shifts (L1 change / noise scale) of each group are counted by size. For every size s, the
-        number of returned shifts of size s or more is the largest such number of any group. The returned shifts include
-        the rounding of releases. The caller adds the rounding again, which makes the bound slightly larger. For all
-        other noise, the result is that of `Saturated.envelope`.
+        If all noise is Laplace noise, the shifts (draws · L1 change / noise scale) of each group are counted by size.
+        For every size s, the number of returned shifts of size s or more is the largest such number of any group. All
+        these shifts are returned as changes of one release, the release with the largest shift per change. The returned
+        shifts include the rounding of releases. The caller adds the rounding again, which makes the bound slightly
+        larger. For all other noise, the result is that of `Saturated.envelope`.
         """
         if not self.facts.is_all(Kind.LAPLACE):
             ceiling = Saturated(self._events, self._uses, self.facts)
@@ -405,13 +425,16 @@ class Recursive(Ledger):
 def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     """Return a ledger (the privacy costs by group of samples) for each agent.
 
-    An agent gets a `Recursive` ledger under two conditions. First, the effect of a changed sample on later messages
-    depends on how far the hidden state has moved. Second, all messages of the agent have known, finite costs. Every
-    other agent gets a `Saturated` ledger. Agents with the same kinds of noise are computed together.
+    An agent gets a `Recursive` ledger under three conditions. First, the effect of a changed sample on later messages
+    depends on how far the hidden state has moved. Second, the leakage of all messages is known, their sensitivities and
+    leakages are finite (`Facts.is_finite`), and every message that depends on data has noise. Third, if the costs are
+    computed with signs, rounds times groups is at most `LARGEST_HISTORY`. Every other agent gets a `Saturated` ledger.
+    Agents with the same kinds of noise are computed together, except agents with more than `MOST_KEPT` groups, which
+    are computed apart from the others, and agents with signs, which are computed alone.
 
     Args:
-        of: for each agent, the events of its messages (noise, sensitivity and leakage), and which groups of samples
-            each message is the first to use.
+        of: for each agent, the events of its messages (noise, sensitivity and leakage), and the uses of groups of
+            samples by its messages.
     """
     agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
@@ -437,6 +460,6 @@ def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
 
     Args:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: which groups of samples each message is the first to use.
+        uses: the uses of groups of samples by the messages.
     """
     return open_ledgers([(events, uses)])[0]

@@ -1,8 +1,10 @@
 """Compute the costs of releases of several agents from how far each release moves, for many clusters at once.
 
-A cluster is a set of groups of samples that move all messages equally (`recursive`). The class `Prices` computes pure ε
-and ρ from the L2 changes of releases. The class `Shifts` computes Rényi curves. The class `Counts` counts shifts (L1
-change / noise scale) by size, for the numerical composition in the module `tight`.
+A cluster is a set of groups of samples that move all later messages equally or nearly equally (`recursive`). The class
+`Prices` computes pure ε, ρ and Rényi curves from the L2 changes of releases. The class `Shifts` has the table of Rényi
+curves. The class `Counts` counts shifts by size instead, for the numerical composition in the module `tight`. A *shift*
+is the number of draws of a release, times its L1 change (for gamma-norm noise its L2 change), divided by its noise
+scale.
 """
 
 from __future__ import annotations
@@ -23,12 +25,13 @@ from mpinodes.privacy.ledger import PURE, RHO, Costs
 class Shifts:
     """Tabulate the Rényi curves of one noise distribution, by the size of the shift.
 
-    A shift is the L1 change of a release divided by its noise scale. The table divides the sizes of shifts into cells:
-    intervals whose width is 0.2 to 0.4 % of the size. A size is rounded up to the upper end of its cell.
+    A shift is the pure ε of a release: draws · L1 change / noise scale, or with the L2 change for gamma-norm noise. The
+    table divides the sizes of shifts into cells: intervals whose width is 0.2 to 0.4 % of the size. A size is rounded
+    up to the upper end of its cell.
 
     Args:
-        kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE. For a release with any other noise, the Rényi
-            divergence is bounded by ρ times the order.
+        kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE. For a release with any other noise, and for a release
+            with several draws of noise that is not Laplace noise, the Rényi divergence is bounded by ρ times the order.
         dimension: the dimension of a released vector, used for gamma-norm noise only.
 
     Attributes:
@@ -52,9 +55,10 @@ class Shifts:
         return ORDERS
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return the Rényi curves of shifts (L1 change / noise scale) at the upper ends of cells, a row for each shift.
+        """Return bounds on the Rényi curves of shifts at the upper ends of cells, a row for each shift.
 
-        Cells are intervals of shifts.
+        Cells are intervals of shifts. Each entry is the divergence of the noise distribution, or the largest ρ times
+        the order if that is smaller.
 
         Args:
             cell: the index of each shift's cell.
@@ -70,11 +74,11 @@ class Shifts:
     def least(self, use: Vector) -> Vector:
         """Return, for each agent, the limit above which shifts are charged by the table of Rényi curves.
 
-        A shift is the L1 change of a release divided by the noise scale. Smaller shifts are charged by ρ times the
-        order.
+        A shift is the pure ε of a release. Smaller shifts are charged by ρ times the order. The limit is `SMALL` times
+        the number in `use`, but at least `LEAST`.
 
         Args:
-            use: for each agent, the smallest shift of a release that is the first to use a sample.
+            use: for each agent, the smallest sum of shifts of a message by the direct change of one use.
         """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
@@ -93,9 +97,10 @@ class Shifts:
     def sums(self, shift: Vector, rho: Vector, ratio: Indices, least: Vector) -> Vector:
         """Return, for each cluster of samples, the sum of the Rényi curves of all releases: (clusters, columns).
 
+        The sum is inf if a shift is above the limit for its cluster and above `LARGEST`.
+
         Args:
-            shift: (releases, clusters) how far the release moves if samples of the cluster change: L1 change / noise
-                scale.
+            shift: (releases, clusters) the shift (pure ε) of the release if samples of the cluster change.
             rho: (releases, clusters) the ρ of zCDP of the release for the same change.
             ratio: (clusters,) the index that the method `ratio` returned for the cluster.
             least: (clusters,) a limit for the cluster. If a shift is above the limit, its Rényi curve is read from the
@@ -125,9 +130,10 @@ class Shifts:
 
 
 class Counts(Shifts):
-    """Count shifts (L1 change / noise scale) by size, in intervals whose width is 1.5 to 3 % of the size.
+    """Count shifts (the pure ε of releases) by size, in intervals whose width is 1.5 to 3 % of the size.
 
-    Shifts below the lowest interval are counted in the lowest interval.
+    Shifts above 0 and below the lowest interval are counted in the lowest interval. With a shift above the highest
+    interval, all counts are inf.
     """
 
     BITS = 47
@@ -139,19 +145,20 @@ class Counts(Shifts):
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
         """Return, for each shift, a row of an identity matrix: a 1 in the column of the shift's cell, and 0 elsewhere.
 
-        Cells are intervals of shifts (L1 change / noise scale). The argument `ratio` is ignored.
+        Cells are intervals of shifts. The argument `ratio` is ignored.
         """
         return np.eye(len(self.sizes))[cell]
 
     def least(self, use: Vector) -> Vector:
-        """Return a limit of 0 for each agent, because every shift (L1 change / noise scale) above 0 is counted."""
+        """Return a limit of 0 for each agent, because every shift above 0 is counted."""
         return np.zeros(len(use))
 
 
 class Used(NamedTuple):
     """Hold pairs (message, cluster of samples) of a block of rounds. Each pair is called a use.
 
-    A pair means that the message is the first to use the loss function of a round that uses samples of the cluster.
+    A pair means that the message is the first to depend on the loss function of a round that uses samples of the
+    cluster.
 
     Attributes:
         message: (uses,) the message of each use, counted from 0 in the block.
@@ -182,8 +189,8 @@ def columns(shifts: Shifts | None) -> int:
 class Prices:
     """Compute the privacy costs of releases of several agents from how far each release moves.
 
-    The column of pure ε sums the shifts (L1 change / noise scale) of all releases, also of releases with Gaussian
-    noise, which have no pure ε. `Recursive.at` replaces this sum by inf if any noise is Gaussian.
+    The column of pure ε sums the shifts of all releases (`Costs.slopes`), also of releases with Gaussian noise, which
+    have no pure ε. `Recursive.at` replaces this sum by inf if any noise is Gaussian.
 
     Args:
         events: (rounds, agents) the noise and sensitivity of the messages.
@@ -210,15 +217,16 @@ class Prices:
     def costs(self, rounds: slice, agent: Indices, moved: Vector, used: Used, least: Vector) -> Vector:
         """Return the privacy cost of a block of rounds for each cluster of samples: (clusters, columns).
 
-        The columns are pure ε, ρ, and the Rényi curve.
+        The columns are pure ε, ρ, and the columns of `shifts` (a Rényi curve, or counts) if `shifts` is not None. All
+        columns are inf if a release without noise, or with an infinite L1 sensitivity, moves.
 
         Args:
             rounds: the rounds of the block.
             agent: (clusters,) the agent that uses the cluster.
             moved: (vectors, rounds, clusters) how far each release moves in L2 if samples of the cluster change.
-            used: which clusters each message of the block is the first to use. After the first use of a cluster, the
-                cost of the cluster includes the rounding of releases.
-            least: (agents,) the smallest pure ε of a release that is the first to use a sample.
+            used: the uses of clusters by the messages of the block. From the first use of a cluster on, the cost of the
+                cluster includes the rounding of all releases.
+            least: (agents,) the smallest sum of shifts of a message by the direct change of one use.
         """
         shifts = self._shifts
         total = np.zeros((len(agent), columns(shifts)))
