@@ -77,7 +77,7 @@ class Cost(NamedTuple):
         """Return the cost of an imaginary sample that costs, by every accounting, as much as the worst sample."""
         if not len(self.samples):
             return self
-        curve = np.zeros((1, len(ORDERS)))
+        curve = self.rho.max() * ORDERS[None]
         if not self.is_gaussian:
             curve = np.max([self.rdp(at).max(axis=0) for at in _stretches(len(self.samples))], axis=0)[None]
         return self._replace(

@@ -23,10 +23,10 @@ from mpinodes.core import Kind
 from mpinodes.core.events import Layout
 from mpinodes.presentation.privacy_words import number
 from mpinodes.privacy.accountant import Accountant, groups
-from mpinodes.privacy.curves import gdp_epsilon
+from mpinodes.privacy.curves import ORDERS, gdp_epsilon, laplace_rdp
 from mpinodes.privacy.ledger import Uses
 from mpinodes.privacy.recursive import Recursive, open_ledger
-from mpinodes.privacy.together import cost_of
+from mpinodes.privacy.together import Cost, cost_of, whole
 from mpinodes.privacy.views import Relayed
 from mpinodes.summary.summary import LossSummary, worst_loss
 from tests.helpers.accounting import DELTA, events
@@ -604,3 +604,11 @@ def test_a_huge_epsilon_is_written_in_few_digits():
     assert [number(e) for e in (3.0517e70, 1e9, 123456.7, 999.94, None)] == [
         "3.052e+70", "1e+09", "123457", "999.9", "unproven",
     ]  # fmt: skip
+
+
+def test_a_gaussian_run_is_charged_beside_a_laplace_run_whose_samples_cannot_be_matched():
+    sample, shift = np.zeros(1, np.int64), np.array([0.1])
+    gaussian = Cost(sample, np.array([np.inf]), np.array([0.5]), lambda at: 0.5 * ORDERS[None], is_gaussian=True)
+    laplace = Cost(sample, shift, shift**2 / 2, lambda at: laplace_rdp(shift))
+    both = whole([gaussian, laplace]).loss(DELTA).epsilon
+    assert both > gdp_epsilon(1.0, DELTA), "the runs together cost at least as much as the Gaussian run alone"
