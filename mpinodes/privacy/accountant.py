@@ -40,15 +40,17 @@ BATCH = 16  # number of groups in the first batch of Rényi curves; every next b
 
 
 class PrivacyLoss(NamedTuple):
-    """Hold the privacy loss of one agent or of the network over the rounds 1 to a horizon; nan if nothing is proven.
+    """Hold the privacy loss of one agent or of the network over the rounds 1 to a horizon.
 
     Attributes:
-        pure: the proven pure ε.
-        epsilon: the proven ε at δ.
+        pure: the proven pure ε; nan if no pure ε is proven, for example with Gaussian noise or if `delta_spent` is
+            above 0.
+        epsilon: the proven ε at δ; nan if nothing is proven.
         rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven.
         delta_spent: the part of δ that pays for an approximation: the privacy loss is computed for a distribution of
             the releases that differs slightly from the exact distribution, by the total variation distance
-            `Event.tv_distance` of each release.
+            `Event.tv_distance` of each release. If nothing is proven because this part would be above δ/2 or is nan,
+            the part that would be needed.
     """
 
     pure: float
@@ -84,8 +86,8 @@ def groups(setup: Setup) -> Groups:
     """Return a function g; g(agent)(round) lists the numbers of the groups of samples that an agent uses in a round.
 
     A group is the unit in which adjacent data sets differ. With the adjacency `one-sample`, a group is a single sample,
-    or several samples that the stream always uses together (`Stream.groups`). With `one-round`, every round is a group.
-    With `one-agent`, all samples of an agent are one group.
+    or several samples that a built-in stream always uses together (`Stream.groups`). With `one-round`, every round is a
+    group. With `one-agent`, all samples of an agent are one group.
     """
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
@@ -126,7 +128,7 @@ class Accountant:
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:
-        """Return a new, empty ledger (for the privacy costs by group of samples) for every agent.
+        """Return a ledger (the privacy costs by group of samples) for every agent, empty when it is first read.
 
         Agents with equal events (noise and sensitivity of each message) and equal samples share one ledger.
         """
@@ -151,7 +153,8 @@ class Accountant:
         """Return whether the privacy loss of at least one agent is computed from one bound that holds for all samples.
 
         The bound limits how far a change of an earlier sample moves a message through the agent's hidden state. For the
-        other agents, the privacy loss is computed from a bound for each group of samples, which may be tighter.
+        other agents, the privacy loss is computed from a bound for each group of samples, which may be tighter, or no
+        change of an earlier sample moves a message.
         """
         return any(ledger.uses_ceiling for ledger in self._ledgers)
 
@@ -164,7 +167,7 @@ class Accountant:
             horizons: the last rounds of the periods for which losses are returned, ascending.
             delta: δ of the proven ε.
             claim: maps a round to the ε that the paper claims after this round; None if the paper claims nothing.
-            tight: whether to compose numerically (PLD) at the last horizon.
+            tight: whether to compose numerically (PLD), too, at the last horizon.
             tell: progress callback, called after every horizon.
         """
         agents, network = [], []
@@ -213,7 +216,11 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
         counts: the number of agents that share each ledger.
         horizon: the last round that counts.
         delta: δ of the proven ε.
-        tight: whether to compose numerically (PLD), too.
+        tight: whether to compose numerically (PLD), too, unless all noise is Gaussian or ε is 0.
+
+    Returns:
+        The privacy loss; `UNPROVEN` if the leakage of a message up to the horizon is unknown, or if `price_curves`
+        proves nothing.
     """
     if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
         return UNPROVEN
@@ -257,6 +264,12 @@ def price_curves(
             `curves.ORDERS`.
         is_gaussian: whether all noise is Gaussian.
         delta: δ of the proven ε.
+
+    Returns:
+        The privacy loss. Its pure ε is the largest pure ε of a group, and nan if that is inf. Its ε at δ is the largest
+        ε of a group, where the ε of a group is the smallest of pure ε, the ε of zCDP and the ε of Rényi DP, or the ε of
+        Gaussian DP if all noise is Gaussian. Without groups both are 0. The result is `UNPROVEN` if a group has neither
+        a finite pure ε nor a finite ε at δ.
     """
     if not len(pure):
         return PrivacyLoss(0.0, 0.0, "pure")
@@ -297,6 +310,10 @@ def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: floa
         of: maps δ to the privacy loss of the known distribution.
         delta: δ of the releases.
         distance: the total variation distance between the two distributions.
+
+    Returns:
+        The privacy loss. If `distance` is 0, this is `of(delta)`. Otherwise the pure ε is nan, ε is that of
+        `of(delta / 2)`, and `delta_spent` is (1 + e^ε) distance. If that is above half of δ, or nan, nothing is proven.
     """
     if not distance:
         return of(delta)

@@ -21,8 +21,9 @@ ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.
 def laplace_rdp(x: Vector) -> Vector:
     """Return the Rényi divergences between Laplace noise of scale 1 and the same noise shifted by x.
 
-    The array has a row for each shift in `x`, and a column for each order of `ORDERS`. Source: Mironov 2017,
-    Proposition 6. A release of a vector with L1 sensitivity D1 and noise of scale b costs at most the divergences of x
+    The array has a row for each shift in `x`, and a column for each order of `ORDERS`. The entries are upper bounds
+    that differ from the divergences by rounding, and for x below `SMALL` are a x²/2. Source: Mironov 2017, Proposition
+    6. A release of a vector with L1 sensitivity D1 and noise of scale b costs at most the divergences of x
     = D1/b, because a shift of one coordinate costs no less than the same shift split over several coordinates.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
@@ -34,7 +35,8 @@ def laplace_rdp(x: Vector) -> Vector:
 def pure_rdp(epsilon: Vector) -> Vector:
     """Return the largest Rényi divergences that an ε-DP release can have: a row for each ε, a column for each order.
 
-    Randomized response has exactly these divergences. The orders are `ORDERS`.
+    Randomized response has these divergences. The entries are rounded up; for ε below `SMALL` they are a ε²/2 or ε, the
+    smaller of the two, at order a. The orders are `ORDERS`.
     """
     a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
     curve = (np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e) + LOST) / (a - 1)
@@ -51,7 +53,7 @@ def shift_rho(d2: Vector, scale: Vector) -> Vector:
 
     The scale is the Laplace scale or the Gaussian standard deviation. For Laplace noise the bound holds per coordinate,
     because the Rényi divergence of order a of a shift by x is at most a x²/2. So the bound does not depend on the
-    dimension.
+    dimension. The result is 0 where D2 is 0, and inf where the scale is 0 and D2 is not.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
@@ -84,7 +86,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Return the ε at δ of μ-GDP; inf if ε is larger than every double-precision number.
+    """Return the ε at δ of μ-GDP; 0 if μ is 0, and inf if μ is inf or ε exceeds every double-precision number.
 
     Above μ = 1e6 the second term of `gdp_delta` is negligible, and rounding hides the root. The solution of
     Φ(−ε/μ + μ/2) = δ is then returned. This solution is an upper bound on ε, with a relative error of at most 1e-12.
@@ -104,7 +106,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """Return the largest μ for which μ-GDP is (ε, δ)-DP."""
+    """Return the largest μ for which μ-GDP is (ε, δ)-DP; inf if ε is inf."""
     if np.isinf(epsilon):
         return float(epsilon)
     from scipy.optimize import brentq

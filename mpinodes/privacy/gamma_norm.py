@@ -34,7 +34,7 @@ from mpinodes.losses.linear import SmoothLoss
 from mpinodes.privacy.curves import ORDERS, pure_rdp
 
 MARGIN = 1e-9  # relative margin on E − 1, whose terms are positive; the < 2e5 roundings of a term add less than 3e-11
-LARGEST = 100_000  # largest d of the exact computation; above it only the bound a x²/(2d) is used
+LARGEST = 100_000  # largest d of the exact computation; above it only a x²/(2d) and the bound of `pure_rdp` are used
 EXPONENT = 600.0  # exp(EXPONENT) and exp(-EXPONENT) are finite, positive floats
 HALVINGS = 60  # after this number of halvings of its terms, the rest of a series is below rounding
 
@@ -43,8 +43,8 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
     """Return the Rényi divergences between gamma-norm noise in R^d and the same noise after a shift.
 
     The result has a row for each shift in `x` and a column for each order of `curves.ORDERS`. The array `x` holds the
-    lengths of the shifts, in units of the noise's scale. Divergences are rounded
-    up by the relative amount `MARGIN`. If both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`),
+    lengths of the shifts, in units of the noise's scale. Divergences are rounded up by the relative amount `MARGIN`. If
+    both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`),
     the result is a looser upper bound.
     """
     x = np.asarray(x, dtype=float)
@@ -56,7 +56,11 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
 
 @lru_cache(maxsize=10_000)
 def _exact(d: int, x: float) -> Vector:
-    """Return the Rényi divergences of a shift by x noise scales in R^d, one for each order; inf if not computable."""
+    """Return the Rényi divergences of a shift by x noise scales in R^d, one for each order.
+
+    If an order is so large that the series would overflow (`EXPONENT`), the entry is an upper bound. All entries are
+    inf if the first order is so large, if x is above 2 · `EXPONENT`, or if d is above `LARGEST`.
+    """
     from scipy.special import k0e, k1e
 
     w, z = (ORDERS - 0.5) * x, x / 2

@@ -1,7 +1,8 @@
-"""Compute an almost exact upper bound on ε by a numerical composition of privacy loss distributions.
+"""Compute an upper bound on ε by a numerical composition of privacy loss distributions.
 
-The computation uses Google's package dp-accounting. Because dp-accounting takes seconds to import, this module is
-imported only if `privacy.tight` is set.
+The bound is almost exact for the composed releases, which cost at least as much as the releases of any single group of
+samples (`Ledger.envelope`). The computation uses Google's package dp-accounting. Because dp-accounting takes seconds to
+import, this module is imported only if `privacy.tight` is set.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ BUCKETS = 128  # largest number of distinct shifts that are composed
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int], delta: float) -> float:
     """Return the ε at δ of the numerical composition of releases, which bounds the ε at δ of every group of samples.
 
-    The releases are those of `Ledger.envelope`. The result is inf if the noise cannot be composed.
+    The releases are those of `Ledger.envelope`. Gamma-norm noise is composed as a pure ε-DP mechanism. The result is
+    inf if one of the releases has no noise, and 0 if no release moves.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.

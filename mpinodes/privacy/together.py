@@ -5,7 +5,8 @@ and so may the position of the sample in the agent's data or in an epoch. If the
 with the samples of another run, each run is charged the cost of its worst sample. The costs of the runs add up, because
 the noise of different runs is independent and all settings are fixed before the first run. `Cost` is the cost of one or
 several runs, `composed` adds costs, and `Together` collects the runs of a job. With adjacency `one-round` or
-`one-agent`, read "round" or "agent" for "sample".
+`one-agent`, read "round" or "agent" for "sample"; but if the rounds or agents of two runs cannot be matched, nothing is
+proven (`UNMAPPED`).
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ class Cost(NamedTuple):
     def settled(self, room: int = MOST_CURVES) -> Cost:
         """Return this cost with the Rényi curves of all samples computed and stored.
 
-        If there are more than `room` samples, the curves do not fit into memory. The curves are then replaced by inf,
-        so that only pure ε and ρ bound the privacy loss.
+        If all noise is Gaussian, nothing is stored: the curve of a sample is its ρ times the orders. If there are more
+        than `room` samples, the curves do not fit into memory. The curves are then replaced by inf, so that only pure ε
+        and ρ bound the privacy loss.
         """
         m, rho = len(self.samples), self.rho
         if self.is_gaussian:
@@ -74,7 +76,10 @@ class Cost(NamedTuple):
         return self._replace(rdp=lambda at: curves[at])
 
     def most(self) -> Cost:
-        """Return the cost of an imaginary sample that costs, by every accounting, as much as the worst sample."""
+        """Return the cost of an imaginary sample that costs, by every accounting, as much as the worst sample.
+
+        If this cost lists no sample, the result is this cost itself.
+        """
         if not len(self.samples):
             return self
         curve = self.rho.max() * ORDERS[None]
@@ -261,7 +266,10 @@ UNMAPPED = {
 
 
 def other_data(setup: Setup) -> bool:
-    """Return whether two runs that have this setup, but different seeds, draw different samples."""
+    """Return whether two runs that have this setup, but different seeds, are known to draw different samples.
+
+    This is so if the stream states `drawn_from_seed = True` and the key data.seed is not set.
+    """
     return setup.stream.drawn_from_seed is True and "seed" not in setup.experiment.data
 
 
@@ -307,7 +315,10 @@ class Together:
         return "maxima" if self._before else self._adjacency.removeprefix("one-")
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
-        """Return the privacy loss of all messages of all runs, and a list with the loss of each agent's messages."""
+        """Return the privacy loss of all messages of all runs, and a list with the loss of each agent's messages.
+
+        If nothing is proven, or no run was added, the result is `UNPROVEN` and an empty list.
+        """
         if self.unproven_because or not self._now:
             return UNPROVEN, []
         cost = _joined(self._before, _of_worst(self._now)) if self._before else self._now

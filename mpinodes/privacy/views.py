@@ -83,7 +83,7 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
     """Return the last round L in which any agent sends something new; afterwards all agents only relay messages.
 
     To relay is to send weighted means of received messages. The result is None if the messages are not known to be
-    linear in the noise.
+    linear in Gaussian noise, or if no such round exists before the last round of the run.
 
     Args:
         setup: the set-up of the run.
@@ -146,7 +146,8 @@ class Relayed:
     def of(cls, setup: Setup, events: Events) -> Relayed | None:
         """Return the rounds of a run in which all agents only relay (send means of received messages).
 
-        The result is None if the messages are not known to be linear in the noise.
+        The result is None if `relayed_from` returns None: the messages are not known to be linear in Gaussian noise, or
+        the run has no rounds in which all agents only relay.
 
         Args:
             setup: the set-up of the run.
@@ -188,7 +189,8 @@ class Relayed:
         B is computed over a prime field, without rounding. This rank is never above the true rank. The probability that
         the rank is below the true rank is less than 1e-6. The row space is computed in double precision, with a bound
         on the rounding error over all rounds. If the error is above `BLUR`, the leverage 1 is returned for every agent
-        whose release is part of any message that the viewers receive.
+        whose release is part of any message that the viewers receive. An agent without noise in round L has the
+        leverage 1 if its release is part of such a message. An agent whose release is part of none has the leverage 0.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
@@ -346,7 +348,8 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 
     The bound holds for algorithms in which what an agent adds to the mix of received messages never depends on received
     messages (the second bound in the docstring of this module). The result is None if the messages are not known to be
-    linear in the noise, if there are too many releases, or if rounding hides the result.
+    linear in the noise, if gradients are clipped, if any release of rounds 2 to L has no noise or no new loss function,
+    if there are more than `LARGEST` releases, or if rounding hides the result.
 
     Args:
         setup: the set-up of the run.
@@ -432,7 +435,8 @@ def epsilons(mu: Vector, delta: float) -> Vector:
 def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views | None:
     """Return bounds on what every node can learn of every agent's data from the messages that the node receives.
 
-    The result is None if the messages are not known to be linear in the noise, or if there are too many nodes.
+    The result is None if `relayed_from` returns None (the messages are not known to be linear in Gaussian noise, or
+    there are no rounds in which all agents only relay), or if there are too many nodes (`Relayed.is_small`).
 
     Args:
         setup: the set-up of the run.
@@ -461,7 +465,8 @@ def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
     """Return μ of Gaussian DP of every agent toward the viewers, which are nodes that share all messages they receive.
 
-    μ is nan for the viewers. The result is None if the messages are not known to be linear in the noise.
+    μ is nan for the viewers. The result is None if `relayed_from` returns None: the messages are not known to be linear
+    in Gaussian noise, or there are no rounds in which all agents only relay.
 
     Args:
         setup: the set-up of the run.
