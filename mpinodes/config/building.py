@@ -97,9 +97,9 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
     """Return a function f: f(agent)(round) is the loss function that the agent receives in the round.
 
-    The gradients of these loss functions are clipped, and a random error is added to the clipped gradients. The
-    variance of the random error is `problem.gradient_noise`. Under bandit feedback, the loss functions return estimates
-    of gradients instead of gradients.
+    The gradients of these loss functions are clipped. If `problem.gradient_noise` is above 0, a random error with this
+    variance is added to the clipped gradients. Under bandit feedback, the loss functions return estimates of gradients
+    instead of gradients, without this random error.
 
     Args:
         experiment: determines the clipping, the random error, and whether agents receive gradients.

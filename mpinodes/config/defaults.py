@@ -54,8 +54,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         from the name of each layer to its keys, the lowest layer first.
 
     Raises:
-        BadInput: the algorithm does not exist, so that the other parts cannot be checked; or the settings define a
-            study of many runs.
+        BadInput: the algorithm cannot be loaded, so that the other parts cannot be checked; or the settings have the
+            section study, which defines many runs. All other mistakes are added to `problems`.
     """
     asked, retired = current(asked)
     for key, value in retired.items():
@@ -164,8 +164,9 @@ def _without(layer: Tree, section: str, key: str) -> Tree:
 def _without_other_parts(layers: list[Tree]) -> list[Tree]:
     """Return the layers of settings without the settings of parts that a higher layer replaces.
 
-    The lowest layer is the first. The highest layer that chooses the part of a section decides which part is used. From
-    every layer that chooses another part, the whole section is dropped.
+    The lowest layer is the first. The sections are data, topology and step. The highest layer that chooses the part of
+    a section decides which part is used. From every layer that chooses another part, the whole section is dropped.
+    Layers that have settings in the section, but choose no part, are kept.
     """
     for section in CHOICES:
         choices = [_choice(layer, section) for layer in layers]
@@ -182,8 +183,10 @@ def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree)
 
     A fixed scale of the noise (`privacy.scale`) is dropped if each agent has its own loss function. The random error of
     gradients (`problem.gradient_noise`) is dropped if the algorithm minimizes losses, or under bandit feedback. If the
-    stream does not define which agent uses which samples, all agents are assumed to use all samples, because this
-    assumption gives the largest privacy loss.
+    stream does not define which agent uses which samples, or if all agents share one loss function, the default of
+    `data.partition` is "shared": all agents use the same samples, which gives the largest privacy loss. Otherwise it is
+    "even". If the algorithm needs all samples in each round and the stream allows it, the default of `data.batch` is
+    "all".
     """
     settings, defaults = registry.keys(registry.STREAMS, stream), merge({}, stream.defaults)
     if algorithm.solves or asked.get("feedback", {}).get("points"):
@@ -269,9 +272,10 @@ def _problem(problem: Tree, problems: Problems) -> Tree:
 
 
 def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> Tree:
-    """Return the section `step`, converted to its types.
+    """Return the section `step`, converted to its types; empty if the schedule cannot be loaded.
 
-    If the schedule has a setting for the modulus of strong convexity, its default is computed from the regularizer.
+    If the schedule has a setting for the modulus of strong convexity (`Schedule.from_losses`), its default is
+    `problem.regularizer` times `Algorithm.modulus_share`. If the regularizer is 0, a line is added to `problems`.
     """
     section, modulus = tree["step"], tree.get("problem", {}).get("regularizer", 0.0)
     if (schedule := _chosen(registry.SCHEDULES, section, problems)) is None:
@@ -289,9 +293,10 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
 
 
 def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
-    """Return the section `topology`, converted to its types.
+    """Return the section `topology`, converted to its types; unchanged if the section has a mistake.
 
-    For a graph that is not read from a file, the default number of agents is the number of ranks minus 1 (the logger).
+    For a graph that is not read from a file, the default number of agents is the number of ranks minus 1 (the logger),
+    or `LOCKSTEP_AGENTS` if one process runs all agents.
     """
     files, name = stored.names(), section.get("name")
     if "file" in section and name is not None:

@@ -25,8 +25,8 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
         words: `record.metrics`: names of metrics, or paths of Python files with a metric.
 
     Raises:
-        BadInput: a metric does not exist, has the name of another variable of record.h5, or has axes that record.h5
-            cannot store.
+        BadInput: a metric does not exist or has mistakes, has the name of another variable of record.h5, has a name
+            that is no Python name, or has axes that record.h5 cannot store.
     """
     metrics = list(BUILT_IN)
     for word in words:
@@ -38,10 +38,11 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
                 "name"
             )
         if not metric.name.isidentifier():
-            right = "a name must have only letters, digits and _, and must not begin with a digit"
-            raise BadInput(f"record.metrics = {word!r}: name = {metric.name!r}; {right}")
+            name = f"the class attribute name = {metric.name!r} of the metric is no Python name"
+            raise BadInput(f"record.metrics = {word!r}: {name}; use only letters, digits and _, no digit first")
         if metric.dims not in AXES:
             axes = ", ".join(str(dims) for dims in sorted(AXES))
-            raise BadInput(f"record.metrics = {word!r}: dims = {metric.dims!r}; choose from: {axes}")
+            dims = f"the class attribute dims = {metric.dims!r} of the metric names axes that record.h5 does not have"
+            raise BadInput(f"record.metrics = {word!r}: {dims}; choose from: {axes}")
         metrics.append(metric)
     return tuple(metrics)

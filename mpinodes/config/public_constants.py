@@ -18,9 +18,10 @@ def constants_of(
     """Return the public constants of a run.
 
     The class of the loss states bounds on gradients. These bounds are used only if the attribute
-    `Stream.makes_all_losses` is true; otherwise the worst case is assumed. The constants `sample_sensitivity` and
-    `sample_curvature` are for algorithms that minimize loss functions. These two constants are finite only if
-    `Stream.makes_all_losses` is true and the loss is known to be convex.
+    `Stream.makes_all_losses` is true; otherwise only clipping bounds the gradients. The constants `sample_sensitivity`
+    and `sample_curvature` are for algorithms that minimize loss functions. These two constants are finite only if
+    `Stream.makes_all_losses` is true and the loss is known to be convex. The constants `sample_rank`, `least_modulus`
+    and `largest_smoothness` are computed from the statements of the loss in any case.
 
     Args:
         experiment: the complete experiment.

@@ -79,14 +79,21 @@ KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS, 
 
 
 def _public(module: ModuleType) -> Any:
-    """Return the class that a module names in `__all__`; None if `__all__` does not name exactly one class."""
+    """Return the class that a module names in `__all__`.
+
+    Return None if `__all__` is missing, does not have exactly one name, or if this name is not that of a class.
+    """
     public: Sequence[str] = vars(module).get("__all__", ())
     part = vars(module).get(public[0]) if len(public) == 1 else None
     return part if isinstance(part, type) else None
 
 
 def _built_in(kind: PartKind, module: str) -> Any:
-    """Return the class of the part in a module of mpinodes; None if the module defines no part of this kind."""
+    """Return the class of the part in a module of mpinodes.
+
+    Return None if `__all__` of the module does not name exactly one class, or if this class is not a dataclass that
+    extends the base class of this kind.
+    """
     part = _public(importlib.import_module(f"mpinodes.{kind.package}.{module}"))
     return part if part and issubclass(part, kind.base) and is_dataclass(part) else None
 
@@ -136,8 +143,12 @@ def parts_called(word: str) -> list[tuple[PartKind, Any]]:
     Args:
         word: the path of a user's Python file, or a name, which may belong to parts of several kinds.
 
+    Returns:
+        For a file, one pair: the kind whose base class the class in the file extends. For a name, a pair for each kind
+        that has a part of this name.
+
     Raises:
-        BadInput: there is no such part.
+        BadInput: there is no such part, or the part does not fit its kind.
     """
     if is_file(word):
         part, where = _loaded(str(Path(word).absolute()), word)
@@ -154,7 +165,8 @@ def from_path(kind: PartKind, path: str) -> Any:
     """Return the class of a part in a user's file.
 
     Raises:
-        BadInput: the file does not exist, cannot be imported, or does not name one part of this kind in `__all__`.
+        BadInput: the file does not exist, cannot be imported, or does not name exactly one class in `__all__`; or this
+            class does not implement the base class of this kind correctly.
     """
     return _required(kind, *_loaded(path, f"{kind.path_key} = {path!r}"))
 
@@ -196,6 +208,8 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
 def _required(kind: PartKind, part: Any, where: str) -> Any:
     """Return the class of a part if the class implements the base class of this kind of parts correctly.
 
+    For a loss, the result is `bound(part, {})`: a subclass whose attributes are the defaults of the settings.
+
     Args:
         kind: the kind of the part.
         part: the class.
@@ -233,7 +247,8 @@ def bound(loss: Any, values: Mapping[str, Any]) -> Any:
     """Return a subclass of a loss in which each setting has the value in `values`, or else its default.
 
     The values become defaults of the dataclass fields, and so attributes of the class. Class methods, which compute
-    constants before any loss exists, can therefore read the values.
+    constants before any loss exists, can therefore read the values. A setting without a value and without a default is
+    left as it is. If no setting has a value or a default, the class `loss` itself is returned.
     """
     own = [(name, key.type, values.get(name, key.default)) for name, key in keys(LOSSES, loss).items()]
     own = [field for field in own if field[2] is not NODEFAULT]
@@ -322,9 +337,15 @@ def fill(kind: PartKind, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Classes(NamedTuple):
-    """Hold the classes of the parts of an experiment.
+    """Hold the classes of six parts of an experiment; topology, mixing and metrics are not among them.
 
-    The field `steps` is the class of the step schedule; None if the algorithm takes no gradient steps.
+    Attributes:
+        algorithm: the class of the algorithm.
+        stream: the class of the stream of losses.
+        loss: the class of the loss of a sample, with the values of its settings as class attributes (`bound`).
+        mechanism: the class of the mechanism; the class of the mechanism "none" if the run adds no noise.
+        feasible: the class of the constraint set.
+        steps: the class of the step schedule; None if the algorithm takes no gradient steps.
     """
 
     algorithm: type[parts.Algorithm[Any]]
@@ -338,7 +359,8 @@ class Classes(NamedTuple):
     def of(cls, e: Experiment) -> Classes:
         """Return the classes of the parts that an experiment chooses.
 
-        The class of the loss has the values of the loss's settings as class attributes (`bound`).
+        Raises:
+            BadInput: a part does not exist or has mistakes.
         """
         problem, privacy = to_builtins((e.problem, e.privacy))
         loss = chosen(LOSSES, problem)

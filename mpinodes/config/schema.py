@@ -63,11 +63,13 @@ def decode(
 ) -> Tree:
     """Return the values of all keys of a section: the values in `section`, converted to their types, or the defaults.
 
+    If a key is itself a section of `SECTIONS`, its value is converted in the same way, without defaults.
+
     Args:
         section: the values that the user and the defaults of parts set.
         keys: the keys of the section.
         prefix: the name of the section with a dot, as in "privacy."; empty for keys outside of sections.
-        problems: the list to which a line for each mistake is added. A wrong key is not in the result.
+        problems: the list to which a line for each mistake is added. A key with a wrong value is not in the result.
         others: keys of the section that are allowed, but not converted here.
     """
     problems += [unknown(name, keys, prefix) for name in section if name not in keys and name not in others]
