@@ -39,7 +39,8 @@ class Event(NamedTuple):
 
     Attributes:
         kind: the distribution of the noise, a `Kind`.
-        scale: the scale of the noise in each coordinate.
+        scale: the size of the noise: the scale of Laplace noise or the standard deviation of Gaussian noise in each
+            coordinate, or the number `scale` in the comments of `Kind`; 0 if there is no noise.
         draws: how many times the same value is released, each time with fresh noise; 1 if all receivers get the same
             release.
         l1, l2: the L1 and L2 sensitivity of the value before noise. For gamma-norm noise `l1` equals `l2`. For a
@@ -48,7 +49,8 @@ class Event(NamedTuple):
             if there is no such loss function.
         tv_distance: the total variation distance between the distribution of the release and the distribution that the
             accounting assumes.
-        rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 sensitivity of the value.
+        rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 sensitivity of the value. For
+            gamma-norm noise `rounding_l1` equals `rounding_l2`.
         residual, solver_steps: the final gradient norm and the steps of the solver that computed the value; 0 if there
             was no solver. Privacy accounting ignores both.
     """
@@ -72,7 +74,7 @@ class Event(NamedTuple):
         Args:
             query: the value without noise, with its sensitivities.
             kind: the distribution of the noise.
-            scale: the scale of the noise in each coordinate.
+            scale: the scale of the noise, as in the field `scale`.
             lattice: the release is rounded to multiples of this number; 0 means no rounding.
         """
         by_l2, d = kind == Kind.GAMMA_NORM, len(query.value)
@@ -151,7 +153,7 @@ class Events(msgspec.Struct, frozen=True):
 
     Each field of `Event` is an attribute of this object: an array with the values of all messages. Its axes are the
     axes of `data`, then an axis with an entry for each vector of a message. For a run its shape is (rounds, agents,
-    vectors).
+    vectors). Only the attribute `uses` has no axis of vectors, because all vectors of a message have the same value.
 
     Args:
         data: an array with the dtype `Layout.record` and an entry for each message: (rounds, agents), or (rounds,) for
@@ -234,10 +236,11 @@ class Events(msgspec.Struct, frozen=True):
         return np.asarray(self.data["event"][name])
 
     def leakage(self, name: str) -> Vector:
-        """Return one field of the leakage for all messages. The name is that of a field of `Hidden`, or "kind".
+        """Return one field of the leakage for all messages: "kind", or a field of `Hidden` except `exact`.
 
-        The result has the axes of `data`, and then the axes of the field. For example, the field `transition` has the
-        axes (m, m), where m is the number of hidden parts.
+        If the algorithm has no hidden parts, only "kind" exists. The result has the axes of `data`, and then
+        the axes of the field. For example, the field `transition` has the axes (m, m), where m is the number of hidden
+        parts.
         """
         return np.asarray(self.data["leakage"][name])
 
@@ -261,9 +264,10 @@ class Events(msgspec.Struct, frozen=True):
         on the changed sample, all d coordinates may change through hidden state, so the ratio is at most √d. If the
         leakage states that only k coordinates change, the ratio is at most √k in this case.
 
-        The bound is the larger of the ratios of the two cases. If the message depends on no hidden state, or if d is
-        unknown, the bound is l1/l2. For gamma-norm noise the bound is 1, because only L2 changes count. The result has
-        the same axes as the result of `event`.
+        The bound is the larger of the ratios of the two cases. If the leakage of the message is neither a `Feedback`
+        nor a `Hidden`, or if d is unknown, the bound is l1/l2. If l2 is 0 or inf, 1 takes the place of l1/l2. For
+        gamma-norm noise the bound is 1, because only L2 changes count. The result has the same axes as the result of
+        `event`.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
@@ -289,7 +293,11 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """Return whether each message depends on hidden state, as an array with the axes of `data`."""
+        """Return whether the leakage of each message is a `Feedback` or a `Hidden`.
+
+        The result is an array with the axes of `data`. It is false for a message with unknown leakage, which may depend
+        on hidden state too.
+        """
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 
     @property
@@ -310,7 +318,11 @@ class Events(msgspec.Struct, frozen=True):
         return self[:, agent]
 
     def priced(self) -> bytes:
-        """Return as bytes all numbers that privacy accounting uses; events with equal bytes have equal privacy loss."""
+        """Return as bytes all numbers in `data` that privacy accounting uses.
+
+        Two agents of a run with equal bytes have equal privacy losses if they use the same groups of samples in each
+        round.
+        """
         data = self.data.copy()
         for name in TELEMETRY:
             data["event"][name] = 0.0

@@ -2,16 +2,17 @@
 
 An algorithm returns a message, and never sends anything itself. A `Query`, `Queries` or `Solve` contains private data:
 the agent passes the message to the mechanism, the only place that adds noise, and sends the result, which is called a
-release. A `Start` or a `Relay` has no field for data and is sent without noise. All other numbers that are sent without
-noise come from a `Mixing`, which never receives the state or the loss of an agent.
+release. A `Start` or a `Relay` has no field for data and is sent without noise. Two other kinds of numbers are sent
+without noise. The header of a frame has the round, the kind of the message, and which agents still change. The scalars
+come from a `Mixing`, which never receives the state or the loss of an agent.
 
-A message with data depends on a new loss function: the loss function of round `uses`, on which no earlier message of
-the agent depends. A message states its sensitivity and its leakage, which say how much a change of the data changes the
-message, given all earlier releases. The *sensitivity* is the change of the message if a sample of the new loss function
-is replaced. The *leakage* is the further change of the message that a replaced sample of an older loss function causes
-through the agent's hidden state (the part of the state that releases do not determine). An algorithm must state the
-sensitivity and the leakage. If the leakage is unknown, the algorithm states `UNKNOWN`, and no epsilon is proven for the
-run.
+A message with data usually depends on a new loss function: the loss function of round `uses`, on which no earlier
+message of the agent depends. A message states its sensitivity and its leakage, which say how much a change of the data
+changes the message, given all earlier releases. The *sensitivity* is the largest change of the message between adjacent
+data sets that differ in samples of the new loss function. The *leakage* is the further change of the message that
+different samples of an older loss function cause through the agent's hidden state (the part of the state that releases
+do not determine). An algorithm must state the sensitivity and the leakage. If the leakage is unknown, the algorithm
+states `UNKNOWN`, and no epsilon is proven for the rounds 1 to t if t is the round of this message or a later round.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
 
 
 def stack(rows: Sequence[Features]) -> Features:
-    """Return one matrix with the rows of all given feature matrices; the matrices are all dense or all sparse."""
+    """Return one matrix with the rows of all given feature matrices; the matrices are all dense or all sparse.
+
+    If there is only one matrix, the result is this matrix itself.
+    """
     if len(rows) == 1:
         return rows[0]
     if isinstance(rows[0], np.ndarray):
@@ -94,8 +98,9 @@ class Neighborhood(NamedTuple):
 class Released(NamedTuple):
     """State that a message depends only on earlier releases and the loss function of one round: no leakage.
 
-    The message names this round in its attribute `uses`. If the algorithm names hidden parts of its state, the hidden
-    parts also depend only on earlier releases and on the loss function of this round.
+    The message names this round in its attribute `uses`. If `uses` is 0, the message depends only on earlier releases.
+    If the algorithm names hidden parts of its state, the hidden parts also depend only on earlier releases and on the
+    loss function of this round.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
@@ -109,7 +114,7 @@ class Released(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """State that the leakage of a message is unknown. No epsilon is then proven for the run.
+    """State that the leakage of a message is unknown. No epsilon is then proven from the round of this message on.
 
     A replaced sample of an earlier loss function may change such a message without bound.
     """
@@ -159,7 +164,7 @@ class Hidden(NamedTuple):
         offset: w, the largest L2 difference of the gradient, however small h is, in every round after a changed sample
             was used. For bandit feedback w must include the rounding of the gradient estimate (`Run.grad_rounding`
             times the weight of the gradient in the message); w = 0 is then replaced by `largest`. For delayed feedback
-            w is always replaced by `largest`.
+            a smaller w is replaced by `largest`. Neither is done if `lipschitz`, `largest` or `point` is zero.
         coordinates: the number of coordinates of a vector that a changed sample of an earlier loss function can change;
             0 means all coordinates.
     """
@@ -185,8 +190,8 @@ class Hidden(NamedTuple):
             vectors: k, the number of vectors in a message.
 
         Raises:
-            ValueError: the shapes do not fit `hidden` and `vectors`; a bound is below 0; an entry of A, b, p or c is
-                not finite; or such an entry is below 0 although `exact` is false.
+            ValueError: the shapes do not fit `hidden` and `vectors`; a bound is below 0 or nan; an entry of A, b, p or
+                c is not finite; or such an entry is below 0 although `exact` is false.
         """
         transition, gradient, sensitivity, point, lipschitz, largest, reads, exact, offset, coordinates = self
         shapes = (len(transition), len(gradient), len(point), len(reads))
@@ -220,7 +225,7 @@ class Feedback(NamedTuple):
     Let δ(t) be the L2 difference of the message of round t between two runs on adjacent data sets with equal releases
     before round t. Then, with the bracket [...] as in `Hidden`,
 
-        δ(t) = s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1) + w) + λ·δ(t − 1)
+        δ(t) ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1) + w) + λ·δ(t − 1)
 
     Attributes:
         sensitivity: s, the L2 sensitivity of the message.
@@ -246,7 +251,7 @@ class Feedback(NamedTuple):
             vectors: the number of vectors in a message; it must be 1.
 
         Raises:
-            ValueError: `hidden` or `vectors` is not 1, a number is below 0, or `linear` is infinite.
+            ValueError: `hidden` or `vectors` is not 1, a number is below 0 or nan, or `linear` is infinite.
         """
         sensitivity, lipschitz, largest, linear, offset, coordinates = self
         if hidden != 1 or vectors != 1:
@@ -265,9 +270,10 @@ def offset_by(message: Message, share: float) -> Message:
     """Return a message whose leakage has an `offset` of at least `share` times `largest` (attributes of `Hidden`).
 
     The offset bounds the part of a gradient's change that remains however little the hidden state changes. For example,
-    rounding errors and delays cause such a change. The message is returned unchanged if it carries no data, or if its
-    gradients are taken at points that do not depend on hidden parts. If the offset is 0, the new offset is `largest`,
-    because an absolute rounding error can be larger than `share` times `largest`.
+    rounding errors and delays cause such a change. If the offset is 0, the new offset is `largest`, because an absolute
+    rounding error can be larger than `share` times `largest`. The message is returned unchanged if it is not a `Query`
+    or `Queries`, if its leakage is `RELEASED` or `UNKNOWN`, or if a hidden part cannot change its gradients: the number
+    `lipschitz` or `largest` is 0, or all entries of `point` are 0.
     """
     if not isinstance(message, (Query, Queries)) or not isinstance(leaks := message.leaks, (Feedback, Hidden)):
         return message
@@ -296,7 +302,8 @@ class Query:
             the agent does; 0 if this value depends on no new loss function.
         leaks: the leakage: `RELEASED`, a `Feedback` or `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
-            sensitivity. 0 means no noise, unless `privacy.scale` is a number.
+            sensitivity (the L1 sensitivity for Laplace noise, the L2 sensitivity for gamma-norm noise); Gaussian noise
+            needs a number. 0 means no noise, unless `privacy.scale` is a number.
         residual, solver_steps: the final gradient norm and the steps of the solver that computed the value, as in
             `Solved`; 0 if there was no solver.
 
@@ -430,7 +437,11 @@ class Inbox:
     vectors: tuple[str, ...] = ()
 
     def mix(self) -> Vector:
-        """Return the weighted sum of the releases as a new vector (d,), summed in ascending order of the senders."""
+        """Return the weighted sum of the releases as a new vector (d,), summed in ascending order of the senders.
+
+        Raises:
+            ValueError: the inbox has not as many weights as releases.
+        """
         # not a BLAS routine, because each BLAS library sums in its own order; this order gives equal bits everywhere
         if len(self.weights) != len(self.releases):
             raise ValueError(f"the inbox has {len(self.weights)} weights for {len(self.releases)} releases")

@@ -24,7 +24,7 @@ def norm(v: Vector) -> float:
 
 
 def shortened(v: Vector, most: float) -> Vector:
-    """Return `v`, scaled to the L2 norm `most` if the L2 norm of `v` exceeds `most`.
+    """Return `v`, scaled to the L2 norm `most` if the L2 norm of `v` exceeds `most`; else return `v` itself.
 
     The result contains nan if an entry of `v` is not finite. `most` must be at least 1e-140.
     """

@@ -40,8 +40,8 @@ class Mechanism(ABC):
         """Write the value of the query plus noise to `out`, and return the event for privacy accounting.
 
         All receivers get the same release. `query.calibration` is the number to which the noise is calibrated. For
-        Laplace noise this is an L1 sensitivity (None means `query.l1`), for Gaussian noise the standard deviation, and
-        for gamma-norm noise the inverse of the rate (None means `query.l2`).
+        Laplace noise this is an L1 sensitivity (None means `query.l1`), for Gaussian noise the standard deviation
+        (None is an error), and for gamma-norm noise the inverse of the rate (None means `query.l2`).
 
         Args:
             query: the value, with its sensitivities.
