@@ -33,7 +33,7 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
             in these files are among the keys.
 
     Raises:
-        BadInput: such a file defines no part.
+        BadInput: such a file cannot be imported or defines no part of the kind.
     """
     texts: dict[str, str] = {}
     for section, struct in FIXED.items():
@@ -100,7 +100,7 @@ def explained_part(name: str) -> str | None:
         The text about all these parts; None if no part has this name.
 
     Raises:
-        BadInput: the file defines no part.
+        BadInput: the file cannot be imported or defines no part.
     """
     if not is_file(name) and not any(name in registry.names(kind) for kind in registry.KINDS):
         return None

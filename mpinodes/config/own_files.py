@@ -90,7 +90,7 @@ def is_same(before: Stamp, now: Stamp) -> bool:
     """Return whether two stamps belong to equal files.
 
     The sizes are compared. If both hashes were made with the same key, the hashes are compared too. If the keys differ,
-    the modification times are compared instead of the hashes.
+    or if there was no key, the modification times are compared instead of the hashes.
     """
     return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
 

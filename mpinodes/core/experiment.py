@@ -65,13 +65,15 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         epsilon: the paper's privacy parameter (nominal epsilon), which sets the noise; inf means no noise. The proven
             epsilon is another number, which mpinodes computes. If an algorithm does not calibrate its noise to a
             sensitivity, the documentation of the algorithm says which number is divided by epsilon.
-        scale: calibrated: the scale of the noise is (L1 sensitivity)/epsilon. A number c: the scale of the noise is
-            c/epsilon, whatever the sensitivity is, as in the papers' experiments.
+        scale: calibrated: the scale of Laplace noise is (L1 sensitivity)/epsilon, unless the algorithm states another
+            number in place of the sensitivity. A number c: the scale of the noise is c/epsilon, whatever the
+            sensitivity is, as in the papers' experiments.
         delta: the delta of the proven epsilon.
         tight: also compute the epsilon of the whole run by numerical composition, which takes about a minute. This key
             needs the package dp-accounting (extra [tight]).
         clip: L2 bound on the gradient of each sample; for adjacency=one-round, on the gradient of each round. The bound
-            is on the coordinates that the agent decides. inf: gradients are not clipped, and no epsilon is proven.
+            is on the coordinates that the agent decides. inf: gradients are not clipped; an epsilon is then proven only
+            if the loss and the norm of the features bound the change of a gradient.
         adjacency: what differs between adjacent data sets. one-sample: one replaced sample. one-round: the whole loss
             of one round. one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
             which each agent has its own loss.

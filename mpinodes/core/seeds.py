@@ -85,9 +85,10 @@ class Draws:
     def standard(self, law: Literal["laplace", "standard_normal"], t: int, size: int) -> NDArray[np.float64]:
         """Return the first `size` random numbers of round t as a new array (size,).
 
-        If the caller asks for consecutive rounds, one call draws the numbers of several rounds in advance, up to
-        `AHEAD` numbers. The reason is speed: if agents share a core, the caches of the core contain the data of other
-        agents when a round begins. If each round is drawn alone, a round of 784 numbers takes 10 % longer.
+        If the caller asks for consecutive rounds, one call draws the numbers of up to `ROUNDS` rounds in advance, at
+        most `AHEAD` numbers or one round. The reason is speed: if agents share a core, the caches of the core contain
+        the data of other agents when a round begins. If each round is drawn alone, a round of 784 numbers takes 10 %
+        longer.
 
         Args:
             law: the distribution, with location 0 and scale 1.

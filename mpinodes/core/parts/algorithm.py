@@ -47,8 +47,8 @@ class Run:
         grad_lipschitz: the Lipschitz constant (L2) of the data part of the gradient.
         sample_weight: the factor on a sample's loss, for each agent.
         replaced: for each agent, how many samples of one round differ between adjacent data sets: one, or all.
-        sample_sensitivity: half of the largest L2 change of one sample's unclipped gradient, at one point, when the
-            sample is replaced.
+        sample_sensitivity: a bound on half of the L2 change of one sample's unclipped gradient, at one point, when the
+            sample is replaced; inf if no bound is known or the loss may be nonconvex.
         sample_curvature: the largest norm of a sample's Hessian; inf if the norm is unknown or the loss may be
             nonconvex.
         sample_rank: the largest rank of a sample's Hessian.

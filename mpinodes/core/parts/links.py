@@ -42,7 +42,7 @@ class Topology(ABC):
 
     @property
     def source(self) -> str:
-        """Return the name of the graph in error messages: the file of the topology, if there is a file."""
+        """Return the name of the graph in error messages; for a graph from a file, the name of the file."""
         return f"topology {self.title!r}"
 
     @property
