@@ -1,7 +1,8 @@
 """Compute the privacy section of a run's summary, its privacy variables in record.h5, and the accuracy of local solves.
 
 In each round, each agent reports a privacy event, which describes the noise and the sensitivity of the agent's release.
-The accountant computes privacy losses from the events.
+The accountant computes privacy losses from the events. If a job has repeats, this module also makes the section of
+summary.json on the privacy loss of publishing all repeats.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Accounting:
     depends.
 
     Attributes:
-        solver: the accuracy and cost of the agents' local solves; None if the algorithm has no local solves.
+        solver: the accuracy and cost of the agents' local solves; None if the algorithm has no local solves. Set by
+            `close`.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -42,8 +44,12 @@ class Accounting:
     def close(self, events: Events, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
         """Compute the claimed and the proven privacy loss of the run at each horizon, from all its events.
 
-        A horizon is a round after which results are measured. Nothing is proven if a fact that the proof treats as
-        public is computed from private data, or if the secrecy of the noise key is unknown.
+        A horizon is a round after which results are measured. Also compute the noise scales of the run, the accuracy of
+        local solves, and bounds on ε toward a single node. The results are stored in this object.
+
+        No ε is proven if the stream states a reason in `unproven_because`, or if the secrecy of the noise key is
+        unknown. No ε is claimed if the run has no noise, or if `privacy.adjacency` is one-agent and the paper claims
+        nothing for this adjacency.
 
         Args:
             events: (rounds, agents) the privacy events of the whole run, one event for each message.
@@ -70,6 +76,8 @@ class Accounting:
     def publish(self, together: Together, mark: str) -> None:
         """Add the privacy loss of this run to `together`, the privacy loss of publishing all repeats of the job.
 
+        If no ε is proven for this run, then no ε is proven for all repeats together.
+
         Args:
             together: the privacy loss of publishing the earlier repeats.
             mark: a value that identifies the present state of the data files (`siblings.files_mark`). The files may
@@ -84,9 +92,11 @@ class Accounting:
     def variables(self) -> Variables:
         """Return variables of record.h5, by name: the claimed ε, and the proven ε at δ = 0 and at the run's δ.
 
-        These variables have a value for each horizon (a round at which results are measured). For some algorithms
-        mpinodes also proves a bound on ε against an adversary that sees only what one node sees. The result then also
-        has this bound, for each node and each agent.
+        These variables have a value for each horizon (a round at which results are measured), for each agent and for
+        the network. A value is nan if no ε is claimed or proven. For some algorithms mpinodes also proves a bound on ε
+        against an adversary that sees only what one node sees. The result then also has this bound and the distance in
+        hops, for each node and each agent, at the end of the run. Two further variables split this bound: the part
+        before agents only relay messages, and the part of the relayed messages.
         """
         claimed, agents, network = self._losses
         delta = self._setup.experiment.privacy.delta
@@ -159,7 +169,10 @@ class Accounting:
 
 
 def proven(loss: PrivacyLoss) -> typed.ProvenSummary:
-    """Convert a privacy loss of the accountant to the form of summary.json; nan becomes None."""
+    """Convert a privacy loss of the accountant to the form of summary.json.
+
+    A nan becomes None. The field `delta_spent` is left out if the local solvers use no part of δ.
+    """
     pure, epsilon, spent = _number(loss.pure), _number(loss.epsilon), loss.delta_spent or UNSET
     return typed.ProvenSummary(proven_pure=pure, proven=epsilon, rule=loss.rule, delta_spent=spent)
 
@@ -182,7 +195,12 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
 
 
 def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
-    """Return the noise scales of a run, and the scale at which every noisy message would have the nominal ε."""
+    """Return the section of summary.json on the noise of a run.
+
+    The section has the largest and the smallest noise scale, the largest ε of a single release (`release`), and the
+    scale at which no release would have more than the nominal ε (`calibrated_scale`). These four numbers cover the
+    releases that depend on data in a new way; they cover all releases if there is no such release.
+    """
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.
     # `of_data` covers the releases that carry data; `of_all` covers all releases.
@@ -216,7 +234,10 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
 
 
 def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
-    """Return the residuals and steps of the agents' local solves; round 1 has no local solves."""
+    """Return the residuals and steps of the agents' local solves in all rounds after round 1, which has none.
+
+    A solve whose residual is above `tolerance` or nan counts as unsolved.
+    """
     largest, unsolved, number, steps, most = 0.0, 0, 0, 0.0, 0.0
     for first, events in history.blocks():
         solves = events[1:] if first == 0 else events
@@ -234,9 +255,10 @@ def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
 def _key(setup: Setup) -> typed.KeyState | None:
     """Return the state of the noise key: "secret", "rehearsal" (public) or "unknown"; None if the run has no noise.
 
-    A user-defined mechanism is tested: the mechanism draws noise with nine keys, and then again with the first key. The
-    state is "unknown" if a coordinate of the noise is the same number for all nine keys, or if the two draws with the
-    first key differ.
+    A user-defined mechanism is tested in the rounds 1, 2, 3 and the last round, for the first and the last agent: the
+    mechanism draws noise with nine keys, and then again with the first key. The state is "unknown" if a coordinate of
+    the noise is the same number for all nine keys, if the two draws with the first key differ, or if the mechanism
+    raises an error.
     """
     e, d = setup.experiment, setup.dimension
     if not e.private:

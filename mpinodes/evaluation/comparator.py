@@ -2,19 +2,23 @@
 
 The bound on F(x) − min F is called the certificate. Method and certificate depend on the losses and on the set 𝒳:
 
-Smooth losses on bounded sets: the method is accelerated projected gradient with adaptive restart (Beck, Teboulle 2009;
-O'Donoghue, Candès 2015), which needs only the exact projection onto 𝒳. After many iterations Newton's method takes
-over; each of its steps is a quadratic program over 𝒳, solved by Clarabel. The certificate is the Frank-Wolfe gap max_{v
-∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F.
+Smooth losses on a set 𝒳 other than R^d, and losses that are strongly convex in each sample: the method is accelerated
+projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue, Candès 2015), which needs only the exact
+projection onto 𝒳. If the losses have a Hessian, d is moderate and 𝒳 states its `cones`, Newton's method takes over
+after many iterations; each of its steps is a quadratic program over 𝒳, solved by Clarabel. If 𝒳 is bounded, the
+certificate is the Frank-Wolfe gap max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F.
 
-Smooth losses on all of R^d: the method is Newton's method if F is regularized and d is moderate, else L-BFGS-B.
-Built-in losses are never negative, so F(x) itself is a certificate. If F is μ-strongly convex, ‖∇F‖²/(2μ) is another
-certificate.
+Other smooth losses on all of R^d: the method is Newton's method if F is regularized and d is moderate, else L-BFGS-B.
 
-Piecewise linear losses: the problem is a quadratic or second-order cone program, solved by Clarabel. The certificate is
-the duality gap at feasible multipliers. Let A be the features, b the targets, and μ the regularizer. The term of sample
-j in F is the largest s_j(⟨A_j, v⟩ − b_j) over all slopes s_j in [lo_j, hi_j]. Therefore min F ≥ −s·b + min_{v ∈ 𝒳}
-⟨Aᵀs, v⟩ + (μ/2)‖v‖² for any vector s of such slopes.
+On an unbounded set, ‖∇F‖²/(2μ) is the certificate if F is known to be μ-strongly convex, and else there is none.
+Built-in losses are never negative, so for built-in losses F(x) itself is another certificate, on every set.
+
+Piecewise linear losses on a set 𝒳 that states its `cones`: the problem is a quadratic or second-order cone program,
+solved by Clarabel. The certificate is the duality gap at feasible multipliers. Let A be the features, b the targets, w
+the weights of the samples, and μ the regularizer. The term of sample j in F is the largest s_j(⟨A_j, v⟩ − b_j) over all
+s_j in [w_j lo_j, w_j hi_j], where lo_j and hi_j are the two slopes of its loss. Therefore min F ≥ −s·b + min_{v ∈ 𝒳}
+(⟨Aᵀs, v⟩ + (μ/2)‖v‖²) for any vector s of such numbers. If 𝒳 does not state its cones, piecewise linear losses are
+treated like smooth losses.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, 
 TOLERANCE = 1e-9  # certificate at which a solver stops, relative to the larger of F and the regret
 ROUNDED = 1e-7  # certificate, relative to F, that Clarabel reaches despite rounding errors
 NEGLIGIBLE = 1e-3  # certificate, relative to the regret, that is accepted after `CHEAP` multiplications
-ITERATIONS = 20_000
+ITERATIONS = 20_000  # most iterations of projected gradient, and of each L-BFGS-B
 PRODUCTS = 5e10  # most multiplications for one comparator
 CHEAP = 2e9  # multiplications after which the certificate `NEGLIGIBLE` is accepted
 OVERHEAD = 20_000  # the fixed cost of an iteration, in multiplications
@@ -44,12 +48,14 @@ PRECISE: Any = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, 
 
 
 class Comparator(NamedTuple):
-    """Hold the best fixed decision in hindsight: a minimizer of F, the sum of all losses, over the feasible set 𝒳.
+    """Hold the best fixed decision in hindsight: an approximate minimizer of F, the sum of all losses, over the set 𝒳.
 
     Attributes:
         point: (d,) the decision, in 𝒳.
         value: F(point).
-        certificate: a proven bound on F(point) − min F.
+        certificate: a proven upper bound on F(point) − min F; inf if no bound is known.
+
+    All three are nan if the comparator is left out.
     """
 
     point: Vector
@@ -62,7 +68,7 @@ def best(
 ) -> Comparator:
     """Minimize F, the sum of all loss functions, over the feasible set 𝒳.
 
-    The result is the better of two points: the point that the solver finds, and the best guess after projection onto 𝒳.
+    The result is the better of two points: the point that the solver finds, and the best of the projected guesses.
 
     Args:
         total: F, a convex sum of loss functions without clipping.
@@ -90,9 +96,9 @@ def best(
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
-    """Return a proven bound on F(x) − min F: the duality gap or F(x), whichever is smaller.
+    """Return a proven bound on F(x) − min F: for built-in loss functions the smaller of `gap` and F(x), else `gap`.
 
-    F(x) is a bound only for built-in loss functions, which are never negative.
+    F(x) is a bound for built-in loss functions, because they are never negative.
 
     Args:
         total: F.
@@ -103,7 +109,10 @@ def _capped(total: SampleLoss, gap: float, value: float) -> float:
 
 
 def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparator:
-    """Minimize F = `total` on all of R^d: by Newton's method if F is regularized and d ≤ `DENSE`, else by L-BFGS-B."""
+    """Minimize F = `total` on all of R^d.
+
+    The method is Newton's method if F is smooth and regularized and d ≤ `DENSE`, else L-BFGS-B.
+    """
     from scipy.optimize import minimize
 
     x, value = start, np.inf
@@ -149,7 +158,9 @@ def _smoothness(total: SampleLoss) -> float:
 
 
 def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Minimize a smooth F over the feasible set 𝒳, by accelerated projected gradient and Newton steps.
+    """Minimize F over the feasible set 𝒳 by accelerated projected gradient, later by Newton steps where possible.
+
+    Newton steps need a Hessian of F, d ≤ `DENSE`, and a set 𝒳 that states its cones.
 
     Args:
         total: F.
@@ -265,7 +276,10 @@ def _clarabel(
 
 
 def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, float]:
-    """Return F(x), where F = `total`, and the smallest known bound on F(x) − min F over the feasible set."""
+    """Return F(x), where F = `total`, and the smallest known bound on F(x) − min F over the feasible set.
+
+    The bound is inf if no bound is known: on an unbounded set, if the loss is not built in and not strongly convex.
+    """
     gradient, value = total.grad(x), total.value(x)
     if feasible.bounded:
         return value, _capped(total, max(float(gradient @ x) + feasible.support(-gradient), 0.0), value)

@@ -38,7 +38,8 @@ class Evaluator:
 
     Attributes:
         judged: the decisions, losses and comparators of the finished run, which metrics read; set by `close`.
-        variables: the values of the metrics that have one value per horizon, by name; set by `close`.
+        variables: the values of the metrics that have one value per horizon, by name; filled by `close`. Metrics that
+            do not apply to the run, or have no number, are missing.
     """
 
     judged: Judged
@@ -53,6 +54,8 @@ class Evaluator:
 
     def take(self, estimates: Vector) -> Variables:
         """Add the next rounds, and return the values of the metrics that have one value per round, by name.
+
+        A metric that does not apply to the run is missing.
 
         Args:
             estimates: (r, agents, d) the estimates of all agents in the next r rounds.
@@ -90,6 +93,9 @@ class Evaluator:
 
     def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
         """End the run, find the best fixed decisions (comparators), and compute the metrics that need the whole run.
+
+        If the comparators are left out (`left_out`), their values are nan. If a user-defined metric fails, a warning is
+        printed, and the metric is left out.
 
         Args:
             tell: a function that is called with the number of comparators found and the number of all comparators.
@@ -136,8 +142,10 @@ class Evaluator:
     def summary(self) -> WorthSummary:
         """Return the results of the run for summary.json: the last value of every metric, and three baselines.
 
-        For many metrics the result also has the value per round and the mean over agents. The baselines are the results
-        without learning: always predict the largest class, always predict the mean target, or stay at the start.
+        Only metrics with `summarized` are included; the value is None if the metric does not apply to the run. For many
+        metrics the result also has the value per round and the mean over agents. The baselines are the results without
+        learning: always predict the largest class, always predict the mean target, or stay at the start. The result
+        also states why the comparator or the accuracy is left out.
         """
         values: dict[str, Any] = {}
         for metric in self._metrics:
@@ -165,7 +173,7 @@ class Evaluator:
 
 
 def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
-    """Return, for each value of a metric in summary.json, the rule by which the values of repeats are merged.
+    """Return, for each value of the given metrics in summary.json, the rule by which the values of repeats are merged.
 
     The keys of the result are the dotted keys of the values in summary.json.
     """
@@ -216,7 +224,11 @@ def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
 
 
 def left_out(setup: Setup, meter: Meter) -> str:
-    """Return why the run gets no best fixed decision (comparator), and so no regret; else an empty text."""
+    """Return why the run gets no best fixed decision (comparator), and so no regret; else an empty text.
+
+    The reasons are: `comparator` is false, the losses have no samples, the losses are not known to be convex, or
+    `comparator` is not set and the computation is expected to take more than `LONG` seconds.
+    """
     wanted = setup.experiment.comparator
     if wanted is False:
         return "comparator=false"
@@ -232,10 +244,12 @@ def left_out(setup: Setup, meter: Meter) -> str:
 def _expected_seconds(setup: Setup, meter: Meter) -> float:
     """Estimate the seconds that finding the best fixed decisions (comparators) takes on one core.
 
-    The estimate uses only counts of samples and features. So the estimate is the same on all machines. The
-    estimate was fitted to 3,000 to 60,000 samples with 10 to 784 features and norms of about 1. Piecewise linear losses
-    take a tenth of the estimate if there are few features or the regularizer is strong, and a few times the estimate if
-    there are many features. Smooth losses take less time than the rounds themselves.
+    The estimate uses the class of the losses, and counts of samples, features and horizons. So the estimate is the same
+    on all machines. The estimate is 0 for piecewise linear losses with sparse features, and for all other losses that
+    depend only on a linear prediction. The estimate was fitted to 3,000 to 60,000 samples with 10 to 784 features and
+    norms of about 1. Piecewise linear losses take a tenth of the estimate if there are few features or the regularizer
+    is strong, and a few times the estimate if there are many features. Smooth losses take less time than the rounds
+    themselves.
     """
     kind, shares, d = meter.losses.kind, setup.stream.shares, setup.dimension
     owners = len(setup.samples) if setup.algorithm.decomposable else 1
@@ -256,8 +270,9 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
     Args:
         meter: the sums of losses of the finished run.
         feasible: 𝒳, the feasible set.
-        tell: a function that is called after each horizon, with the numbers of horizons done and of all horizons.
-        known: results of another run on the same losses, by horizon.
+        tell: a function that is called after each computed horizon, with the numbers of horizons done and of all
+            horizons. If the losses are the same in every round, the function is not called.
+        known: results of another run on the same losses, by horizon; these horizons are not computed.
     """
     everything, began = meter.losses.everything, np.nan_to_num(meter.last[0])
     if everything.is_constant:

@@ -14,12 +14,12 @@ from mpinodes.losses.linear import LinearLoss
 
 ROWS_AT_ONCE = 4096  # rows of features that are in memory together
 POINTS_AT_ONCE = 256  # points that are evaluated on these rows together
-FIRST = 20  # number of samples that `is_predicted` examines
+FIRST = 20  # largest number of samples that `is_predicted` examines
 IN_CACHE = 1 << 14  # size of a result, in numbers, that fits into the processor's cache
 
 
 def values_at(loss: LinearLoss, points: Vector) -> Vector:
-    """Return the loss at many points, computed by blocks of samples: (k, d) -> (k,)."""
+    """Return the loss, with its regularizer, at many points, computed by blocks of samples: (k, d) -> (k,)."""
     sums = 0.5 * loss.regularizer * np.vecdot(points, points)
     shares = 1 / np.broadcast_to(loss.divisor, loss.targets.shape)
     for rows in blocks(len(loss.targets), len(points) if isinstance(loss.features, np.ndarray) else 1):
@@ -48,7 +48,7 @@ class Examined(ABC):
 
     @abstractmethod
     def naive(self) -> float:
-        """Return the accuracy or error of the best prediction that is the same for all samples."""
+        """Return the accuracy or error of a constant prediction: the largest class, or the mean training target."""
 
     @abstractmethod
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
@@ -92,7 +92,13 @@ class Labelled(Examined):
         self._labels = np.arange(float(classes)) if classes else np.array([-1.0, 1.0])
 
     def is_predicted(self, dimension: int) -> bool:
-        """Return whether the losses depend on the labels, tested with the first samples at a random point."""
+        """Return whether the losses depend on the labels, tested with the first samples at a random point.
+
+        The losses with the first label are compared with the losses with the last label.
+
+        Raises:
+            BadInput: the method `predict` of the loss class fails, or returns no valid indices of labels.
+        """
         features = self._source.features(np.arange(min(FIRST, len(self._source.targets))))
         point = np.random.default_rng(0).standard_normal((1, 1, dimension))
         with np.errstate(all="ignore"):
@@ -110,7 +116,7 @@ class Labelled(Examined):
         return bool(np.any(losses[0] != losses[-1]))
 
     def naive(self) -> float:
-        """Return the share of samples in the largest class, which is the accuracy of always predicting that class."""
+        """Return the share of this data set's samples in the largest class: the accuracy of always predicting it."""
         _, counts = np.unique(self._source.targets, return_counts=True)
         return float(counts.max() / counts.sum())
 

@@ -30,15 +30,18 @@ class Meter:
 
     Attributes:
         losses: the losses of all deciders.
-        predicts: whether the losses predict the targets, so that an accuracy or error exists.
+        predicts: False if the stream has data sets with targets, but the losses predict none of these targets. The run
+            then has no accuracy or error.
         seen: the number of rounds so far.
         horizons: (h,) the horizons, ascending.
         total: (h, 2 + n) the cumulative loss of the network, of its running averages, and of each agent's estimate.
         last, mean: (h, d) the last and the average decision, averaged over the deciders.
         marks: for each mark and data set, such as "accuracy.test", an array (h, 2, k). The entries [:, 0] are the
             accuracy or root mean squared error of the average decision, and the entries [:, 1] of the last decision.
-        judged: (h, k, d) the decisions by which an offline method is judged.
-        whole: (h, k) the mean of all losses, over all rounds and agents, at `judged`; set by `end`.
+            Complete after `end`.
+        judged: (h, k, d) the decisions by which an offline method is judged; (0, k, d) for an online method.
+        whole: (h, k) the mean of all losses, over all rounds and agents, at `judged`; set by `end`. For an online
+            method the numbers are 0.
     """
 
     def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
@@ -71,7 +74,8 @@ class Meter:
     def by_set(self, name: str) -> dict[str, Vector]:
         """Return the accuracy or the RMSE at each round where results are measured, by data set ("train", "test").
 
-        Each array is (h, 2, k): for h rounds, for the average and the last decision, and for k deciders.
+        Each array is (h, 2, k): for h rounds, for the average and the last decision, and for k deciders. The result is
+        empty if the run has no accuracy or no RMSE.
 
         Args:
             name: "accuracy" or "rmse".
@@ -81,7 +85,8 @@ class Meter:
     def naive(self, name: str) -> dict[str, float]:
         """Return the accuracy of predicting the largest class, or the RMSE of predicting the mean training target.
 
-        The keys of the result are the data sets, "train" and "test".
+        The largest class is that of each data set itself. Without a training set, the mean target is that of the test
+        set. The keys of the result are the data sets of the run, "train" or "test" or both.
 
         Args:
             name: "accuracy" or "rmse".
@@ -161,8 +166,8 @@ class Meter:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that the method `state` of an earlier object returned.
 
-        The total number of rounds may differ between this run and the stored run. In this case, all later results are
-        measured at the horizons of this run.
+        The total number of rounds may differ between this run and the stored run. Results of stored rounds keep the
+        horizons of the stored run; all later results are measured at the horizons of this run.
         """
         for name in _SUMS:
             setattr(self, name, state[name])
@@ -177,7 +182,10 @@ class Meter:
         self.marks = {name: continued(values) for name, values in state["marks"].items()}
 
     def end(self) -> None:
-        """End the run. If the run ended early, results are also measured at its last round."""
+        """End the run: compute accuracies, errors and `whole`, and remove the horizons that the run did not reach.
+
+        If the run ended early, results are also measured at its last round.
+        """
         at = int(np.searchsorted(self.horizons, self.seen))
         if self.horizons[at] != self.seen:
             self.horizons[at], self.total[at] = self.seen, self._sum_f
@@ -201,7 +209,7 @@ class Meter:
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
     def _keep(self, at: int, last: Vector) -> None:
-        """Store the last and the average decision of a round at which results are measured.
+        """Store the last and the average decision of a round at which results are measured, until `_examine`.
 
         Args:
             at: the index of the round in `horizons`.

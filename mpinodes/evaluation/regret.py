@@ -2,24 +2,27 @@
 
 Nondecomposable objectives: all agents see the loss f^t, and agent i decides the block B_i of coordinates. Let y_i(t) be
 agent i's estimate of all coordinates, x(t) the network's decision (the blocks (y_i(t))_{B_i} side by side), and x̃(t)
-the mean of x(1), ..., x(t):
+the average of x(1), ..., x(t):
 
     network regret R(T)          = Σ_t f^t(x(t))   − min_{v ∈ 𝒳} Σ_t f^t(v)
     running-average form R̃(T)    = Σ_t f^t(x̃(t))  − min
     agent regret R_i(T)          = Σ_t f^t(y_i(t)) − min
 
 Decomposable objectives: agent i sees the loss f_i^t and decides x_i(t). Let x̃_i(t) be the average of x_i(1), ...,
-x_i(t). Each x_i(s) has weight 1, or weight s if the algorithm asks for this weighted average:
+x_i(t):
 
     network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v)
     running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min
     agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
     optimality gap of agent j    = F(x) − min F at x = x̃_j(t) or x = x_j(t), offline methods only,
-                                   with F = Σ_t Σ_i f_i^t / (n T) over the whole run
+                                   with F = Σ_t Σ_i f_i^t / (n T) over all T rounds of the experiment
     decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t) in place of x_i(t); offline methods only
     agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t) in place of x_i(t); offline methods only
-    training loss of round t     = the mean over agents i of the mean loss at x_i(t) of agent i's samples;
-                                   only if the loss functions are the same in all rounds
+    training loss of round t     = the mean over agents i of the mean loss at x_i(t) of agent i's samples, without
+                                   regularizer; only if the loss functions are the same in all rounds
+
+In an average of decisions, the decision of round s has weight 1, or weight s if the attribute `averaging` of the
+algorithm is "linear".
 
 For both kinds of objectives, with y_i(t) = x_i(t) for decomposable objectives:
 
@@ -29,9 +32,9 @@ For both kinds of objectives, with y_i(t) = x_i(t) for decomposable objectives:
 If agents play two points in a round (`feedback.points`), y_i(t) and x(t) are the midpoints of the two points, and the
 loss of a round is the mean of the losses at both points. Averages are averages of the midpoints.
 
-A regret may be negative, for two reasons. The decision of a nondecomposable problem may lie outside 𝒳 if 𝒳 is not a
-product over the blocks (a ball of the full vector, for example). A point that is made of noisy messages may also lie
-outside 𝒳.
+A regret may be negative. The decisions of different rounds and agents differ, so their total loss may be less than the
+loss of any fixed decision. A decision may also lie outside 𝒳: the decision of a nondecomposable problem if 𝒳 is not a
+product over the blocks (a ball of the full vector, for example), and a point that is made of noisy messages.
 """
 
 from __future__ import annotations
@@ -72,13 +75,14 @@ class Lost(NamedTuple):
     own: Vector  # (r,) each decider's loss at its own decision
     averaged: Vector  # (r,) each decider's loss at its own running average
     everybodys: Vector  # (r, n) the loss of all deciders at the estimate of one agent
-    training: Vector | None  # (r,) mean over agents of the mean loss of their samples; None: losses change by round
+    training: Vector | None  # (r,) mean over agents of their samples' mean loss; None: losses change, or are shared
 
 
 class Losses(ABC):
-    """Compute the losses of all deciders in any rounds, without regularizers.
+    """Compute the losses of all deciders in any rounds.
 
-    A decider is an agent if every agent has a loss (decomposable objective), else the network.
+    The results contain no regularizer, except that `played` adds a difference of regularizers. A decider is an agent if
+    every agent has a loss (decomposable objective), else the network.
 
     Attributes:
         kind: the class of the losses.
@@ -99,7 +103,10 @@ class Losses(ABC):
         """Return the distinct samples of the run as a `Total`, which computes the sum of the losses of any rounds."""
 
     def columns(self, first: int, last: int) -> Columns:
-        """Return the coordinates of the decision on which the losses of rounds `first` to `last` depend, ascending."""
+        """Return coordinates of the decision that determine the losses of rounds `first` to `last`: here, all of them.
+
+        A subclass may return fewer coordinates, in ascending order.
+        """
         return ALL
 
     @abstractmethod
@@ -145,7 +152,7 @@ class Losses(ABC):
 
 
 class Changing(Losses):
-    """Compute losses if the loss functions have new samples in every round, and equally many in all rounds."""
+    """Compute losses if the loss functions may have other samples in every round, because `data.batch` is a number."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
@@ -161,8 +168,8 @@ class Changing(Losses):
     def columns(self, first: int, last: int) -> Columns:
         """Return the coordinates of the decision on which the losses of rounds `first` to `last` depend.
 
-        A loss that is a function of a·x depends only on coordinates where some features a are not 0. If all features
-        are 0, coordinate 0 is returned.
+        If features are sparse and the loss is a function of a·x, these are the coordinates where some features a are
+        not 0; if all features are 0, coordinate 0 is returned. Otherwise all coordinates are returned.
         """
         features, *_ = self._samples.of(first, last)
         loss = self._samples.first
@@ -171,7 +178,10 @@ class Changing(Losses):
         return np.unique(features.indices) if features.nnz else np.zeros(1, np.int64)
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of consecutive rounds from `first` on, at points in the coordinates `columns`."""
+        """Return the losses of consecutive rounds from `first` on, at points in the coordinates `columns`.
+
+        The training loss of the result is None.
+        """
         samples, rounds = self._samples, len(points.decisions)
         features, targets, divisor = samples.of(first, first + rounds - 1)
         if not isinstance(columns, slice):  # sparse features, whose nonzero columns are all in `columns`
@@ -242,6 +252,7 @@ class ConstantLosses(Losses):
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
     """Split samples into blocks of rows, so that computing the losses of a block fits into the processor's cache.
 
+    Samples with sparse features stay in one block.
     The blocks do not depend on how many rounds are computed together, so sums of losses are the same to the last bit.
 
     Args:

@@ -3,8 +3,8 @@
 `Samples` reads the samples of consecutive rounds. When the run has ended, `Samples` makes a `Total`, which holds the
 distinct samples of the run and knows in which rounds each sample was used. `Total` sums the losses of any consecutive
 rounds. For the `Total`, samples that are used in only one round are read from the stream a second time. If these
-samples have more than `KEPT` bytes and their loss class has a method `condensed`, the class `Squares` replaces these
-samples by a few samples with the same sum of losses.
+samples have more than `KEPT` bytes and fewer than `COLUMNS` features, and their loss class itself defines a method
+`condensed`, the class `Squares` replaces these samples by a few samples with the same sum of losses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpinodes.core.messages import doubles, stack
 from mpinodes.core.parts import Recurring
 from mpinodes.losses.linear import LinearLoss
 
-KEPT = 64_000_000  # bytes; if the samples are larger, they are condensed
+KEPT = 64_000_000  # bytes; if the samples are larger, they are condensed where possible
 BYTES_AT_ONCE = 4_000_000  # bytes of samples, or of their indices, that are read together
 COLUMNS = 512  # with more features, condensing takes longer than reading the samples again
 
@@ -119,7 +119,8 @@ class Samples:
         owners: the number of owners.
         of_each: the number of samples of an owner in a round. If the rounds of a user-defined stream have different
             numbers of samples, this is the largest number. A smaller round is then padded with copies of its first
-            sample, whose losses are divided by infinity, so that the copies add 0.
+            sample (a round without samples: with a sample of zeros). The losses of the copies are divided by infinity,
+            so that the copies add 0.
         of: a function that maps a first and a last round to the samples of these rounds; the function caches its last
             result.
     """

@@ -13,9 +13,11 @@ from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummar
 
 
 def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
-    """Return the delay of the feedback, and the distance between an agent's decision and the two points that it plays.
+    """Return the section of summary.json on delayed or two-point feedback.
 
-    The distance is that of round `rounds`. The result is None if agents get plain gradients without delay.
+    The section has the delay of the feedback, the number of points that an agent plays in a round (`feedback.points`),
+    and the distance between a decision and its two points, as set for round 1 and as computed for round `rounds`. The
+    latter is None without two-point feedback. The result is None if agents get plain gradients without delay.
     """
     asked = setup.experiment.feedback
     if not (asked.points or asked.delay):
@@ -25,7 +27,10 @@ def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
 
 
 def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
-    """Count the messages sent, lost and late in the first `rounds` rounds; return None if no faults are simulated."""
+    """Count the faults of the first `rounds` rounds; return None if no faults are simulated.
+
+    The counts are the messages sent, lost and late, the total lateness in rounds, and the rounds of absent agents.
+    """
     if setup.links is None:
         return None
     asked, weights, agent_rounds = setup.experiment.faults, setup.mixing.under_faults, setup.topology.agents * rounds
@@ -43,7 +48,9 @@ def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
 def bound_section(bound: Bound, measured: Variable | None) -> BoundSummary:
     """Return the bound of a theorem at the last round, together with the measured value of the bounded quantity.
 
-    If there is no measured value, the result states that the bound does not apply.
+    The measured value is the largest value at the last horizon, for example of all agents. If `measured` is None, or if
+    the bound itself does not apply, the result states that the bound does not apply, and why. The ratio `times` is None
+    if the bound is not finite, or if the measured value is missing or not above 0.
     """
     value, most = float(bound.values[-1]), float(np.max(measured.values[-1])) if measured else None
     return BoundSummary(
