@@ -43,6 +43,7 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
 
     Raises:
         mpinodes.core.errors.BadInput: the experiment is invalid.
+        mpinodes.core.messages.Diverged: an estimate is no longer finite.
     """
     from mpinodes.core.asked import parse
     from mpinodes.running.job import run
@@ -92,8 +93,8 @@ def runs(directory: str | Path) -> pandas.DataFrame:
     agents share one loss function.
 
     Raises:
-        mpinodes.core.errors.BadInput: the directory contains no finished run, or a run that another version of mpinodes
-            wrote.
+        mpinodes.core.errors.BadInput: the directory contains no finished run, or a run that ended early, or a run that
+            another version of mpinodes wrote.
     """
     from mpinodes.finished.runs import table
 

@@ -1,12 +1,14 @@
 """Compute lower bounds on an algorithm's ε: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
 
-The experiment is run once, over MPI. The messages of the run are tested by replay on adjacent data, and the noise by
-exact tests. Then an adversary plays games on small experiments with the same algorithm: from the messages of a run, the
-adversary guesses which data the run had. The success of the adversary gives lower bounds on ε, which the audit compares
-with the paper's claim and with the proven ε. Without arguments, DPSDA-PS is audited. If neither a file nor `rounds` is
-passed, the run has few rounds. Without mpirun everything runs in one process. seed=... also sets the seed of the audit.
+The experiment is run once, over MPI. The messages of the run are tested by replay on adjacent data, and the noise, if
+there is any, by exact tests. Then an adversary plays games: from the messages of a run, the adversary guesses which
+data the run had. The games are played on small experiments with the same algorithm or, if audit.view is not links, on
+the experiment itself. The success of the adversary gives lower bounds on ε. The audit prints a table that compares
+these bounds with the paper's claim and with the proven ε. Without arguments, DPSDA-PS is audited. If neither a file nor
+`rounds` is passed, the run has few rounds. Without mpirun everything runs in one process. seed=... also sets the seed
+of the audit.
 
-Exit code 1: a proven value is refuted. Exit code 2: bad input.
+Exit code 0: no proven value is refuted. 1: a proven value is refuted. 2: bad input. Other codes: as of mpinodes run.
 """
 
 from __future__ import annotations
@@ -81,9 +83,15 @@ class AuditedRun:
         self._logger = self._ranks - 1
 
     def run(self, words: list[str]) -> int:
-        """Run the experiment, play the adversary's games, and return the exit code, which is equal on every rank.
+        """Run the experiment, test the run, play the adversary's games, and print the table of all results.
 
-        `words` are the command-line arguments.
+        Only the logger (the last rank) tests the run and prints the table.
+
+        Args:
+            words: the command-line arguments.
+
+        Returns:
+            The exit code, which is equal on every rank.
         """
         import numpy as np
         import tomli_w
@@ -115,7 +123,8 @@ class AuditedRun:
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
         """Test the run, play the adversary's games, and print the table of the results.
 
-        Return the exit code on the logger (the last rank), and 0 on all other ranks.
+        Only the logger (the last rank) tests and prints. On the logger, return `REFUTED` if a proven value is refuted,
+        else 0. On all other ranks, return 0.
 
         Args:
             asked: the settings of the experiment.
@@ -208,14 +217,15 @@ class AuditedRun:
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     """Return the experiment that the audit runs.
 
-    If the command line names neither a file nor `rounds`, the experiment is shortened to few rounds.
+    If the command line names neither a file nor `rounds`, the experiment is shortened to few rounds. With
+    `audit.viewers`, the result has all settings of the experiment; otherwise only the settings that the user passed.
 
     Args:
         words: the command-line arguments.
         ranks: the number of ranks; None if there is only this process.
 
     Raises:
-        BadInput: the experiment is malformed.
+        BadInput: the experiment is malformed, or cannot be run.
     """
     from mpinodes.config.compose import compose
     from mpinodes.core.asked import asked_for, merge

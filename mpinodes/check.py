@@ -6,8 +6,8 @@ compared with its behavior. Purity (equal arguments give equal results) is teste
 sensitivities and leakage are tested by running agents again on adjacent data. Each agent is also run alone, and runs
 are repeated in another process and over MPI. A check can refute a statement, but cannot prove a statement.
 
-Exit code 0: no fault was found. Runs of the file then report that they depend on tested statements. Exit code 1: faults
-were found; each is printed on one line. Exit code 2: there is nothing to check.
+Exit code 0: no fault was found. If a FILE was checked, later runs with this file report that they depend on tested
+statements. Exit code 1: faults were found; each is printed on one line. Exit code 2: there is nothing to check.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Check this machine for problems that would stop or slow down runs: [mpirun -n 8] mpinodes doctor [DIRECTORY].
 
 Print one screen of checks: shared memory, MPI and its launcher, ranks and cores, BLAS threads, DIRECTORY (to which runs
-will be written; default: runs), versions, and the rounds per second on a ring. Each line begins with `ok`, `note` or
-`mend`. A line with `mend` says what you have to change; the doctor changes nothing. Exit code 0: no line has `mend`. 1:
-a line has `mend`, or a rank did not answer. Any other code: MPI failed.
+will be written; default: runs), versions and, if there are several ranks, the rounds per second on a ring. Each line
+begins with `ok`, `note` or `mend`. A line with `mend` says what you have to change; the doctor changes nothing. Exit
+code 0: no line has `mend`. 1: a line has `mend`, or a rank did not answer. 2: the command line is wrong. Any other
+code: MPI failed.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ def main(argv: list[str]) -> int:
 def examine(folder: Path, started: launching.Launcher | None, limit: float) -> Iterator[Line]:
     """Do all checks and yield their results. All ranks must call this function; rank 0 prints the results.
 
-    The checks that need no MPI come first, because an MPI library that cannot start may end the process.
+    The check of the shared memory comes first, because an MPI library that cannot start may end the process. If there
+    is too little shared memory, no other check is done. If the MPI library cannot be loaded, only this process is
+    checked. If a rank does not answer in time, print a line that names this rank, and abort all ranks.
 
     Args:
         folder: the output directory.
@@ -168,6 +171,8 @@ def name_of(started: launching.Launcher) -> str:
 def about_launcher(started: launching.Launcher | None, size: int, library: str) -> Iterator[Line]:
     """Check that the launcher belongs to the MPI library; if not, MPI reports to each process that there is one rank.
 
+    Yield one result. With a single process, the result says that the exchange between ranks is not tested.
+
     Args:
         started: the launcher of this process; None if no known launcher started it.
         size: the number of ranks that MPI reports.
@@ -188,7 +193,11 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
 
 
 def how_to_start(library: str, ranks: int) -> str:
-    """Return advice with the command that starts `ranks` processes by a launcher of this Python's MPI library."""
+    """Return advice with the command that starts `ranks` processes by a launcher of this Python's MPI library.
+
+    In a Slurm job the command uses srun, which itself knows the number of processes. If the only mpirun belongs to
+    another MPI library, the advice says how to install a fitting mpirun.
+    """
     command, vendor = f"{sys.executable} -m mpinodes.doctor", launching.family(library)
     if "SLURM_JOB_ID" in os.environ and vendor in PMI:
         return f"start it with srun -K1 --mpi={PMI[vendor]} {command}"
@@ -265,7 +274,7 @@ def about_blas(ranks: Sequence[RankFacts]) -> Line:
 
 
 def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
-    """Measure the number of rounds per second, for one second.
+    """Measure the number of rounds per second, for about one second.
 
     In a round, each rank exchanges an array of 64 numbers with its two neighbors on a ring.
 

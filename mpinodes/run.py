@@ -35,12 +35,14 @@ if TYPE_CHECKING:
 def inform(options: argparse.Namespace, ranks: int | None) -> None:
     """Print the information for which the option --list, --explain or --dry-run asks.
 
+    If the command line has several of these options, --list comes first, then --explain.
+
     Args:
         options: the parsed command line.
         ranks: the number of MPI processes, including the logger; None in lockstep.
 
     Raises:
-        BadInput: a key is unknown, or the experiment cannot be run.
+        BadInput: the word of --explain is no key and no part, or the experiment cannot be run.
     """
     from mpinodes.config import explaining
     from mpinodes.config.compose import origin

@@ -5,7 +5,7 @@ tables study.grid, study.zip and study.cases, the list study.seeds, and lists on
 study.exclude leaves runs out. All runs are checked before the first run starts. Each run is computed in one process,
 with the same bits as under mpirun. As many runs as there are cores are computed at the same time. Under mpirun -n N,
 the runs are computed by N - 1 ranks. To continue a study, give the same command again, or the directory of the study.
-Exit code 1: a run failed. 2: the settings of a run are invalid, and no run was started.
+Exit code 1: a run failed. 2: the command line or the settings of a run are invalid, and no run was started.
 """
 
 from __future__ import annotations

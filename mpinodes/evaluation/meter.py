@@ -209,7 +209,9 @@ class Meter:
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
     def _keep(self, at: int, last: Vector) -> None:
-        """Store the last and the average decision of a round at which results are measured, until `_examine`.
+        """Store the last and the average decision of a round at which results are measured.
+
+        If the run has accuracies or errors, also keep the decisions until `_examine` computes them.
 
         Args:
             at: the index of the round in `horizons`.

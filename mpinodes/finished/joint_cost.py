@@ -1,13 +1,12 @@
 """Compute the privacy loss of publishing several finished runs together.
 
 The runs are divided into classes, such that runs of different classes have no sample in common. The privacy loss of a
-class is a sum over the runs of the class. The privacy loss of all runs is the largest privacy loss of a class. There
-are two ways to compute the sum of a class:
+class is a sum over the runs of the class. The privacy loss of all runs is the largest privacy loss of a class. Let
+a unit be what `privacy.adjacency` protects: a sample, a round or an agent. Within a class:
 
-- If the samples of the runs can be matched, the privacy losses of each sample are added over the runs. The largest of
-  these sums is the privacy loss of the class.
-- Otherwise, each run has a worst sample, the sample with the largest privacy loss. The privacy losses of the worst
-  samples of all runs are added, although these samples may differ.
+- If the units of several runs can be matched, the privacy losses of each unit are added over these runs.
+- If not all units of the class can be matched, the privacy losses of the worst units are added, although these units
+  may differ. This is valid for samples only. For rounds and agents, nothing is proven then.
 """
 
 from __future__ import annotations
@@ -79,8 +78,9 @@ class Finished(FinishedRun):
     def noise(self) -> Hashable:
         """Return a value that is equal for two runs with the same noise.
 
-        The value is None if the run has no noise, or if the run has noise that no other run can draw again. The value
-        is an empty text if experiment.toml does not identify the noise.
+        The value is None if the run has no noise, or if the run has noise that no other run can draw again. Otherwise
+        the value is an empty text if experiment.toml does not identify the noise. Unless `noise.key` is set, runs on
+        different data files have different values.
         """
         e = self.experiment
         if not e.reproducible or not e.private:
@@ -93,13 +93,14 @@ class Finished(FinishedRun):
     def cost(self) -> tuple[Hashable, Cost]:
         """Return an identifier of the sample numbers, and the privacy loss of every sample of the run.
 
-        If two runs have equal identifiers, a number stands for the same sample in both runs. The privacy losses are
-        computed from the recorded privacy events (the noise and sensitivity of each message) and from the data. If the
-        data cannot be read again, only the privacy loss of the worst sample is returned, computed from summary.json,
+        If two runs have equal identifiers, a number stands for the same sample in both runs. (With `privacy.adjacency`
+        = one-round or one-agent, a number stands for a round or an agent.) The privacy losses are computed from the
+        recorded privacy events (the noise and sensitivity of each message) and from the data. If the data cannot be
+        read again, or have changed, only the privacy loss of the worst sample is returned, computed from summary.json,
         with an identifier that no other run has.
 
         Raises:
-            Unproven: the data cannot be read, and summary.json does not determine the privacy loss.
+            Unproven: the data cannot be read or have changed, and summary.json does not determine the privacy loss.
         """
         privacy = self.summary.privacy
         try:
@@ -138,12 +139,13 @@ class Unproven(Exception):
 
 
 def read(places: Sequence[Path]) -> list[Finished]:
-    """Return the finished runs in the directories `places`.
+    """Return the finished runs in the directories `places`; a run that is named twice is returned once.
 
     A directory may contain one run, or a job with repeats (runs that differ in the seed). Each repeat is a run.
 
     Raises:
-        BadInput: a directory contains no finished run, or some repeats are missing.
+        BadInput: a directory contains no finished run, a run ended early, or repeats that the summary of a job counts
+            are missing.
     """
     runs: dict[Path, Finished] = {}
     for place in places:
@@ -158,7 +160,11 @@ def read(places: Sequence[Path]) -> list[Finished]:
 
 
 def _same_run(first: Finished, other: Finished) -> bool:
-    """Return whether two runs have the same settings, and record files with equal values, bit by bit."""
+    """Return whether two runs have the same settings, and equal values in their records, bit by bit.
+
+    Settings that do not change messages may differ, and so may the paths of the same data files. Only the variables
+    that both records have are compared, among them `loss`.
+    """
     mark = files_mark_of(first.place / "experiment.toml")
     there = at_one_place(other.experiment, other.place / "experiment.toml", first.experiment, mark)
     beside: dict[str, Any] = {"name": "any", "record": Record(), "deadline": Deadline(), "checkpoint": Checkpoint()}
@@ -174,7 +180,8 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
     """Return two lists: the different runs, and the runs that repeat an earlier run bit by bit.
 
     Raises:
-        Unproven: two different runs have the same noise, so the difference of their messages has no noise.
+        Unproven: two different runs have the same noise, so the difference of their messages has no noise; or there are
+            several runs, and the noise of one run is not identified.
     """
     once: list[Finished] = []
     again: list[Finished] = []
@@ -198,7 +205,12 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
 
 
 def disjoint(first: Finished, other: Finished) -> bool:
-    """Return whether two runs are known to have no sample in common."""
+    """Return whether two runs are known to have no sample in common.
+
+    Runs on the same data file have common samples. Otherwise, runs with `data.identity` have no common sample if the
+    two values differ. Without `data.identity` this is known only for built-in data sets that are not the user's files:
+    for different data sets, and for samples that are drawn from different seeds.
+    """
     a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):
         return False
@@ -224,12 +236,14 @@ def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
 def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
     """Return the privacy loss of publishing runs on the same data, and whether all their samples could be matched.
 
+    The `cost` that the runs have cached is deleted, to release memory.
+
     Args:
         runs: runs that may have samples in common.
         delta: the δ of the proven epsilon.
 
     Raises:
-        Unproven: no privacy loss is proven.
+        Unproven: no privacy loss is proven for one of the runs, or for all runs together.
     """
     for run in runs:
         if because := run.unproven_because:
@@ -271,6 +285,8 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
     """Return the privacy loss of publishing all runs, a list of sentences on this privacy loss, and its δ.
+
+    If nothing is proven, the privacy loss is `UNPROVEN`, and one of the sentences states the reason.
 
     Args:
         runs: the runs.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The result of a finished run. Printing a `Result` shows the text that the run printed at its end.
+    """The result of a run with a summary.json. Printing a `Result` shows the text that the run printed at its end.
 
     Attributes:
         directory: the run directory.
@@ -59,7 +59,7 @@ class Result:
         To show the page, open the path in a browser, or pass the path to IPython.display.IFrame.
 
         Raises:
-            BadInput: the directory cannot be written.
+            BadInput: the directory contains no finished run, or cannot be written.
         """
         from mpinodes.presentation.draw import draw
 
@@ -71,8 +71,8 @@ class Plots:
     """The figures of a run; each method returns a `matplotlib.figure.Figure`, which a notebook shows.
 
     A method has the name of its file in the directory `figures`: accuracy, rmse, regret, gap, error, training, privacy,
-    views, topology, and every metric of `record.metrics`. A method raises BadInput if the run has no numbers for its
-    figure.
+    views, topology, and every metric of `record.metrics` that the summary shows. A method raises BadInput if the run
+    has no numbers for its figure. Another name raises AttributeError.
     """
 
     _result: Result

@@ -50,7 +50,7 @@ class FinishedRun:
         """Return the finished run in a directory.
 
         Raises:
-            BadInput: there is no run, or the run ended early.
+            BadInput: there is no run that this version of mpinodes can read, or the run ended early.
         """
         run = cls(place, s := Summary.read(place))
         if s.partial:
@@ -64,13 +64,19 @@ class FinishedRun:
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """Return the values of all settings that can change results, by dotted key such as "algorithm.name"."""
+        """Return the values of all settings, by dotted key such as "algorithm.name", without the sections in `UNSEEN`.
+
+        These sections do not change results.
+        """
         tree = stored(self.place / "experiment.toml")
         return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
 
     @cached_property
     def table(self) -> list[tuple[Column, Any]]:
-        """Return the results of the run (metrics, privacy loss, size, warnings) as pairs (table column, value)."""
+        """Return the results of the run (metrics, privacy loss, size, warnings) as pairs (table column, value).
+
+        A metric that sums the losses of all agents is divided by the number of agents.
+        """
         s, cells = self.summary, []
         facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
         taken = {"run", WARNINGS.name, *(column.name for column, _ in facts)}
@@ -99,7 +105,7 @@ class FinishedRun:
     def bits(self) -> Hashable:
         """Return a value that is equal for two runs with the same settings and the same results.
 
-        Settings that cannot change a result are ignored.
+        The name of the run, settings that cannot change a result, the seconds, and the warnings are ignored.
         """
         asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
         apart = ("seconds", WARNINGS.name)  # only the later run warns that both runs have the same noise
@@ -117,7 +123,10 @@ def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
 
 
 def summary_of(place: Path) -> Summary | None:
-    """Return the summary of a finished run; None if the run is unfinished or another version of mpinodes wrote it."""
+    """Return the summary of a finished run.
+
+    Return None if the run is unfinished or ended early, or if another version of mpinodes wrote it.
+    """
     try:
         summary = Summary.read(place)
     except BadInput:
@@ -126,7 +135,7 @@ def summary_of(place: Path) -> Summary | None:
 
 
 def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[FinishedRun]:
-    """Return the finished runs in directories.
+    """Return the finished runs in directories; a run that is found twice is returned once.
 
     A directory may be a run, a job with repeats (runs that differ in the seed), or a study. A directory may also
     contain directories of these kinds, directly or in its subdirectory `runs`.
@@ -137,7 +146,7 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Fin
             list. If the argument is None, a run that cannot be read raises BadInput.
 
     Raises:
-        BadInput: a directory contains no run that this version of mpinodes can read.
+        BadInput: one of `places` is not a finished run and contains no run, or no run that is found can be read.
     """
     runs: dict[Path, FinishedRun] = {}
     for place in places:
@@ -167,7 +176,10 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def unfinished(place: Path) -> list[str]:
-    """Return a line of text for each unfinished run in a subdirectory, with the command that resumes the run."""
+    """Return a line of text for each unfinished run in a subdirectory, with the command that resumes the run.
+
+    A run counts as unfinished if neither the run nor one of its repeats has a summary.
+    """
     begun = [file.parent for file in sorted(place.glob("*/experiment.toml"))]
     return [f"{run}: not finished: python -m mpinodes.run --resume {run}" for run in begun if not any(_below(run))]
 
@@ -186,7 +198,10 @@ def members(study: Path) -> list[Path]:
 
 
 def differing(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the keys of the settings in which the runs differ, the algorithm first and the seed last."""
+    """Return the keys of the settings in which the runs differ, in the order of `ORDER`: the algorithm is first.
+
+    The key `name` is left out if every run has the name of its algorithm.
+    """
     keys = dict.fromkeys(key for run in runs for key in run.keys)
     if all(run.keys["name"] == run.keys.get("algorithm.name") for run in runs):
         del keys["name"]
@@ -203,7 +218,10 @@ def table(place: str | Path) -> pandas.DataFrame:
     """Return a data frame with a row for each run in a directory.
 
     A row has the directory of the run, the settings in which the runs differ, and the results. `attrs["labels"]`
-    contains the labels of the result columns, and `attrs["units"]` contains their units.
+    contains the labels of the result columns, and `attrs["units"]` contains the units of columns that have a unit.
+
+    Raises:
+        BadInput: as in `found`.
     """
     import pandas
 

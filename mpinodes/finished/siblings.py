@@ -2,7 +2,7 @@
 
 If two runs add the same noise to messages about different data, the difference of the messages has no noise, so both
 runs together reveal their data. To find these runs, experiment.toml begins with a comment line that identifies the
-noise, and a comment line that identifies the data files.
+noise, if the noise is drawn from the seed, and a comment line that identifies the data files, if there are any.
 """
 
 from __future__ import annotations
@@ -53,9 +53,13 @@ def noise_of(file: Path) -> str:
 def sharing(setup: Setup, directory: Path) -> list[str]:
     """Return the names of neighbouring run directories whose runs have the same noise as this run, but different data.
 
-    Data are different if settings of the data differ. If `noise.key` is set, data are also different if a data file was
-    written, moved or replaced since the other run. If `noise.key` is not set, the contents of the data files determine
-    the noise, so runs on different files have different noise.
+    The list is empty if this run has no noise, or noise that is not drawn from the seed. Runs of the same job are not
+    compared with each other.
+
+    Data are different if settings of the section `data` differ, apart from settings that change only the number of
+    rounds. If `noise.key` is set, data are also different if a data file was written, moved or replaced since the other
+    run. If `noise.key` is not set, the contents of the data files determine the noise, so runs on different files have
+    different noise, and the paths of the files (`data.file`, `data.dir`) are not compared.
 
     Args:
         setup: this run.
@@ -90,7 +94,7 @@ def files_mark(setup: Setup) -> str:
     """Return a short text that changes when a data file, or a code file of the stream, is written, moved or replaced.
 
     The text is a hash of the inodes, sizes and times of the files, so the text reveals nothing of their contents. If
-    the run reads no files, the text is empty.
+    the run reads no files, the text is empty. If a file cannot be found, the text is random.
     """
     code = setup.experiment.data.get("path")
     try:
@@ -103,7 +107,7 @@ def files_mark(setup: Setup) -> str:
 
 
 def files_mark_of(file: Path) -> str:
-    """Return the `files_mark` (a hash of file sizes and times) from an experiment.toml; "" if there is none."""
+    """Return the `files_mark` (a hash of the inodes, sizes and times of files) in an experiment.toml; "" if none."""
     with file.open(encoding="utf-8") as opened:
         lines = [opened.readline(), opened.readline()]
     return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
