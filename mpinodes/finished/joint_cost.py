@@ -4,7 +4,8 @@ The runs are divided into classes, such that runs of different classes have no s
 class is a sum over the runs of the class. The privacy loss of all runs is the largest privacy loss of a class. Let
 a unit be what `privacy.adjacency` protects: a sample, a round or an agent. Within a class:
 
-- If the units of several runs can be matched, the privacy losses of each unit are added over these runs.
+- If the units of several runs can be matched, the privacy losses of each unit are added over these runs,
+  and the largest sum counts.
 - If not all units of the class can be matched, the privacy losses of the worst units are added, although these units
   may differ. This is valid for samples only. For rounds and agents, nothing is proven then.
 """

@@ -21,14 +21,14 @@ WIDE = ("Privacy loss", "What one node learns of another", "Topology")  # figure
 
 
 def draw(directory: Path, vector: bool = False) -> Path:
-    """Draw the figures and the page of a finished run, and return the path of the page, `report.html`.
+    """Draw the figures and the page of a run that has a summary.json, and return the path of the page, `report.html`.
 
     Args:
         directory: the run directory.
         vector: whether the figures are also written as SVG and PDF.
 
     Raises:
-        BadInput: the directory contains no finished run, or cannot be written.
+        BadInput: the directory contains no summary, record or settings that can be read, or cannot be written.
     """
     s = Summary.read(directory)
     try:

@@ -13,7 +13,9 @@ SETS = {"test": "test samples", "train": "training samples"}
 
 
 def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
-    """Return sentences on the accuracy or error of a run, on its regret, and on its privacy.
+    """Return sentences on the accuracy or error of a run, on its regret or optimality gap, and on its privacy.
+
+    Sentences on an accuracy, error, regret or gap are left out if the run does not have this result.
 
     Args:
         s: the summary of the run.
@@ -56,7 +58,8 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
     """Return the data set on which a method is judged ("test" or "train"), and the accuracy or RMSE on this data set.
 
-    The value belongs to the decision by which the method is judged: the last decision or the running mean.
+    The value belongs to the last decision if an offline method is judged by its last decision, else to the running
+    mean. The value is None if the run has none.
 
     Args:
         s: the summary of the run.
@@ -70,7 +73,7 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
 
 
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
-    """Return the accuracy or RMSE of a constant prediction, by data set ("test", "train").
+    """Return the accuracy or RMSE of a constant prediction, by data set ("test", "train"); empty if it is unknown.
 
     The constant is the largest class for the accuracy, and the mean training target for the RMSE.
 

@@ -128,7 +128,7 @@ def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
 
 
 def finished(axes: Axes, summary: Summary, title: str) -> Figure:
-    """Add a title that names the run, and a legend below the panel; return the figure."""
+    """Add a title that names the run and, if curves have labels, a legend below the panel; return the figure."""
     figure = axes.figure
     assert isinstance(figure, Figure)
     repeats = f", {summary.repeats} seeds" if summary.repeats else ""
@@ -155,7 +155,10 @@ PLAIN = 30.0  # an axis is linear if its largest value is at most this multiple 
 
 
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
-    """Make the axes in `names` ("x", "y") logarithmic, with at least three ticks labelled by plain numbers."""
+    """Make the axes in `names` ("x", "y") logarithmic, with ticks labelled by plain numbers.
+
+    An axis begins at `LEAST_SHARE` times its largest value if it contains smaller values.
+    """
     for name in names:
         getattr(axes, f"set_{name}scale")("log")
         axis = getattr(axes, f"{name}axis")
@@ -177,7 +180,8 @@ def scale(axes: Axes, values: np.ndarray, from_zero: bool = True) -> None:
     Args:
         axes: the panel, with its curves.
         values: the values that must be visible.
-        from_zero: whether a linear axis starts at 0, or has a line at 0 if there are negative values.
+        from_zero: whether a linear axis starts at 0 or, if there are negative values, has a line at 0. Otherwise a
+            linear axis begins just below the least value.
     """
     known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
     low, high = float(known.min()), float(known.max())

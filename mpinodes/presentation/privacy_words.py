@@ -51,6 +51,8 @@ HEAD = ("privacy loss, ε", "claimed", "proven pure", "proven at δ", "")
 def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[str]:
     """Return lines for the terminal: the rows of `table`, then the sentences of `sentences`.
 
+    If messages carry no noise, there is only one line, which states this.
+
     Args:
         privacy: the privacy loss of a run.
         checked: the user-defined files on which the proven numbers depend.
@@ -69,7 +71,7 @@ def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
     An agent's share is the part of the network's privacy loss that the messages of the agent add. A job with repeats
     has both rows twice: for each run alone, and for all runs together. A row has five cells: the name, the claimed ε,
-    the proven pure ε, the proven ε at δ, and the composition rule.
+    the proven pure ε, the proven ε at δ, and the composition rule with the condition of the proof.
 
     Args:
         privacy: the privacy loss of a run.
@@ -90,7 +92,7 @@ def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
 
 def sentences(privacy: typed.PrivacySummary) -> list[str]:
-    """Return sentences that explain the numbers of `table`."""
+    """Return sentences that explain the numbers of `table`; an empty list if messages carry no noise."""
     noise = privacy.noise
     if noise is None:
         return []

@@ -64,7 +64,10 @@ class CurveFigure(NamedTuple):
 
 
 def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
-    """Return the figures of the built-in metrics, and one figure per user-defined metric of the run, by file name."""
+    """Return the figures of the built-in metrics, and one figure per user-defined metric of the run, by file name.
+
+    If `summary` is None, the result has only the figures of the built-in metrics.
+    """
     figures: dict[str, CurveFigure] = {}
     for built_in in sorted(BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)):  # most important ones first
         if built_in.figure:
@@ -110,9 +113,10 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
 
 
 def tables(data: Drawn, summary: Summary) -> list[Table]:
-    """Return two tables of text: the values of all curves over time, and the last values of each agent.
+    """Return two tables of text: metrics and ε of the network over time, and the last metrics and ε of each agent.
 
-    Values over time are means over agents and seeds. Values of agents are means over seeds.
+    Only metrics with values at horizons are in the tables. Values over time are means over agents and seeds. Values of
+    agents are means over seeds.
     """
     kinds = {"claimed": "claimed", "proven_pure": "proven pure", "proven": f"proven at δ = {summary.privacy.delta:g}"}
     curves = [curve for figure in curve_figures(summary).values() for curve in figure.curves if curve.variable in data]
@@ -135,8 +139,9 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
     """Draw a figure of metrics: curves, a band over agents, the run without noise, constant predictions, and bounds.
 
-    Of the bounds of theorems, only bounds whose assumptions hold are drawn. The result is None if the run has none of
-    the metrics.
+    Of the bounds of theorems, only bounds whose assumptions hold are drawn. A bound on a metric that is divided by the
+    number of rounds is drawn only if its last value is at most the largest measured value. The result is None if the
+    run has none of the metrics.
 
     Args:
         name: the file name of the figure.
@@ -185,7 +190,10 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
 
 
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw ε against rounds for the network and for the worst agent: claimed, proven pure, and proven at δ."""
+    """Draw ε against rounds for the network and for the worst agent: claimed, proven pure, and proven at δ.
+
+    The result is None if no ε above 0 is known.
+    """
     t, proven = data["horizon"].values, f"proven at δ = {summary.privacy.delta:g}"
     kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
     kinds |= {"epsilon_proven": (proven, NETWORK, 1.5)}  # the first lines are wider, so that all lines are visible
@@ -214,7 +222,10 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def views(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw how much every node learns of every agent's data, as ε: against distance in hops, and as a heat map."""
+    """Draw how much every node learns of every agent's data, as ε: against distance in hops, and as a heat map.
+
+    The result is None if the record has no ε toward single nodes, or if no node receives data of another agent.
+    """
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
     figure, (left, right) = drawing.pair()
@@ -257,10 +268,11 @@ def _by(along: str, values: Values, combine: Callable[..., Any]) -> np.ndarray:
 
 
 def draw_topology(graph: dict[str, Any]) -> Figure:
-    """Draw the communication graph, with a panel for each round until the graph repeats.
+    """Draw the communication graph, with a panel for each round in `graph`.
 
     Args:
-        graph: {title, agents, period, rounds: [[(j, i), ...], ...]}, where agent j sends to agent i.
+        graph: {title, agents, period, rounds: [[(j, i), ...], ...]}, where agent j sends to agent i. The graph repeats
+            after `period` rounds; 0 if it does not repeat.
     """
     rounds = graph["rounds"]
     columns = min(4, len(rounds))

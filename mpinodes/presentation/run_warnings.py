@@ -1,8 +1,8 @@
 """Define the warnings of a run: each warning has a short code and a sentence. No other module defines warnings.
 
-In summary.json, `warnings` is an object with a sentence for each code. A single run prints the sentences. A study
-counts the codes, and shows the counts in tables and figures. `of_numbers` makes the warnings that follow from the
-numbers of a summary. Any other warning is added where its cause is found:
+In summary.json, `warnings` is an object with a sentence for each code. A single run prints the sentences, except those
+of the codes in `PRIVACY`. A study counts the codes, and shows the counts in tables and figures. `of_numbers` makes the
+warnings that follow from the numbers of a summary. Any other warning is added where its cause is found:
 
     run_warnings.add(summary, "code", "A sentence that says what happened.")
 
@@ -57,7 +57,7 @@ def add(summary: Summary, code: str, sentence: str = "") -> None:
 
 
 def of(summary: Summary) -> dict[str, str]:
-    """Return the sentences of a run's warnings, by code."""
+    """Return the sentences of a run's warnings, by code; computed from the numbers if the summary has no `warnings`."""
     return of_numbers(summary) if summary.warnings is None else summary.warnings
 
 
@@ -90,7 +90,7 @@ def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
 
 
 def of_numbers(s: Summary) -> dict[str, str]:
-    """Return the warnings that follow from the numbers of a summary, as sentences by code."""
+    """Return the warnings that follow from the numbers of a summary, as sentences by code; `s` is not changed."""
     made, privacy, noise = replace(s, warnings=None), s.privacy, s.privacy.noise
     if s.partial:
         add(made, "partial", f"The run ended early: {s.rounds} of {s.rounds_asked} rounds are recorded.")

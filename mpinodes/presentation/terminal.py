@@ -28,7 +28,10 @@ JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # the met
 
 
 def text(summary: Summary, directory: Path) -> str:
-    """Return the text that a run prints at its end; if an error occurs, the text only names the run directory."""
+    """Return the text that a run prints at its end.
+
+    If an error occurs, a warning is written, and the text only names the run directory.
+    """
     s = summary
     try:
         timing = [(part.replace("_", "-"), getattr(s.timing, part)) for part in PARTS]
@@ -115,7 +118,11 @@ class Row(NamedTuple):
 
 
 def measured(s: Summary) -> list[Row]:
-    """Return a row for each metric of a run, and a row for the steps of the solvers that minimize agents' losses."""
+    """Return a row for each metric of a run that the summary shows, then rows on missing results and local solvers.
+
+    If the accuracy or the comparator is left out, a row states why. If the algorithm has local solvers, which minimize
+    agents' losses, a row states their steps.
+    """
     rows = [_row(s, metric) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
         if why := getattr(s, key):
@@ -165,6 +172,8 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
 
 def bounds(s: Summary, why: bool = True) -> list[Row]:
     """Return a row of text for each bound of a theorem, which states the bound as a multiple of the measured value.
+
+    If the multiple is unknown, for example because the measured value is 0 or less, the row states the bound itself.
 
     Args:
         s: the summary.

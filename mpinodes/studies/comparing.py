@@ -101,7 +101,7 @@ class Comparison:
         axes: the keys of the axes. The values of the first key are compared. The seed is never an axis.
         over: further keys, except the seed, that differ among runs with equal values of the axes. Means are taken over
             these keys and the seed.
-        listed: the values of each axis, in the order of the study.
+        listed: the values of each axis of the study, in the order of the study; empty if no study was read.
         again: repetitions, which are not in `runs`: each has the same settings and results as a run in `runs`, bit by
             bit.
         remarks: facts about the runs, as whole sentences.
@@ -119,10 +119,15 @@ class Comparison:
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
         """Read the runs of a study, or any runs, and choose the axes, the keys that distinguish the runs.
 
+        By default, the axes are the axes of the study. If no study is read, or if its axes do not distinguish all runs,
+        the keys in which the runs differ are tried in order, and a key is an axis if the axes before do not already
+        determine its value.
+
         Args:
             places: the directory of a study, directories of runs, or directories that contain runs.
-            by: the key whose values are compared; None means the first axis with a value that is not a number.
-            along: the keys of all axes besides `by`; None means the smallest set of keys that distinguishes the runs.
+            by: the key whose values are compared; None means the first axis with a value that is not a number, or the
+                first axis if all values are numbers.
+            along: the keys of all axes besides `by`; None means the default.
 
         Raises:
             BadInput: there are no finished runs, or the runs do not differ in the key `by` or in a key of `along`.
@@ -199,7 +204,7 @@ class Comparison:
         return tables.labels(self.runs)
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
-        """Return the mean of a result over each group of runs that differ only in the seed, by the values of the axes.
+        """Return the mean of a result over each group of runs with equal values of the axes, by these values.
 
         The mean is None if a run of the group lacks the result.
         """
@@ -212,7 +217,9 @@ class Comparison:
     def differences(self, names: Sequence[str]) -> list[Difference]:
         """Return the differences of results for each pair of values of the compared key (the first axis).
 
-        For each seed, a difference is taken between two runs with this seed. Then the mean over the seeds is taken.
+        For each seed, a difference is taken between two runs with this seed; if several runs of a group have this seed,
+        their mean is taken first. Then the mean over the seeds is taken. Seeds that one side lacks are left out, and so
+        are results without any difference.
 
         Args:
             names: the names of the results.
@@ -273,7 +280,10 @@ def _named(text: str, items: Sequence[str]) -> list[str]:
 
 
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
-    """Return the keys whose values mpinodes computed such that a privacy budget is kept."""
+    """Return the keys whose values mpinodes computes to keep a privacy budget.
+
+    The key `privacy.epsilon` is among them only if `privacy.budget.kept_by` is noise in every run.
+    """
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
     return {"privacy.budget.stops"} | ({"privacy.epsilon"} if noise else set())
 
@@ -313,7 +323,8 @@ def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[st
 def compared_results(comparison: Comparison) -> list[str]:
     """Return the names of the metrics that tables of differences and figures show.
 
-    Only built-in metrics whose attribute `compared` is not 0 are shown, ordered by the value of this attribute.
+    Only built-in metrics whose attribute `compared` is not 0, and that some run has, are shown, ordered by the value of
+    this attribute.
     """
     ranks = {metric.name: metric.compared for metric in BUILT_IN if metric.compared}
     shown = {m.variable: tables.short(m.key) for run in comparison.runs for m in run.summary.metrics}

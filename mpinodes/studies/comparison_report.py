@@ -4,7 +4,8 @@ CSV and Parquet tables hold all numbers. Markdown and LaTeX tables hold mean ± 
 
     compare/
         compare.md                       the page: table, differences, privacy loss, figures
-        table.csv, table.parquet         a row for each setting, with the mean and the spread of every result
+        table.csv, table.parquet         a row for each setting, with the mean and the spread of every result;
+                                         no .parquet without pyarrow or fastparquet
         table.md, table.tex              the same rows as text
         columns.csv                      labels and units of the columns
         differences.csv                  differences along the first axis, paired by seed
@@ -152,9 +153,10 @@ def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
 
 
 def means(comparison: Comparison) -> pandas.DataFrame:
-    """Return a row for each group of runs that differ only in the seed, with the statistics of every result.
+    """Return a row for each group of runs with equal values of the axes, with the statistics of every result.
 
-    The statistics are the mean, the standard deviation, and the 95 % confidence interval of the mean.
+    The statistics are the mean, the standard deviation, and the 95 % confidence interval of the mean. A statistic is
+    None if a run of the group lacks the result; deviation and interval are also None for a single run.
     """
     rows: list[dict[str, Any]] = []
     columns = {name: comparison.estimates(name) for name in comparison.results}
@@ -203,7 +205,11 @@ def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) ->
 
 
 def mean_and_deviation(mean: float, std: float | None) -> str:
-    """Return mean ± standard deviation as text, both rounded to the second digit of the standard deviation."""
+    """Return mean ± standard deviation as text, both rounded to the second digit of the standard deviation.
+
+    A mean of at least 10^6, or a deviation below 10^-7, gives four digits of the mean and one of the deviation.
+    If the deviation is 0 or unknown, the text is the mean alone. If the mean is not finite, the text is "inf".
+    """
     if not isfinite(mean):
         return "inf"
     if not std or not isfinite(std):

@@ -151,7 +151,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
 
 
 def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the rounds and the values of each curve of a run, by file name.
+    """Return the rounds and the values of each curve of a run, by file name; only curves with values at horizons.
 
     Losses that sum over agents are divided by the number of agents. Values for each agent are averaged.
     """
@@ -171,7 +171,8 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
     """Return a plot of a result against a key whose values are numbers.
 
-    There is a line for each combination of values of the other keys; a line needs at least two points.
+    There is a line for each combination of values of the other keys; a line needs at least two points. Values of the
+    key that are not finite are left out.
 
     Args:
         comparison: the runs.

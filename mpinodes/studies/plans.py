@@ -46,11 +46,13 @@ class PlannedRun:
     Attributes:
         settings: the values of the study's axes, by dotted key.
         name: the name of the run's directory.
-        digits: the hash of the whole experiment; `name` ends with the first digits of the hash.
+        digits: the hash of the `identity` of the experiment. The `name` of a new run ends with the first eight digits
+            of the hash, or with all digits if another finished run has the short name.
         experiment: the experiment. If `is_ready`, its noise has the scale that keeps the privacy budget.
         agents: the number of agents.
-        noise: a text that identifies the noise of the run, if the noise follows from the seed; else empty. Two runs
-            with the same text draw the same noise.
+        noise: a text that identifies the noise and the data paths of the run, if the noise follows from the seed alone
+            (`noise.key` is not set) and its scale is already computed; else empty. Two runs with the same text draw the
+            same noise.
         is_done: whether the directory contains the finished run.
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
         near: the `privacy.epsilon` of a run that differs from this run only in the seed; 0 if unknown. The search for
@@ -77,7 +79,7 @@ class PlannedRun:
 
 
 def shown(settings: dict[str, Any]) -> str:
-    """Return settings as text: "key=value, key=value"."""
+    """Return settings as text: "key=value, key=value"; "the only one" if there are no settings."""
     return ", ".join(f"{key}={value}" for key, value in settings.items()) or "the only one"
 
 
@@ -138,7 +140,10 @@ def _own_noise(setup: Setup, noise: str) -> str:
 
 
 def identity(e: Experiment) -> str:
-    """Return a text that identifies an experiment; values that mpinodes computes from a privacy budget are left out."""
+    """Return a text that identifies an experiment.
+
+    Values that mpinodes computes from a privacy budget, the output directory, and `report` are left out.
+    """
     privacy = e.privacy
     if privacy.budget is not None:
         chosen = 1.0 if privacy.budget.kept_by == "noise" else privacy.epsilon
@@ -179,7 +184,9 @@ def in_lockstep(plan: PlannedRun, place: Path) -> str:
 
 
 def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], str] = in_lockstep) -> str:
-    """Delete the files of an unfinished attempt, and do the run; return the reason if it fails, or an empty text.
+    """Delete the run's directory, left by an unfinished attempt, and do the run; return the reason if it fails, or "".
+
+    If the run fails, the reason is also written into its directory.
 
     Args:
         plan: the plan of the run.

@@ -1,8 +1,8 @@
 """Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after another.
 
 A pool is a function that applies a task to each item of a sequence. The function yields a pair for each item, in the
-order in which the items finish: the index of the item and the result of the task. The result is None if the process
-that worked on the item died.
+order in which the items finish: the index of the item and the result of the task. In the pool of `processes`, the
+result is None if the process that worked on the item died.
 """
 
 from __future__ import annotations
@@ -48,7 +48,11 @@ def processes(size: int) -> Iterator[Pool]:
 
     A pool is a function that applies a task to all items of a sequence, and yields indices and results. Each worker
     process has a separate executor. So if a worker is killed, only the item of this worker is lost. An executor with
-    many workers loses the items of all workers if one worker dies; this is also true for joblib and loky.
+    many workers loses the items of all workers if one worker dies; this is also true for joblib and loky. If an
+    exception leaves the context, the worker processes and all their child processes are killed.
+
+    Raises:
+        BadInput: no worker process can start, because /dev/shm is not writable.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([f"{__package__}.plans"])

@@ -20,11 +20,13 @@ SCRIPT, LOGS = "slurm.sh", "slurm"
 def submit(words: list[str]) -> str:
     """Plan a study, write its job array, and submit the array if Slurm is installed; return a text on what was done.
 
+    If the array is submitted, a last job is submitted too, which does the remaining runs and writes the table.
+
     Args:
         words: the words after `mpinodes sweep` that name the study.
 
     Raises:
-        BadInput: the study is malformed, a run cannot be done, or Slurm rejects the array.
+        BadInput: the study is malformed, a run cannot be done, or Slurm rejects a job.
     """
     study = Study.of(words)
     with pools.processes(pools.cores()) as pool, sweeping.ready(study, pool) as plans:
@@ -47,7 +49,7 @@ def text(study: Study, runs: int) -> str:
 
     Args:
         study: the study.
-        runs: the number of runs, which limits the number of tasks.
+        runs: the number of runs. There is a task for each run, but at most `MOST_TASKS` tasks.
     """
     place, tasks = study.place.absolute(), min(runs, MOST_TASKS)
     return f"""#!/bin/sh

@@ -77,7 +77,7 @@ class Study:
         tree: the content of the file, with the values of the command line merged in.
         name: the name of the study.
         place: the directory of the study.
-        axes: the axes in the order of the file; the seeds are last.
+        axes: the axes: each key of study.grid, then study.zip, study.cases, and the seeds.
     """
 
     tree: Tree
@@ -90,8 +90,8 @@ class Study:
         """Read the study that a command line or a Python caller describes.
 
         Args:
-            asked: a file, the directory of a study, or a dictionary. Further items are texts: "key=value" sets a value,
-                "key=a,b,c" adds an axis.
+            asked: a file, the directory of a study, or a dictionary; this item may be left out. Further items are
+                texts: "key=value" sets a value, "key=a,b,c" adds an axis.
 
         Raises:
             BadInput: an item or the study is malformed.
@@ -114,7 +114,8 @@ class Study:
         """Return all runs that are not excluded, for all combinations of values; the last axis varies fastest.
 
         Raises:
-            BadInput: an exclusion matches no run, or all runs are excluded.
+            BadInput: an exclusion has a key that the study does not vary, an exclusion matches no run, or all runs are
+                excluded.
         """
         base = {"report": False} | {key: value for key, value in self.tree.items() if key not in ("study", "output")}
         exclusions = _tables(_section(self.tree), "exclude")
@@ -143,7 +144,7 @@ class Study:
         return left
 
     def toml(self) -> str:
-        """Return the text of study.toml, from which the study can be continued."""
+        """Return the text of study.toml, from which the study can be continued; the section `output` is left out."""
         return tomli_w.dumps({key: value for key, value in self.tree.items() if key != "output"})
 
 
@@ -162,7 +163,13 @@ def _section(tree: Tree) -> Tree:
 
 # ----------------------------------------------------------------------------------------------------- the command line
 def _with(tree: Tree, word: str) -> Tree:
-    """Merge a word of the command line into the study: key=value sets a value, and key=a,b,c adds an axis."""
+    """Merge a word of the command line into the study: key=value sets a value, and key=a,b,c adds an axis.
+
+    Either word replaces the values of the key in study.grid, and a list of seeds in study.seeds.
+
+    Raises:
+        BadInput: the word is malformed, or its key cannot be varied.
+    """
     key, equals, text = (part.strip() for part in word.partition("="))
     values = _listed(text) if equals else None
     study = _section(tree)
@@ -210,7 +217,8 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     """Return the axes of a study.
 
     Raises:
-        BadInput: a table is malformed, or two axes vary the same key.
+        BadInput: a table is malformed, two axes vary the same key, a key has one value for all runs and is also varied,
+            a key cannot be varied (`repeats`, `study`, `output`), or there are more than `MOST_RUNS` combinations.
     """
     study = _section(tree)
     axes = []
@@ -271,8 +279,9 @@ def _cases(study: Tree) -> Iterator[Axis]:
 def word_of(key: str, value: Any) -> str:
     """Return a short text for a setting, to be used in a file name.
 
-    If the value is a word, the text is the value, such as `dola`. Otherwise, the text is the last part of the key
-    followed by the value, such as `epsilon0.5`.
+    If the value is a word, the text is the value, such as `dola`; of a path, only the name of the file without its
+    ending. For a table the text is `own`. Otherwise, the text is the last part of the key followed by the value, such
+    as `epsilon0.5`.
     """
     if isinstance(value, dict):
         return "own"

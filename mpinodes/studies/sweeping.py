@@ -47,8 +47,8 @@ class Swept:
         study: the study.
         plans: the planned runs of the study, or of the part K/N that the user chose.
         before: the number of runs that were already done.
-        failed: the reason of each failure, by the name of the run's directory.
-        seconds: the wall-clock time of all runs.
+        failed: the reason of each failure in this sweep, by the name of the run's directory.
+        seconds: the wall-clock time in which this sweep did its runs.
     """
 
     study: Study
@@ -93,7 +93,9 @@ class Swept:
 
 
 def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep, part: str | None = None) -> Swept:
-    """Do all runs of a study that are not done yet.
+    """Do all runs of a study that are not done yet, and write the table of the study, before and after the runs.
+
+    A run that fails does not stop the others. The reason of a failure is written into the directory of the run.
 
     Args:
         study: the study.
@@ -104,7 +106,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
         part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written; None means all runs.
 
     Raises:
-        BadInput: some runs cannot be done. The message names all of these runs. No run was started.
+        BadInput: as in `ready`. No run was started.
     """
     place = study.place.absolute()
     failed: dict[str, str] = {}
@@ -131,13 +133,16 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
 def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list[PlannedRun]]:
     """Plan all runs; if all can be done, make and lock the directory of the study, and yield the plans.
 
+    Without `part`, study.toml is written into the directory.
+
     Args:
         study: the study.
         planner: the pool that plans the runs.
         part: K/N: only runs K, K + N, K + 2N, ... are planned; None means all runs.
 
     Raises:
-        BadInput: some runs cannot be done; the message names all of these runs.
+        BadInput: some runs cannot be done (the message names these runs); or `part` is malformed; or the directory of
+            the study contains something else, is locked by another sweep, or cannot be written.
     """
     numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part or "0/1")
     if not numbers or int(numbers[1]) >= int(numbers[2]):
@@ -164,7 +169,11 @@ def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list
 
 @contextmanager
 def _locked(place: Path, alone: bool) -> Iterator[None]:
-    """Lock the directory of a study, exclusively (`alone`) or shared with sweeps that do other parts of the study."""
+    """Lock the directory of a study, exclusively (`alone`) or shared with sweeps that do other parts of the study.
+
+    Raises:
+        BadInput: another sweep holds the lock.
+    """
     with (place.absolute() / LOCK).open("w") as lock:
         try:
             fcntl.flock(lock, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
@@ -212,7 +221,11 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
 
 
 def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
-    """Return a table with a row for each planned run of a study, and the list of finished runs."""
+    """Return a table with a row for each planned run of a study, and the list of finished runs.
+
+    A row has the directory, the state ("done", "failed" or "not done"), the settings, and the results or the reason of
+    a failure.
+    """
     rows, done = [], []
     for plan in plans:
         directory = place / RUNS / plan.name
@@ -225,7 +238,7 @@ def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame
 
 
 def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
-    """Write table.csv, and columns.csv with the labels of its columns."""
+    """Write table.csv, and columns.csv with the labels and units of its result columns, into the directory `place`."""
     frame, done = table_of(place, plans)
     write_text(place / TABLE, frame.to_csv(index=False))
     write_text(place / COLUMNS, columns_of(done))

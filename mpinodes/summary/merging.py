@@ -5,7 +5,8 @@ Each field of a summary names its merging rule in its annotation, and `merged` a
     bytes_sent: Total[int]          # merged by the sum
     solver: SolverSummary | None    # no rule: merged field by field
 
-A mean comes with its spread: the standard deviation, the least and the largest value over the repeats.
+A mean comes with its spread: the standard deviation, the least and the largest value over the repeats. There is no
+spread if a repeat has no value.
 """
 
 from __future__ import annotations
@@ -45,12 +46,18 @@ def total(values: Sequence[Any]) -> Any:
 
 
 def largest(values: Sequence[Any]) -> Any:
-    """Return the largest of the values that are not None; for lists, a list of the largest entry at each position."""
+    """Return the largest of the values that are not None; None if there is none.
+
+    For lists, return a list of the largest entry at each position.
+    """
     return _chosen(max, values)
 
 
 def least(values: Sequence[Any]) -> Any:
-    """Return the least of the values that are not None; for lists, a list of the least entry at each position."""
+    """Return the least of the values that are not None; None if there is none.
+
+    For lists, return a list of the least entry at each position.
+    """
     return _chosen(min, values)
 
 
@@ -103,7 +110,8 @@ def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, 
 
     Returns:
         The merged struct, and a dictionary by dotted key. The dictionary has the standard deviation, the least and the
-        largest value of each field that is merged by the mean.
+        largest value of each field that is merged by the mean and that every struct has. A field that is unset in all
+        structs stays unset. Of a field without a rule, parts that are None are ignored.
     """
     spread: dict[str, float] = {}
 
@@ -136,7 +144,8 @@ def rule_of(hint: Any) -> Rule | None:
 def _spread(path: str, values: Sequence[Any]) -> Iterator[tuple[str, float]]:
     """Yield the standard deviation, the least and the largest of the repeats' values, with their dotted keys.
 
-    A value that is a list is replaced by its mean.
+    A value that is a list is replaced by its mean. Nothing is yielded if a value is None. Of one value, the standard
+    deviation is 0.
     """
     if any(value is None for value in values):
         return

@@ -60,7 +60,7 @@ class ProvenSummary(Struct, kw_only=True):
         proven_pure: the bound on ε with δ = 0; None if nothing is proven, or if there is no finite bound.
         proven: the bound on ε at the run's δ; None if nothing is proven, or if there is no finite bound.
         rule: the composition rule that gives `proven`, such as "GDP".
-        delta_spent: the part of δ that covers the errors of local solvers.
+        delta_spent: the part of δ that covers the errors of local solvers; unset if this part is 0.
     """
 
     proven_pure: Annotated[float | None, Column("proven pure ε", "", "epsilon_proven_pure")]
@@ -70,7 +70,7 @@ class ProvenSummary(Struct, kw_only=True):
 
 
 class LossSummary(ProvenSummary, kw_only=True):
-    """A privacy loss of a run: the proven bounds, and the epsilon that the paper claims."""
+    """A privacy loss of a run: the proven bounds, and the epsilon that the paper claims; None if nothing is claimed."""
 
     claimed: Annotated[float | None, Column("claimed ε", "", "epsilon_claimed")]
 
@@ -81,7 +81,8 @@ P = TypeVar("P", bound=ProvenSummary)
 def worst_loss(losses: Sequence[P]) -> P:
     """Return a privacy loss that is at least as large as each of `losses`: every number is the largest of all losses.
 
-    The composition rule is the rule of the loss with the largest proven ε.
+    A proven ε that is None counts as infinite; a claimed ε that is None is ignored. The composition rule is the rule of
+    the loss with the largest proven ε.
     """
     worst_proven = max(losses, key=lambda loss: inf if loss.proven is None else loss.proven)
     changed: dict[str, Any] = {
@@ -138,21 +139,22 @@ class BudgetSummary(Struct, kw_only=True):
 
 
 class NoiseSummary(Struct, kw_only=True):
-    """The noise of a run: the scales used, and the scale at which every release would have the nominal ε.
+    """The noise of a run: the scales used, and the scale at which no release would have more than the nominal ε.
 
-    A release is a message after its noise was added.
+    A release is a message after its noise was added. The numbers `scale`, `least_scale`, `calibrated_scale` and
+    `release` cover the releases that depend on data in a new way, or all releases if there is no such release.
     """
 
-    mechanism: Same[str]
-    backend: Same[str]
-    entropy: Same[str]
-    key: Same[int | str]
+    mechanism: Same[str]  # privacy.mechanism
+    backend: Same[str]  # noise.backend
+    entropy: Same[str]  # noise.entropy
+    key: Same[int | str]  # noise.key
     rounding: Largest[float]  # the largest L1 change of a release by rounding, in noise scales
     epsilon: Annotated[float, same]  # the nominal ε of a round
-    scale: Largest[float]
-    least_scale: Least[float]
+    scale: Largest[float]  # the largest scale
+    least_scale: Least[float]  # the smallest scale
     calibrated_scale: Annotated[float | None, merging.worst]  # None: the sensitivity is unknown
-    calibrated: Same[bool]
+    calibrated: Same[bool]  # whether privacy.scale is "calibrated"
     release: Annotated[float | None, merging.worst]  # ε of the worst release; None: no limit
     remark: Same[str]
 
@@ -313,10 +315,10 @@ class BoundSummary(Struct, kw_only=True):
         label, unit: the label and unit of the metric.
         variable: the variable of record.h5 that holds the bound over time.
         value: the bound; None if it is infinite.
-        measured: the measured value, the largest of all agents.
-        times: the bound divided by the measured value.
-        applies: whether the run satisfies the assumptions of the theorem.
-        why_not: the first assumption that the run breaks.
+        measured: the measured value, the largest of all agents; None if the run has no value.
+        times: the bound divided by the measured value; None if a number is None, or if the measured value is at most 0.
+        applies: whether the run satisfies the assumptions of the theorem, and has a measured value.
+        why_not: the first assumption that the run breaks; empty if there is none.
     """
 
     name: str
@@ -339,7 +341,8 @@ def times(value: float | None, measured: float | None) -> float | None:
 def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
     """Merge the bounds of all repeats: average the bounds, and average the measured values.
 
-    A theorem bounds a mean over the noise. So bounds and measured values are averaged before they are compared.
+    A theorem bounds a mean over the noise. So bounds and measured values are averaged before they are compared. A mean
+    is None if a repeat has no value. The merged bound applies if the bounds of all repeats apply.
     """
     merged = []
     for bounds in zip(*repeats, strict=True):
@@ -405,7 +408,7 @@ class RanksSummary(Struct, kw_only=True):
 
 
 class TimingSummary(Struct, kw_only=True):
-    """The seconds that each part of the command took."""
+    """The seconds that each part of the command took, their sum `total`, and the seconds of the ranks under MPI."""
 
     start_up: Total[float]
     rounds: Total[float]
@@ -466,7 +469,8 @@ class Summary(WorthSummary, kw_only=True):
         """Read the summary.json of a run directory.
 
         Raises:
-            BadInput: there is no summary, or another version of mpinodes wrote it.
+            BadInput: there is no summary, its content is not what a run writes, or another version of mpinodes wrote
+            it.
         """
         try:
             text = (run / FILE).read_bytes()
@@ -509,8 +513,8 @@ class Summary(WorthSummary, kw_only=True):
     def losses_in_a_round(self, metric: ShownMetric) -> int:
         """Return how many loss functions a metric sums in a round.
 
-        The result is the number of agents if every agent has a loss function, and 1 if all agents share one loss
-        function. The result is also 1 for a metric that does not sum over agents.
+        For a metric that sums over agents, the result is the number of agents if every agent has a loss function, and 1
+        if all agents share one loss function. For other metrics, the result is 1.
         """
         sums_agents = metric.sums_agents or metric.variable in SUMS_AGENTS
         return self.agents if sums_agents and self.decomposable else 1
@@ -529,7 +533,10 @@ def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
 
 
 def whole(worth: WorthSummary) -> dict[str, Any]:
-    """Return the content of summary.json as nested dictionaries, with the values of metrics beside the other fields."""
+    """Return the content of summary.json as nested dictionaries, with the values of metrics beside the other fields.
+
+    A value that is None is left out if its key is dotted.
+    """
     tree: dict[str, Any] = msgspec.to_builtins(worth, enc_hook=float)
     values = nested({key: value for key, value in tree.pop("values").items() if value is not None or "." not in key})
     sections = {key.partition(".")[0]: None for key in worth.values}
