@@ -68,6 +68,8 @@ DIMENSION = _INDICATORS + len(_BOUNDS) + 1
 def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
     """Return the rows of a file that have no missing value, with dense features of L2 norm at most 1.
 
+    Numbers are divided by `bounds` and clipped to [0, 1]. A row of norm above 1 is then divided by its norm.
+
     The target is −1 for an income <=50K and +1 for an income >50K.
 
     Args:
@@ -93,6 +95,8 @@ def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
 
 def read_by_maxima(paths: Sequence[Path]) -> list[Source]:
     """Read files as `read` does, but divide each numeric field by its largest value in all the files together.
+
+    A field whose largest value is less than 1 becomes 0 in all rows.
 
     Raises:
         BadInput: see `read`.

@@ -28,7 +28,8 @@ def codes(path: Path, fields: Mapping[str, Sequence[str]], missing: str = "") ->
             out. If the text is empty, no row is left out.
 
     Raises:
-        BadInput: a row does not have these fields, or no row is left; the message names line and field.
+        BadInput: the file cannot be read, a row does not have these fields, or no row is left; the message names line
+            and field.
     """
     return once(path, "coded", lambda: [_read(path, fields, missing)])[0]
 

@@ -39,7 +39,8 @@ _held: dict[str, Arrays] = {}
 def shared(folder: Path) -> Iterator[None]:
     """Share arrays among the ranks of a host by files in `folder`; a context manager.
 
-    The folder is removed at the end of the context. Arrays that were memory-mapped from the folder stay valid.
+    The folder is removed at the end of the context. Arrays that were memory-mapped from the folder stay valid. If the
+    folder cannot be made, nothing is shared.
     """
     global _folder
     with suppress(OSError):
@@ -54,7 +55,9 @@ def shared(folder: Path) -> Iterator[None]:
 
 
 def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays that `read` makes from a file; they are read-only, and cached until the file changes.
+    """Return the arrays that `read` makes from a file, read-only, and cache them.
+
+    The cache is not used if the size or the modification time of the file has changed.
 
     Args:
         path: the file.
@@ -62,7 +65,7 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
         read: reads the file and returns the arrays. While a folder is shared, only one rank of the host calls `read`.
 
     Raises:
-        BadInput: the file cannot be found, or `read` rejects its content.
+        BadInput: the file cannot be found or accessed, or `read` rejects its content.
     """
     try:
         stat = path.stat()
@@ -72,7 +75,10 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
 
 
 def drawn_once(words: str, draw: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays that `draw` makes, read-only. While a folder is shared, one rank of the host calls `draw`.
+    """Return the arrays that `draw` makes, read-only. While a folder is shared, only one rank of the host calls `draw`.
+
+    If the folder cannot be written, every rank calls `draw`. Without a shared folder, this process keeps the arrays for
+    the next call with the same `words`, unless they have more than `HELD` bytes.
 
     Args:
         words: a text that names everything that the arrays depend on.

@@ -32,7 +32,8 @@ class Source:
     """Hold N samples: all targets, and a function that returns the features of chosen rows.
 
     Attributes:
-        targets: (N,) labels −1 and +1, class numbers as in the file (digit, CIFAR class, LIBSVM label), or real values.
+        targets: (N,) labels −1 and +1, class numbers (0, 1, ... or as in the file: digit, CIFAR class, LIBSVM label),
+            or real values.
         dimension: the number of features of a sample.
         features: maps row numbers (k,), from 0, to features (k, dimension). Only the chosen rows are converted to
             floats, so that a rank that owns 1/64 of the rows holds no more than these rows.
@@ -113,7 +114,7 @@ def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int],
         place: maps the index of a target to the target's place in the file, for the error message.
 
     Raises:
-        BadInput: a target is none of the labels; the message names its place.
+        BadInput: a target equals none of the labels, or more than one; the message names its place.
     """
     codes = [_label_of(target, labels) for target in targets]
     if None in codes:
@@ -139,7 +140,10 @@ def _label_of(target: str | float, labels: Labels) -> int | None:
 
 
 def number_of(text: str) -> float:
-    """Return an entry of a text file as a number, with true as 1 and false as 0; NaN if the entry is no number."""
+    """Return an entry of a text file as a number, with true as 1 and false as 0; NaN if the entry is no number.
+
+    Entries such as `inf` are numbers. An entry with an underscore, or a digit outside ASCII, is no number.
+    """
     try:
         return float(text) if text.isascii() and "_" not in text else nan
     except ValueError:

@@ -43,8 +43,8 @@ class FileFacts:
         labels: the possible labels. Two labels become the targets −1 and +1, and more labels become 0, 1, ... If
             `labels` is empty, the targets in the file must be numbers.
         header: whether the first line of a .csv contains column names. With None the reader decides: the line contains
-            names if none of its entries is a number. If all entries of the line are numbers, the reader raises an
-            error.
+            names if none of its entries is a finite number; the last entry is ignored if `labels` are stated and
+            `target` is not. If all entries of the line are finite numbers, the reader raises an error.
         target: the name of the target's column; empty: the last column is the target.
     """
 
@@ -240,7 +240,7 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
 
 
 def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
-    """Return whether a column seems to be an index that numbers the rows.
+    """Return whether a column seems to be an index that numbers the rows; a column with one row never does.
 
     An index consists of whole numbers, all different. If the column has the name X or V1, or has no name, each number
     must also be 1 more than the number before. In a column with another name, any order and gaps are allowed.
@@ -287,7 +287,7 @@ def _numbers(column: Any) -> NDArray[np.float64]:
 
 
 def require_no_index(frame: Any, target: str, where: str) -> None:
-    """Reject a target if the index of a data frame has the target's name, but no column has this name.
+    """Reject a target if the index of a data frame has the target's name, but no column has this name; return nothing.
 
     Args:
         frame: the data frame.
@@ -313,11 +313,11 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
         data: the section `data` of an experiment, in which the value of `file` is a data frame.
 
     Returns:
-        The section with the path of the .csv as the value of `file`.
+        A copy of the section, with the path of the .csv as the value of `file`, and with `header` = True.
 
     Raises:
-        BadInput: `file` is no data frame, the names of columns are not distinct, a value is missing, or the .csv cannot
-            be written.
+        BadInput: `file` is no data frame; the target names the index; a name of a column is empty, not printable or not
+            distinct; a value is missing, and the empty text is no label; or the .csv cannot be written.
     """
     frame = data["file"]
     if not (hasattr(frame, "columns") and hasattr(frame, "to_csv")):

@@ -1,9 +1,9 @@
 """UCI's Adult data: income above 50,000 dollars (+1) or not (−1); 30,162 training and 15,060 test samples, d = 105.
 
 Rows with a missing value are left out. 98 features are one-hot indicators. Six features are numbers, scaled to [0, 1]
-by public constants. One feature is the constant 1. No sample has an L2 norm above 1. The papers on ADMM use all 45,222
-rows for training, and divide each of the six features by its largest value in the data; to do the same, set
-data.rows=all and data.scaling=maxima.
+by public constants. One feature is the constant 1. Every sample is then divided by its L2 norm if this norm is above 1.
+The papers on ADMM use all 45,222 rows for training, and divide each of the six features by its largest value in the
+data; to do the same, set data.rows=all and data.scaling=maxima.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CIFAR-10, cats (+1) against the other nine classes (−1): 32 × 32 × 3 pixels in [0, 1].
 
-The data are the 50,000 images of CIFAR-10's five training files; a tenth of the images are cats. As in the papers,
-42,000 images are training samples, and 8,000 are test samples.
+The data are the 50,000 images of CIFAR-10's five training files; a tenth of the images are cats. By default, as in the
+papers, 42,000 images are training samples (`data.train`), and 8,000 are test samples.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ class File(LabelledStream):
     def unproven_because(self) -> str:
         """Return why no epsilon is proven for runs on this file; an empty text if an epsilon can be proven.
 
-        The possible reasons are facts that the user has not stated, and columns that seem to be scaled by numbers
-        computed from the data.
+        The possible reasons are a partition of the samples by label, facts that the user has not stated, and columns
+        that seem to be scaled by numbers computed from the data.
         """
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
@@ -228,7 +228,12 @@ class File(LabelledStream):
         raise BadInput(f"{self.file}: {len(labels)} different targets ({shown}); two labels expected: {remedy}")
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return the pair (training set, test set), made from all files; the test set is None without test samples."""
+        """Return the pair (training set, test set), made from all files; the test set is None without test samples.
+
+        Raises:
+            BadInput: a file is missing or malformed, has too few or too many different labels, or `data.train` is set
+                although each agent has its own file.
+        """
         source = self._whole
         if self.has_labels and not self.labels:
             source = against_rest(source, self._found[1])
@@ -250,7 +255,10 @@ class File(LabelledStream):
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:
-        """Return the training rows of every agent: the rows of the agent's own file, or a share of the common file."""
+        """Return the training rows of every agent: the rows of the agent's own file, or a share of the common file.
+
+        With `partition` = shared, every agent has all rows, also if there is a file for each agent.
+        """
         if AGENT not in self.file or self.partition == "shared":
             return deal(self._sources[0].targets, self)
         ends = np.cumsum([len(source.targets) for source in self._files])

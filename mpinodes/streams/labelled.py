@@ -1,9 +1,9 @@
 """Provide the base of streams with a fixed training set, which is divided among agents and used in batches.
 
 An agent's share is its set of training rows, and a batch is the samples of one round. An epoch is one pass over a
-share. `LabelledStream` is the base class of the data sets in this folder, `FileStream` that of the data sets with
-published files. `deal` divides the rows among the agents, and `BatchOrder` chooses the samples of a round. The last
-functions of the file combine and split data sets (`Source`).
+share. `LabelledStream` is the base class of all data sets in this folder except `olr`, `FileStream` that of the data
+sets with published files. `deal` divides the rows among the agents, and `BatchOrder` chooses the samples of a round.
+The last functions of the file combine and split data sets (`Source`).
 """
 
 from __future__ import annotations
@@ -72,12 +72,14 @@ class Cycle(Struct, frozen=True):
 class BatchOrder:
     """Choose the samples of each round from an agent's share: one batch a round, epoch after epoch.
 
+    Samples that are left at the end of an epoch, and are fewer than a batch, are not used in this epoch.
+
     Attributes:
         seed: the seed of the random orders of samples.
         owner: the agent, or 0 if all agents share the samples. Different owners have different random orders.
         samples: the number of samples in the share.
         batch: the number of samples in a round.
-        shuffle: whether a new order is drawn for every epoch.
+        shuffle: whether a new order is drawn for every epoch. If not, every epoch uses the rows in their order.
     """
 
     seed: int
@@ -325,14 +327,17 @@ class LabelledStream(Stream):
         return " that privacy is accounted for: the file is not the data set of this name"
 
     def passes(self, rounds: int) -> int:
-        """Return the largest number of times that one sample may be used in the first `rounds` rounds."""
+        """Return the largest number of times that one sample may be used in the first `rounds` rounds.
+
+        The number is computed for the smallest share, whose samples are used most often.
+        """
         return -(-rounds // self._epoch)
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to the indices of the groups of samples that the round uses.
 
-        The samples of a group are always used together. If all epochs have the same batches, each batch is a group. If
-        epochs have different orders, each sample alone is a group.
+        The samples of a group are always used together. If all epochs have the same batches, or there is one epoch,
+        each batch is a group. If epochs have different orders, each sample alone is a group.
         """
         if not self.shuffle or self.epochs == 1 or self.batch == "all":
             return Cycle(self._batches(agent))
@@ -381,6 +386,10 @@ class FileStream(LabelledStream):
 
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
     """Return the training rows of every agent, ascending.
+
+    With `partition` = shared, every agent has all rows. Otherwise the shares are drawn at random from the seed, or cut
+    from the rows in the order of the labels. With `partition` = even or by-label, the sizes differ by at most 1. With
+    `partition` = uneven, some rows may be in no share.
 
     Args:
         targets: (N,) the targets of all training samples, by which `partition` = by-label sorts them.
@@ -433,7 +442,10 @@ def against_rest(source: Source, positive: float) -> Source:
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """Return one source with the rows of several sources, one source after the other."""
+    """Return one source with the rows of several sources, one source after the other.
+
+    The names of the columns, and the number of published records, are not kept.
+    """
     ends = np.cumsum([len(source.targets) for source in sources])
 
     def features(rows: Indices) -> Features:
@@ -455,6 +467,8 @@ def in_memory(features: Features, targets: Vector) -> Source:
 
 def split(source: Source, train: float) -> tuple[Source, Source | None]:
     """Split samples at random into a training and a test set. The split does not depend on the seed of the run.
+
+    The rows of both sets are in random order.
 
     Args:
         source: the samples.

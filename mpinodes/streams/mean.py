@@ -24,7 +24,7 @@ __all__ = ["Mean"]
 
 @dataclass(frozen=True)
 class Mean(LabelledStream):
-    """Provide truncated normal points in the cube [−R, R]^p, without targets."""
+    """Provide truncated normal points in the cube [−R, R]^p, without targets (the targets are 0)."""
 
     batch: Batches = "all"
     points: Annotated[int, Meta(ge=1, le=10**8, description="points of each agent, if shares have equal size")] = 100

@@ -1,7 +1,7 @@
 """MNIST, 6 (−1) against 8 (+1): 28 × 28 pixels in [0, 1].
 
-MNIST's training file has 5,918 + 5,851 = 11,769 images of these two digits. As in the papers, 8,000 are training
-samples, and the others are test samples.
+MNIST's training file has 5,918 + 5,851 = 11,769 images of these two digits. By default, as in the papers, 8,000 are
+training samples (`data.train`), and the others are test samples.
 """
 
 from __future__ import annotations

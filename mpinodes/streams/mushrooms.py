@@ -1,7 +1,7 @@
 """Mushrooms, edible (−1) against poisonous (+1): 8,124 samples of 112 binary features; 21 features of a sample are 1.
 
-As in the papers, 6,000 are training samples, and the others are test samples. The file is UCI's agaricus-lepiota.data,
-or LIBSVM's `mushrooms`, which was made from UCI's file.
+By default, as in the papers, 6,000 are training samples (`data.train`), and the others are test samples. The file is
+UCI's agaricus-lepiota.data, or LIBSVM's `mushrooms`, which was made from UCI's file.
 """
 
 from __future__ import annotations

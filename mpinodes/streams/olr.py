@@ -63,7 +63,7 @@ class OLR(Stream):
         return type(self) is OLR
 
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """Return a function that maps a round to this agent's loss."""
+        """Return a function that maps a round to this agent's loss; with `partition` = shared, equal for all agents."""
         truth = self._truth()
         data = Draws(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
         return lambda t: self.make_loss(*self._drawn(data.at(t), self.batch, truth))

@@ -1,6 +1,6 @@
 """RCV1, news texts in two groups of topics (−1 and +1): sparse features of L2 norm at most 1, dimension 47,236.
 
-The file is LIBSVM's rcv1_train.binary with 20,242 samples, of which a fifth are test samples.
+The file is LIBSVM's rcv1_train.binary with 20,242 samples. By default a fifth are test samples (`data.train`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", section 6: d = 10 and
 100,000 samples. The paper does not say how the samples are labelled. Here the features a are uniform in the L2 unit
-ball, and the label is sign(a·x̂), where x̂ is a random direction.
+ball, and the label is sign(a·x̂), where x̂ is a random direction; a point with a·x̂ = 0 has the label −1.
 """
 
 from __future__ import annotations
