@@ -272,7 +272,7 @@ def draw_topology(graph: dict[str, Any]) -> Figure:
 
     Args:
         graph: {title, agents, period, rounds: [[(j, i), ...], ...]}, where agent j sends to agent i. The graph repeats
-            after `period` rounds; 0 if it does not repeat.
+            after `period` rounds; None if it does not repeat.
     """
     rounds = graph["rounds"]
     columns = min(4, len(rounds))
