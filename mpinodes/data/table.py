@@ -83,8 +83,8 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
         return Source(targets, width, lambda rows: np.asarray(features[rows], float), files=(path,), columns=columns)
     if ending in SPARSE:
         return libsvm.read(path, stated.columns or None, stated.labels)
-    endings = f".npz, .csv, .parquet or {', '.join(SPARSE)} (also .gz, .bz2 after these)"
-    raise BadInput(f"{path}: the name of a data file ends in {endings}")
+    endings = f".npz, .csv, .parquet or {', '.join(SPARSE)}; only the last three may be followed by .gz or .bz2"
+    raise BadInput(f"{path}: the name of a data file ends in {endings}; this name does not")
 
 
 class _Table(NamedTuple):
@@ -171,7 +171,7 @@ def _rows(path: Path, stated: FileFacts) -> Iterator[tuple[int, list[str]]]:
         try:
             entries = next(csv.reader([text], skipinitialspace=True)) if '"' in text else text.split(",")
         except csv.Error as error:
-            raise BadInput(f"{place}: {error}") from error
+            raise BadInput(f"{place}: no entries separated by commas can be read: {error}") from error
         if len(entries) == 1:
             mark = next((f", not by {mark!r}" for mark in ";\t|" if mark in text), "")
             raise BadInput(f"{place}: one column; features and then the target expected, separated by commas{mark}")

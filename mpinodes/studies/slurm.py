@@ -70,5 +70,5 @@ def _sbatch(words: list[str]) -> str:
     """Submit a job with the command-line words of sbatch, and return the number of the job."""
     done = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BadInput(f"sbatch: {done.stderr.strip()}")
+        raise BadInput(f"Slurm rejects the job: sbatch: {done.stderr.strip()}")
     return done.stdout.strip().partition(";")[0]
