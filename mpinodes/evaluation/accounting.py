@@ -199,7 +199,7 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
 
     The section has the largest and the smallest noise scale, the largest ε of a single release (`release`), and the
     scale at which no release would have more than the nominal ε (`calibrated_scale`). These four numbers cover the
-    releases that depend on data in a new way; they cover all releases if there is no such release.
+    releases that are the first to depend on the data of a round, or all releases if there are none of this kind.
     """
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.

@@ -70,7 +70,11 @@ class ProvenSummary(Struct, kw_only=True):
 
 
 class LossSummary(ProvenSummary, kw_only=True):
-    """A privacy loss of a run: the proven bounds, and the epsilon that the paper claims; None if nothing is claimed."""
+    """A privacy loss of a run: the proven bounds, and the epsilon that the paper claims.
+
+    Attributes:
+        claimed: the claimed epsilon; None if the paper claims nothing.
+    """
 
     claimed: Annotated[float | None, Column("claimed ε", "", "epsilon_claimed")]
 
@@ -142,7 +146,8 @@ class NoiseSummary(Struct, kw_only=True):
     """The noise of a run: the scales used, and the scale at which no release would have more than the nominal ε.
 
     A release is a message after its noise was added. The numbers `scale`, `least_scale`, `calibrated_scale` and
-    `release` cover the releases that depend on data in a new way, or all releases if there is no such release.
+    `release` cover the releases that are the first to depend on the data of a round, or all releases if there are none
+    of this kind.
     """
 
     mechanism: Same[str]  # privacy.mechanism
