@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from mpinodes.auditing import user_file as checking
-from mpinodes.auditing.checks import algorithms, elsewhere, statements
+from mpinodes.auditing.checks import algorithms, elsewhere, mechanisms, statements
 from mpinodes.auditing.checks.failures import image
 from mpinodes.auditing.transcripts import simulate
 from mpinodes.config import registry
@@ -366,7 +366,8 @@ PHILOX = "np.random.Generator(np.random.Philox(key=np.array(noise.origin[1:3], n
         ("impossible numbers in an event", OF, f"{OF}._replace(tv_distance=-0.5)"),
     ],
 )  # fmt: skip
-def test_noise_that_is_not_all_of_its_round_key_and_vector_is_a_fault(tmp_path, fault, old, new):
+def test_noise_that_is_not_all_of_its_round_key_and_vector_is_a_fault(tmp_path, monkeypatch, fault, old, new):
+    monkeypatch.setattr(mechanisms, "RELEASES", 100)
     assert old in NOISE
     (tmp_path / "own.py").write_text(NOISE.replace(old, new))
     faults = {found.name for found in outcome(tmp_path / "own.py").faults}
