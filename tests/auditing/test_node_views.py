@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from mpinodes.mechanisms import backends
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.views import epsilons, views
 from tests.helpers.parts import run_of
-from tests.helpers.running import run_alone, run_mpi
+from tests.helpers.running import command, mpirun
 
 ALPHA = 1e-3
 NUMBER = 150  # pairs of runs
@@ -186,10 +187,12 @@ def test_against_a_broken_proof_the_audit_speaks(tmp_path, monkeypatch):
 QUICK = ["algorithm.name=gossip-averaging", "rounds=4", "data.points=1", "data.dimension=1", "privacy.epsilon=20"]
 
 
+FEW = "import sys; from mpinodes import audit; audit.PAIRS = 100; sys.exit(audit.main(sys.argv[1:]))"
+
+
 def test_audit_plays_on_the_run_itself_for_a_node_and_over_mpi_it_says_the_same(tmp_path):
-    words = [*QUICK, "audit.view=agent:3"]
-    done = run_mpi(5, *words, module="mpinodes.audit", cwd=tmp_path)
-    alone = run_alone(*words, "topology.agents=4", module="mpinodes.audit", cwd=tmp_path)
+    words = [sys.executable, "-c", FEW, *QUICK, "audit.view=agent:3"]
+    done, alone = command([*mpirun(), "-n", "5", *words], tmp_path), command([*words, "topology.agents=4"], tmp_path)
     assert (done.code, alone.code) == (0, 0), done.err
     assert done.out.splitlines()[-1] == alone.out.splitlines()[-1]
     row = done.out.splitlines()[-1]

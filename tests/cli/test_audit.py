@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from mpinodes import audit
 from mpinodes.auditing import verdicts
-from tests.helpers.running import run_mpi
+from tests.helpers.running import command, mpirun, run_mpi
 
 
 def test_over_mpi_it_prints_a_table_and_leaves_nothing_behind(tmp_path):
+    few = "import sys; from mpinodes import audit; audit.PAIRS = 100; sys.exit(audit.main(sys.argv[1:]))"
     words = ["algorithm.name=dola", "topology.name=ring", "data.total=60", "rounds=6"]
-    done = run_mpi(3, *words, cwd=tmp_path, module="mpinodes.audit")
+    done = command([*mpirun(), "-n", "3", sys.executable, "-c", few, *words], tmp_path)
     assert done.code == 0, done.err
     assert done.err == ""
     assert done.out.startswith("audit of dola, seed 0\n")
