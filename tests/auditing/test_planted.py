@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mpinodes import audit
-from mpinodes.auditing import verdicts
+from mpinodes.auditing import small_experiments, verdicts
 from mpinodes.rounds import step
 from tests.helpers.planted import BATCH, FILES, MECHANISM, NOISE, SCALAR, own_class
 
@@ -25,8 +25,9 @@ def verdict(monkeypatch, capsys):
     monkeypatch.setattr(audit, "PAIRS", 4)
 
     def run(*words: str, tried: bool = False) -> tuple[int, str]:
-        if not tried:  # other settings, which tell nothing of noise or frames, and take half the time
+        if not tried:  # other settings and probes, which tell nothing of noise or frames, and take most of the time
             monkeypatch.setattr(verdicts, "of_settings", lambda *_: [])
+            monkeypatch.setattr(small_experiments, "probes", lambda *_: [])
         code = audit.main(list(words))
         printed = capsys.readouterr()
         assert code in (0, 1), printed.err
