@@ -135,11 +135,19 @@ def test_two_checkpoints_stay(repeats, tmp_path):
             assert {file.name.partition("-")[0] for file in folder.glob("[0-9]*-*")} == {"16", "20"}
 
 
+SOON = """
+import runpy
+from mpinodes.launch import launching
+launching.LEAST_START = 3
+runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_rank_that_never_comes_ends_the_job(rank, tmp_path):
     """As one that was stopped before MPI began. Where ranks have a core each, the launcher alone says so."""
     absent = f'test "${{PMI_RANK:-$OMPI_COMM_WORLD_RANK}}" = {rank} && exec sleep 100; exec "$@"'
-    words = ["sh", "-c", absent, "sh", sys.executable, "-m", "mpinodes.run", *WORDS, "deadline.seconds=1"]
+    words = ["sh", "-c", absent, "sh", sys.executable, "-c", SOON, *WORDS, "deadline.seconds=1"]
     done = command([*mpirun(), "-n", "3", *words], tmp_path)
     assert done.code  # of mpirun, which has to kill the rank that is missing
     assert "MPI did not start" in done.err or "(signal 14)" in done.out or "signal 14 " in done.err
