@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mpinodes.auditing.adjacent_replay import replay
-from mpinodes.auditing.transcripts import Recorded
+from mpinodes.auditing.transcripts import simulate
 from mpinodes.config import registry
 from mpinodes.core import (
     RELEASED,
@@ -26,7 +26,7 @@ from mpinodes.core import (
     Solve,
     Start,
 )
-from tests.helpers.parts import decisions, run_of, setup_of
+from tests.helpers.parts import decisions, setup_of
 
 
 def found(name: str) -> type[Algorithm]:
@@ -193,13 +193,13 @@ OFFLINE = [
     [(*which, sections) for which in VARIANTS for sections in (ONLINE if of_rounds(which[0]) else OFFLINE)],
     ids=str,
 )
-def test_replayed_sensitivity_is_at_most_the_claimed_one(tmp_path, name, variant, sections):
+def test_replayed_sensitivity_is_at_most_the_claimed_one(name, variant, sections):
     if not of_rounds(name) and not found(name).solves:
         sections = sections | {"privacy": {"clip": 0.5}}
     asked = {"algorithm": {"name": name, **variant, **short(name)}, "rounds": 15, "record": {"transcript": True}}
-    recorded = Recorded(run_of(tmp_path / "run", asked | sections))
-    agents = {0, recorded.setup.topology.agents - 1}
-    assert not any(replay(recorded, agent, rounds=3, seed=2).exceeded for agent in agents)
+    run = simulate(setup_of(asked | sections))
+    agents = {0, run.setup.topology.agents - 1}
+    assert not any(replay(run, agent, rounds=3, seed=2).exceeded for agent in agents)
 
 
 @everywhere

@@ -85,8 +85,8 @@ def test_the_running_mean_learns_the_digits_without_noise_and_the_label_one_cost
     silent = mean_accuracy("privacy.epsilon=inf")
     assert silent > 97
     assert 6 < silent - mean_accuracy("privacy.epsilon=1") < 14
-    # What the summary says of it. Of 120 seeds the mean is 54.8; that of 80 has a standard error of 1.5.
-    assert mean_accuracy("privacy.scale=calibrated", seeds=80) == pytest.approx(55, abs=4.5)
+    # What the summary says of it. Of 120 seeds the mean is 54.8; that of 40 has a standard error of 2.1.
+    assert mean_accuracy("privacy.scale=calibrated", seeds=40) == pytest.approx(55, abs=6)
 
 
 @pytest.mark.parametrize("algorithm", ["dpsda-c", "dpsda-ps"])

@@ -24,7 +24,7 @@ def words(tmp_path) -> list[str]:
 BUDGET = ["privacy.budget.epsilon=5", "privacy.budget.kept_by=stopping"]
 
 
-@pytest.mark.parametrize("agents", [1, 2, 3])
+@pytest.mark.parametrize("agents", [1, 2])
 @pytest.mark.parametrize("name", registry.names(registry.ALGORITHMS))
 def test_every_algorithm_ends_in_words_or_is_refused(tmp_path, capfd, words, name, agents):
     done = 0

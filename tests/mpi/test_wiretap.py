@@ -205,7 +205,7 @@ def pairs(tree: dict, prefix: str = "") -> list[str]:
     return words
 
 
-@pytest.mark.mpi(min_size=6)
+@pytest.mark.mpi(min_size=5)
 @pytest.mark.parametrize("handover", ["noised", "clean"])
 def test_what_crosses_a_link_in_stage_two_is_foretold_by_what_crossed_before(handover, mpi_tmp_path, monkeypatch):
     """Each rank's frames are those of the record, in which every relay is made of earlier frames."""
