@@ -158,7 +158,8 @@ def test_a_sensitivity_too_small_or_leaky_and_a_clip_skipped_are_caught(tmp_path
     assert command.main([str(run), "--rounds=3"]) == (0 if lie == "none" else 1)
     printed = capsys.readouterr().out
     assert ("EXCEEDED" in printed) == (lie != "none")
-    assert ("exceeded: agent" in printed) == (lie != "none")
+    said = "exceeded: the sensitivity that agent" if lie == "leaky" else "exceeded: agent"
+    assert (said in printed) == (lie != "none")
 
 
 def test_a_sensitivity_that_depends_on_the_data_is_not_hidden_by_a_larger_ratio(tmp_path, monkeypatch, capsys):
