@@ -52,14 +52,11 @@ SETTINGS = {  # each must change nothing, so several are set at once
     "a backend that is not here, LaTeX, other figures": (
         {"MPLBACKEND": "module://matplotlib_inline.backend_inline"} | BARS, f"text.usetex: True\n{OTHER}",
     ),
-    "no backend, an unknown font, warnings that are errors": (
-        {"MPLBACKEND": "nosuch", "PYTHONWARNINGS": "error", "LC_ALL": "C"}, "font.family: NoSuchFont\n",
+    "broken settings, warnings that are errors, a time of builds, other ways to store": (
+        {"PYTHONWARNINGS": "error", "LC_ALL": "C"} | BUILDS,
+        "font.family: NoSuchFont\nfont.size: huge\nlines.linewidth\nnosuch: 1\nbackend: nosuch\n",
     ),
-    "broken settings, a time of builds, other ways to store": (
-        BUILDS, "font.size: huge\nlines.linewidth\nnosuch: 1\nbackend: nosuch\n",
-    ),
-    "no place for a cache": ({"MPLCONFIGDIR": "/dev/null/x", "HOME": "/dev/null"}, ""),
-    "a poor environment": (POOR, ""),
+    "a poor environment, and no place for a cache": (POOR | {"MPLCONFIGDIR": "/dev/null/x", "HOME": "/dev/null"}, ""),
 }  # fmt: skip
 
 
