@@ -4,9 +4,9 @@ The experiment is run once, over MPI. The messages of the run are tested by repl
 there is any, by exact tests. Then an adversary plays games: from the messages of a run, the adversary guesses which
 data the run had. The games are played on small experiments with the same algorithm or, if audit.view is not links, on
 the experiment itself. The success of the adversary gives lower bounds on ε. The audit prints a table that compares
-these bounds with the paper's claim and with the proven ε. Without arguments, DPSDA-PS is audited. If neither a file nor
-`rounds` is passed, the run has few rounds. Without mpirun everything runs in one process. seed=... also sets the seed
-of the audit.
+these bounds with the paper's claim and with the proven ε. Without arguments, the default experiment is audited. If
+neither a file nor `rounds` is passed, the run has few rounds. Without mpirun everything runs in one process. seed=...
+also sets the seed of the audit.
 
 Exit code 0: no proven value is refuted. 1: a proven value is refuted. 2: bad input. Other codes: as of mpinodes run.
 """

@@ -425,7 +425,8 @@ class Inbox:
     Attributes:
         releases: the k releases, each (d,).
         weights: (k,) the weights a_ij of the releases.
-        scale: the number by which the algorithm divides the mixed vector (w_i of push-sum); 1 for other mixings.
+        scale: the number by which the algorithm divides the mixed vector (w_i of push-sum) or its gradient ([r_i]_i of
+            `mixing.rescaling`); 1 for other mixings.
         own: (d,) the release of agent i.
         vectors: the names of the vectors if a message has several vectors; else empty.
     """
