@@ -20,7 +20,7 @@ from mpinodes.config import presets, registry
 from mpinodes.config.requirements import shows_all
 from mpinodes.config.schema import Key, Problems, checked, decode, is_section, keys_of
 from mpinodes.core.asked import Request, Tree, flat, merge, nested
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, is_users, place_of
 from mpinodes.core.experiment import RETIRED, SECTIONS, DataKeys, Experiment, GraphFile, Problem, current, is_file
 from mpinodes.core.parts import Algorithm, Stream
 from mpinodes.topology import stored
@@ -73,6 +73,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         _absolute({k: v for k, v in layer.items() if k not in sections or is_section(k, v, problems)})
         for layer in (asked, preset)
     )
+    for layer in (asked, preset):
+        _require_one_part(layer, problems)
     first = {} if {"name", "path"} & asked.get("algorithm", {}).keys() else FIRST
     named = merge(first.get("algorithm", {}), asked.get("algorithm", {}))
     algorithm = _chosen(registry.ALGORITHMS, named, problems)
@@ -103,6 +105,9 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     titles = ("the base", f"the data {section.get('name', section.get('path'))}", preset_name, f"the algorithm {name}")
     by_name = dict(zip((*titles, "you"), [layers[0], of_data, *layers[1:]], strict=True))
     decoded = _decoded(merge(*by_name.values()), algorithm, stream, ranks, problems)
+    for part, defaults in ((algorithm, algorithm.defaults), (stream, getattr(stream, "defaults", {}))):
+        if part and is_users(part):
+            in_preset |= {key: place_of(part, "defaults") for key, _ in flat(defaults) if key not in dict(flat(asked))}
     problems[:] = map(Request({}, in_preset).located, problems)
     return decoded, by_name
 
@@ -128,6 +133,23 @@ def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: 
     with problems.caught():
         return registry.chosen(kind, section, others)
     return None
+
+
+def _require_one_part(layer: Tree, problems: Problems) -> None:
+    """Add a mistake for each part that a layer chooses twice, such as by name and by path.
+
+    Every experiment.toml has `privacy.mechanism`, which may name the mechanism that the user's mechanism replaces.
+    """
+    for kind in registry.KINDS:
+        section = layer.get(kind.section, {})
+        choosers = (kind.chooser, *(("file",) if kind is registry.TOPOLOGIES else ()), kind.path)
+        given = [key for key in choosers if key in section]
+        if len(given) < 2 or kind in (registry.METRICS, registry.MIXINGS):
+            continue
+        part = _chosen(kind, section, problems) if kind is registry.MECHANISMS else None
+        if not part or part.takes_the_place_of != section[kind.chooser]:
+            keys = " and ".join(f"{kind.section}.{key}" for key in given)
+            problems.append(f"{keys} are both given; leave one out")
 
 
 def _absolute(asked: Tree) -> Tree:
@@ -299,9 +321,6 @@ def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
     or `LOCKSTEP_AGENTS` if one process runs all agents.
     """
     files, name = stored.names(), section.get("name")
-    if "file" in section and name is not None:
-        problems.append("topology.name and topology.file are both given; leave one out")
-        return section
     if "file" in section or name in files:
         named = {key: section[key] for key in ("name", "file") if key in section}
         return named | decode(section, keys_of(GraphFile), "topology.", problems, named)

@@ -17,14 +17,14 @@ from functools import lru_cache
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, to_builtins
 from msgspec.structs import asdict
 
 from mpinodes.config.schema import Key, Problems, decode, keys_of, suggest, to_type
 from mpinodes.core import parts
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, users_parts
 from mpinodes.core.experiment import Experiment, Problem, is_file
 
 if TYPE_CHECKING:
@@ -75,6 +75,10 @@ SETS = PartKind("sets", "problem", "set", parts.Set, "the constraint set", "set_
 SCHEDULES = PartKind("schedules", "step", "kind", parts.Schedule, "the step schedule")
 # For each kind, class attributes that a part must set
 REQUIRED = {"algorithms": ("decomposable", "mixings"), "metrics": ("name", "dims")}
+# For each kind, class attributes that name parts of another kind
+NAMING = {"algorithms": {"mixings": MIXINGS, "mechanism": MECHANISMS}, "mechanisms": {"takes_the_place_of": MECHANISMS}}
+# What a class attribute must be, by its type
+EXPECTED = {bool: "True or False", str: "a text", tuple: "a tuple, as in ('x',)", Mapping: "a dictionary"}
 KINDS = (ALGORITHMS, STREAMS, LOSSES, MECHANISMS, MIXINGS, TOPOLOGIES, METRICS, SETS, SCHEDULES)
 
 
@@ -115,13 +119,14 @@ def names(kind: PartKind) -> tuple[str, ...]:
     return tuple(sorted([*ours, *(point.name for point in _entry_points(kind))]))
 
 
-def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
+def find(kind: PartKind, name: str, others: Sequence[str] = (), place: str = "") -> Any:
     """Return the class of the part with a name.
 
     Args:
         kind: the kind of the part.
         name: the name of the part.
         others: further names that the key accepts, for the suggestions in the error message.
+        place: the place of the name, for the error message; by default the key.
 
     Raises:
         BadInput: no part has that name, or the part does not fit its kind; the message names the key.
@@ -134,7 +139,9 @@ def find(kind: PartKind, name: str, others: Sequence[str] = ()) -> Any:
         if point.name == name:
             return _required(kind, point.load(), f"{kind.key} = {name!r}")
     tail = to_type(kind.key, name, "str") or f"; {suggest(name, sorted([*names(kind), *others]))}"
-    raise BadInput(f"{kind.key} = {name!r}: there is no such name{tail}")
+    if is_file(name):
+        tail = f"; for a Python file type {kind.path_key}={name}"
+    raise BadInput(f"{place or kind.key} = {name!r}: there is no such name{tail}")
 
 
 def parts_called(word: str) -> list[tuple[PartKind, Any]]:
@@ -186,7 +193,8 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
     """
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
-        raise BadInput(f"{where}: no such Python file")
+        ending = f"; did you mean {path}.py?" if Path(f"{path}.py").is_file() else ""
+        raise BadInput(f"{where}: no such Python file{ending}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses search for their module here
     try:
@@ -200,6 +208,7 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
         raise BadInput(f"{where}: cannot be imported: {type(error).__name__}: {error}{hint}") from error
     if (part := _public(module)) is None:
         raise BadInput(f'{where}: the file must name its one class in __all__, as in __all__ = ["MyClass"]')
+    users_parts.insert(0, part)
     with suppress(OSError, TypeError):
         where += f", line {inspect.getsourcelines(part)[1]}"
     return part, where
@@ -233,10 +242,17 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
         missing.append("take or judge")
     if missing:
         raise BadInput(f"{where}: {part.__name__} must have {', '.join(missing)}: see mpinodes.core.{base}")
-    flags = [name for name, hint in get_type_hints(kind.base).items() if hint == ClassVar[bool]]
-    for name in (*flags, *(("has_labels", "makes_all_losses") if kind is STREAMS else ())):
-        if not isinstance(value := getattr(part, name), bool if kind is LOSSES else (bool, property)):
-            raise BadInput(f"{where}: {part.__name__}.{name} is {value!r}: expected True or False")
+    hints = get_type_hints(kind.base).items()
+    stated: dict[str, Any] = {name: get_args(hint)[0] for name, hint in hints if get_origin(hint) is ClassVar}
+    for name, hint in (stated | ({"has_labels": bool, "makes_all_losses": bool} if kind is STREAMS else {})).items():
+        value, plain = getattr(part, name), get_origin(hint) or hint
+        if plain in EXPECTED and not isinstance(value, plain if kind is LOSSES else (plain, property)):
+            raise BadInput(f"{where}: {part.__name__}.{name} is {value!r}: expected {EXPECTED[plain]}")
+    for name, other in NAMING.get(kind.package, {}).items():
+        words = getattr(part, name)
+        for word in (words or ("",)) if isinstance(words, tuple) else (words,):
+            if not isinstance(word, type):
+                find(other, str(word), place=f"{where}: {part.__name__}.{name}")
     reserved = keys_of(Problem) if kind in (LOSSES, SETS) else {"identity"} if kind is STREAMS else {}
     for taken in sorted(reserved & keys(kind, part).keys()):
         raise BadInput(f"{where}: {part.__name__}.{taken} has the name of the key {kind.section}.{taken}: rename it")
@@ -278,7 +294,7 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
         others: further names that the key accepts, as in `find`.
 
     Raises:
-        BadInput: there is no such part, the part has mistakes, or the section sets neither or both of name and path.
+        BadInput: there is no such part, the part has mistakes, or the section sets neither name nor path.
     """
     key = kind.chooser if section.get(kind.path) is None else kind.path
     if (value := section.get(key)) is None:
@@ -287,8 +303,6 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
         raise BadInput(f"{named(kind, section)}: expected a name")
     if key == kind.chooser:
         return find(kind, value, others)
-    if kind.chooser == "name" and "name" in section:
-        raise BadInput(f"{kind.key} and {kind.path_key} are both given; leave one out")
     return from_path(kind, value)
 
 

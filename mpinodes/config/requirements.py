@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from math import isinf
+from math import inf, isinf
+from numbers import Real
 from typing import Any
 
 import msgspec
 
 from mpinodes.config import registry
 from mpinodes.config.registry import Classes
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, is_users, place_of
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import Algorithm, Setup, Stream, Topology
 from mpinodes.topology import facts
 
 FURTHEST = 52  # largest diameter of the graph for an early end: a frame stores one bit per hop in the bits of a double
+MOST_STEPS = 100_000  # step sizes of a user's schedule that are computed before round 1
 LARGEST_SOLVE = 2000  # largest dimension of a local minimization, in which a d x d matrix takes 32 MB
 
 
@@ -135,13 +137,16 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
     """Yield an error message for each noise setting that conflicts with the algorithm or the mechanism."""
     privacy, backend, only = e.privacy, e.noise.backend, parts.algorithm.mechanism
     law = parts.mechanism.takes_the_place_of if privacy.path else privacy.mechanism
-    if e.private and law != only:
+    if privacy.path and only == "none":
+        yield f"privacy.path = {privacy.path!r}: {e.name} adds no noise; leave privacy.path out"
+    elif e.private and law != only:
         others = _choose(registry.ALGORITHMS, lambda a: a.mechanism == law)
-        yield f"privacy.mechanism = {law!r}: " + (
-            f"{e.name} adds no noise; set privacy.mechanism=none, or {others}"
-            if only == "none"
-            else f"the noise of {e.name} is {only}; set privacy.mechanism={only}"
-        )
+        named, ending = "privacy.mechanism", f"the noise of {e.name} is {only}; set privacy.mechanism={only}"
+        if only == "none":
+            ending = f"{e.name} adds no noise; set privacy.mechanism=none, or {others}"
+        elif privacy.path:
+            named, ending = place_of(parts.mechanism, "takes_the_place_of"), f"the noise of {e.name} is {only}"
+        yield f"{named} = {law!r}: {ending}"
     elif privacy.scale != "calibrated" and (
         parts.algorithm.solves or (e.private and registry.find(registry.MECHANISMS, only).scale_is)
     ):
@@ -243,6 +248,12 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
             f"{where}: round {t}: agent {j} sends to agent {i}, but not {i} to {j}, and {weights} weights need an "
             f"undirected graph: set {'topology.undirected=true' if graph.from_file else others}"
         )
+    steps: Any = setup.run.steps
+    for t in range(1, min(e.rounds, MOST_STEPS) + 1) if steps and is_users(type(steps)) else ():
+        if not (isinstance(size := steps(t), Real) and 0 < float(size) < inf):
+            place = place_of(type(steps), "__call__")
+            yield f"{place}: the step size of round t = {t} is {size!r}: it must be positive and finite"
+            break
     try:
         replace(algorithm, run=setup.run).validate()
     except ValueError as error:

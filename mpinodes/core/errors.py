@@ -1,4 +1,34 @@
-"""Define the exceptions that the commands of mpinodes catch and print as one line."""
+"""Define the exceptions that the commands of mpinodes catch and print as one line, and find lines of user's files."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from contextlib import suppress
+
+users_parts = list[type]()  # the classes of the user's files that this process has loaded, the newest first
+
+
+def is_users(part: type) -> bool:
+    """Return whether a class is defined outside of mpinodes."""
+    return not part.__module__.startswith("mpinodes.")
+
+
+def place_of(part: type, member: str) -> str:
+    """Return the place of a class attribute or method, such as "mine.py, line 12: Mine.hidden"."""
+    owner = next((kind for kind in part.__mro__ if member in vars(kind)), part)
+    with suppress(OSError, TypeError):
+        for number, line in enumerate(*inspect.getsourcelines(owner)):
+            if re.match(rf"\s+(def )?{member}\b", line):
+                return f"{inspect.getsourcefile(owner)}, line {number}: {part.__name__}.{member}"
+    return f"{part.__name__}.{member}"
+
+
+def place_in_users_files(text: str) -> str:
+    """Return the place of the first method that a text names, as in "message()", in a user's file; "" if none is."""
+    methods = re.findall(r"(\w+)\(", text)
+    places = (place_of(part, method) for method in methods for part in users_parts if method in vars(part))
+    return next(places, "")
 
 
 class BadInput(ValueError):

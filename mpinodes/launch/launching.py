@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from mpinodes.core.asked import as_typed
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, place_in_users_files
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -173,15 +173,25 @@ def mpirun(python: str = sys.executable) -> list[str]:
 def in_words(error: BaseException) -> str:
     """Return one text with the type, the message and the notes of an exception.
 
-    If the traceback contains lines of a user's files, the text ends with the file and the number of the last of these
-    lines. The module `traceback` is used because `str(error)` may raise an exception.
+    If the traceback contains lines of a user's files, the text ends with the file, the number and the method of the
+    last of these lines. If the message names a method of a user's file instead, the text ends with the method's line.
+    The module `traceback` is used because `str(error)` may raise an exception.
     """
     import traceback
 
-    not_users = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
     text = traceback.TracebackException(type(error), error, error.__traceback__)
-    places = [f"({f.filename}, line {f.lineno})" for f in text.stack if not f.filename.startswith(not_users)]
-    return " ".join([f"{type(error).__name__}: {text}", *(text.__notes__ or []), *places[-1:]])
+    place = users_line(error) or place_in_users_files(str(text))
+    ending = [f"({place})"] if place else []
+    return " ".join([f"{type(error).__name__}: {text}".removesuffix(": "), *(text.__notes__ or []), *ending])
+
+
+def users_line(error: BaseException) -> str:
+    """Return the file, the number and the method of the last line of a user's files in a traceback; "" if none is."""
+    from traceback import extract_tb
+
+    not_users = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(not_users)]
+    return f"{frames[-1].filename}, line {frames[-1].lineno}, in {frames[-1].name}" if frames else ""
 
 
 def say(message: str) -> None:
