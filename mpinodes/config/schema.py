@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import product
 from typing import Any, Literal, NamedTuple, get_args, get_origin
@@ -72,7 +72,7 @@ def decode(
         problems: the list to which a line for each mistake is added. A key with a wrong value is not in the result.
         others: keys of the section that are allowed, but not converted here.
     """
-    problems += [unknown(name, keys, prefix) for name in section if name not in keys and name not in others]
+    problems += [unknown(name, keys, prefix, section) for name in section if name not in keys and name not in others]
     decoded, missing = Tree(), list[str]()
     for name, key in keys.items():
         dotted = f"{prefix}{name}"
@@ -154,17 +154,20 @@ def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
     return f"did you mean {prefix}{close}?" if close else f"choose from: {', '.join(choices)}"
 
 
-def unknown(name: str, keys: Collection[str], prefix: str) -> str:
+def unknown(name: str, keys: Collection[str], prefix: str, section: Tree) -> str:
     """Return the error message about an unknown key. The message suggests similar keys of this or another section.
 
     Args:
         name: the unknown key, without the section.
         keys: the keys of the section.
         prefix: the name of the section with a dot.
+        section: the section; if the prefix is empty, the whole experiment, whose user's files may define further keys.
     """
     from mpinodes.config.explaining import documented_keys  # imports every part
 
     documented, own = documented_keys(), [f"{prefix}{key}" for key in sorted(keys)]
+    with suppress(BadInput):  # a user's file with a mistake is reported elsewhere
+        documented = documented_keys(section)
     choices = f"choose from: {', '.join(own)}" if keys else f"{prefix.rstrip('.')} has no keys"
     if f"{prefix}{name}" in documented:
         return f"unknown key {prefix}{name}: the chosen {prefix.rstrip('.')} does not have this key; {choices}"

@@ -117,6 +117,8 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
     import tomllib
 
     asked: Tree = {}
+    if file := next((word for word in (path, *overrides) if word and word.endswith(".py") and "=" not in word), ""):
+        raise BadInput(f"{file}: a Python file is the value of a key; for an algorithm, type algorithm.path={file}")
     if path is not None:
         try:
             text = utf8(Path(os.path.expanduser(path)).read_bytes()).decode()
@@ -130,6 +132,9 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
         if not equals or not all(key.split(".")):
             is_torn = any(word.count("[") + word.count("{") > word.count("]") + word.count("}") for word in overrides)
             hint = "; put a list with blanks in quotes: 'key=[1, 2]'" if is_torn else ""
+            if pair.endswith(".toml"):
+                place = "a file comes before all key=value pairs" if Path(pair).is_file() else "there is no such file"
+                raise BadInput(f"{pair}: {place}")
             raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5{hint}")
         try:
             value = tomllib.loads(f"value = {text}")["value"]
