@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import norm
 
+from mpinodes.core.errors import is_users, place_of
 from mpinodes.core.events import NOTHING_SAID, Event, Kind
 from mpinodes.core.messages import (
     HEADER,
@@ -228,8 +229,8 @@ class Step:
             frame[self._end :] = self._mixing.outgoing(s.mixing, s.here)
         d = self._dimension
         decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
-        if decision.shape != (d,):
-            raise ValueError(f"decision() returned a vector of shape {decision.shape}, not {(d,)}")
+        if (shape := getattr(decision, "shape", ())) != (d,):
+            raise ValueError(f"decision() returned a vector of shape {shape}, not {(d,)}")
         row[:d] = decision
         self._layout.write(row, events, leakage)
         if self._recorded:
@@ -300,6 +301,8 @@ class Step:
             due, pending = (pending[0], pending[1:]) if len(pending) == self._late else (None, pending)
             shown = Late(loss, due, self._regularizer)
         algorithm = self._algorithm.update(s.algorithm, here, inbox, shown)
+        if algorithm is None:
+            raise ValueError(f"update() returned None in round {here.t}: expected a state")
         if self._late:
             if shown.asked is None:
                 raise ValueError(
@@ -378,10 +381,13 @@ class Releaser:
             )
         # The scalar product is a fast test. It may overflow although all entries are finite, so test each entry then.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
-            raise Diverged(
-                f"the message of agent {self._agent} in round {t} is not finite and was not sent: the run diverges; "
-                "use smaller steps, less noise, or a bounded problem.set"
+            why, mechanism = (
+                "the run diverges; use smaller steps, less noise, or a bounded problem.set",
+                self._mechanism,
             )
+            if is_users(type(mechanism)) and np.isfinite(getattr(message, "value", inf)).all():
+                why = f"{place_of(type(mechanism), 'release')} must return finite numbers, also for calibration = 0"
+            raise Diverged(f"the message of agent {self._agent} in round {t} is not finite and was not sent: {why}")
         return events, leaks
 
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
@@ -391,7 +397,10 @@ class Releaser:
             )
         if query.value.shape != out.shape:
             raise ValueError(f"message() returned a vector of shape {query.value.shape}, not {out.shape}")
-        return self._mechanism.release(query, t, self._noise[part], out)
+        event = self._mechanism.release(query, t, self._noise[part], out)
+        if not isinstance(event, Event):
+            raise ValueError(f"release() returned a {type(event).__name__}: expected an Event")
+        return event
 
     def _solved(self, ask: Solve, t: int, out: Vector) -> Event:
         l1 = sqrt(len(out)) * ask.l2

@@ -11,10 +11,12 @@ from mpinodes.config.building import build, rebuilt
 from mpinodes.config.compose import compose
 from mpinodes.config.metrics import metrics_of
 from mpinodes.core.asked import Tree
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, is_users, place_of
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.parts import Loss, SampleLoss, Setup, is_built_in
+from mpinodes.core.parts import Loss, SampleLoss, Setup
+from mpinodes.rounds.step import Arrivals, Step
 from mpinodes.runlog.snapshot import packed_up
+from mpinodes.summary.summary import Summary
 
 
 def set_up(asked: Tree, ranks: int | None) -> Setup:
@@ -25,9 +27,17 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
         ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: the experiment is invalid, or the run exceeds its privacy budget, however large the noise is.
+        BadInput: the experiment is invalid, a user's file raises an exception, or the run exceeds its privacy budget,
+            however large the noise is.
     """
-    return kept_in_budget(compose(asked, ranks))
+    from mpinodes.launch.launching import in_words, users_line
+
+    try:
+        return kept_in_budget(compose(asked, ranks))
+    except Exception as error:
+        if isinstance(error, BadInput) or not users_line(error):
+            raise
+        raise BadInput(in_words(error)) from error
 
 
 def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
@@ -66,8 +76,8 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
 def rehearse(setup: Setup) -> None:
     """Try out, before the first round, the steps that could fail later in a run and make its computations useless.
 
-    The steps are: save a checkpoint, write the record to the disk, evaluate the losses of a user's stream, and compute
-    the bounds of theorems.
+    The steps are: save a checkpoint, write the record to the disk, evaluate the losses of a user's stream, compute the
+    bounds of theorems, name a user's metrics in summary.json, and compute two rounds with a user's parts.
 
     Raises:
         BadInput: a step fails.
@@ -75,6 +85,36 @@ def rehearse(setup: Setup) -> None:
     from mpinodes.launch.launching import in_words
     from mpinodes.running.estimate import require_room
 
+    require_room(setup)
+    parts = [setup.algorithm, setup.mixing, setup.mechanism, setup.feasible, setup.run.steps or setup.feasible]
+    loss: Loss | None = None
+    try:
+        if is_users(type(setup.stream)):
+            from mpinodes.evaluation.samples import Samples
+
+            trial = f"data: round 1 of {type(setup.stream).__name__}"
+            loss = setup.stream.of(0)(1)
+            if isinstance(loss, SampleLoss) and loss.targets.shape != loss.features.shape[:1]:
+                rows = loss.features.shape[0]
+                raise ValueError(f"a loss has {rows} rows of features, but targets of shape {loss.targets.shape}")
+            Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
+            setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
+        trial = f"bounds() of {setup.experiment.name}"
+        bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
+        trial = "a trial of the first two rounds"
+        if any(is_users(part) for part in (setup.loss, type(setup.stream), *map(type, parts))):
+            _compute_two_rounds(setup)
+    except BadInput:
+        raise
+    except Exception as error:
+        why = in_words(error)
+        if isinstance(error, AttributeError) and trial.startswith("data") and not isinstance(loss, SampleLoss):
+            why = f"the evaluation needs samples, and a {type(loss).__name__} has none: extend SampleLoss"
+        raise BadInput(f"{trial} fails: {why}") from error
+    for metric in filter(is_users, setup.metrics):
+        if (key := (metric.key or metric.name).partition(".")[0]) in Summary.__struct_fields__:
+            place = place_of(metric, "key" if metric.key else "name")
+            raise BadInput(f"record.metrics: {place}: summary.json already has a {key!r}; choose another name")
     if setup.experiment.checkpoint.every:
         start = setup.algorithm.init(np.zeros(setup.dimension))
         metrics = {metric.name: vars(metric()) for metric in setup.metrics}
@@ -82,26 +122,23 @@ def rehearse(setup: Setup) -> None:
             packed_up({"state": start, "mixing": setup.mixing.init(0), "metrics": metrics})
         except TypeError as error:
             raise BadInput(f"checkpoint: {error}") from error
-    require_room(setup)
-    if not is_built_in(setup.stream):
-        from mpinodes.evaluation.samples import Samples
 
-        loss: Loss | None = None
-        try:
-            loss = setup.stream.of(0)(1)
-            if isinstance(loss, SampleLoss) and loss.targets.shape != loss.features.shape[:1]:
-                rows = loss.features.shape[0]
-                raise ValueError(f"a loss has {rows} rows of features, but targets of shape {loss.targets.shape}")
-            Samples(setup.stream, 1, setup.experiment.rounds).of(1, 1)
-            setup.losses(0)(1).grad(np.zeros(setup.dimension), setup.blocks[0])
-        except BadInput:
-            raise
-        except Exception as error:
-            why = in_words(error)
-            if isinstance(error, AttributeError) and not isinstance(loss, SampleLoss):
-                why = f"the evaluation needs samples, and a {type(loss).__name__} has none: extend SampleLoss"
-            raise BadInput(f"data: round 1 of {type(setup.stream).__name__} fails: {why}") from error
-    try:
-        bounds(setup, np.array([1]), np.zeros((1, setup.dimension)))
-    except Exception as error:
-        raise BadInput(f"bounds() of {setup.experiment.name} fails: {in_words(error)}") from error
+
+def _compute_two_rounds(setup: Setup) -> None:
+    """Compute the first two rounds of agent 0, as if all neighbors sent the same messages as agent 0.
+
+    Raises:
+        BadInput: the state of the algorithm has no field with the name of a hidden part.
+    """
+    algorithm, step = type(setup.algorithm), Step(setup, 0)
+    arrivals: Arrivals | None = None
+    frame, row = np.zeros(setup.frame_width), np.zeros(setup.layout.width)
+    state = step.start()
+    for name in algorithm.hidden:
+        if name.isidentifier() and not hasattr(state.algorithm, name):
+            kind = type(state.algorithm).__name__
+            raise BadInput(f"{place_of(algorithm, 'hidden')}: the {kind} that init() returns has no {name!r}")
+    with np.errstate(all="ignore"):
+        for _ in range(min(2, setup.experiment.rounds)):
+            state = step(state, arrivals, frame, row)
+            arrivals = Arrivals.of(setup, 0, state.here.senders, dict.fromkeys(state.here.senders, frame))

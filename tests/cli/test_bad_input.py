@@ -275,7 +275,7 @@ class Failing(DPSDAPS):
     how: str = "raise"
 
     def update(self, s, here, inbox, loss):
-        if here.t == 5 and here.agent == self.agent or self.agent == 99:
+        if here.t == 5 and self.agent in (here.agent, 99):
             if self.how == "exit":
                 sys.exit(4)
             if self.how == "rename":

@@ -25,7 +25,50 @@ class Mine(DOLA):
 NO_METHODS = MINE.replace("import DOLA", "import DOLA\nfrom mpinodes.core import Algorithm").replace(
     "(DOLA)", "(Algorithm)"
 )
+NOISE = """from dataclasses import dataclass
+import numpy as np
+from mpinodes.core import Event, Kind, Mechanism
+__all__ = ["Mine"]
+
+@dataclass(frozen=True)
+class Mine(Mechanism):
+    takes_the_place_of = "laplace"
+
+    def release(self, query, t, noise, out):
+        out[:] = query.value
+        out += noise.at(t).laplace(size=len(out)) * (query.calibration / np.float64(query.calibration))
+        return Event.of(query, Kind.LAPLACE, query.calibration)
+"""
+STEPS = """from dataclasses import dataclass
+from mpinodes.core import Schedule
+__all__ = ["Mine"]
+
+@dataclass(frozen=True)
+class Mine(Schedule):
+    def __call__(self, t):
+        return 3.0 - t
+"""
+
+
+def stating(attribute: str) -> str:
+    """Return an algorithm whose line 8 is a class attribute or a method."""
+    return MINE.partition("    rate")[0] + f"    {attribute}\n"
+
+
 FILES = {
+    "spread.py": 'from mpinodes.core import Metric\n__all__ = ["A"]\nclass A(Metric):\n    name = "spread"\n'
+    '    dims = ("round",)\n    def take(self, rounds):\n        return rounds.losses\n',
+    "noise.py": NOISE,
+    "place.py": NOISE.replace('"laplace"', '"laplac"'),
+    "gauss.py": NOISE.replace('"laplace"', '"gaussian"'),
+    "steps.py": STEPS,
+    "word.py": stating('mixings = "metropolis"'),
+    "mixing.py": stating('mixings = ("metropolsi",)'),
+    "clip.py": stating('defaults = {"privacy": {"clp": 1.0}}'),
+    "hidden.py": stating('hidden = ("z",)'),
+    "decision.py": stating("def decision(self, s): return None"),
+    "update.py": stating("def update(self, s, here, inbox, loss): return None"),
+    "init.py": stating("def init(self, x): return x.nothing"),
     "typo.toml": "rounds = 20\n\n[privacy]\nepsilo = 0.5\n",
     "value.toml": 'rounds = 20\n[privacy]\nclip = "big"\n[topology]\nname = "rign"\n',
     "two.toml": "rounds = 0\nseed = -1\n[data]\nbatch = 0\n",
@@ -84,6 +127,43 @@ MISTAKES = [
     ("algorithm.path=plain.py", ["line 6: Mine must be a dataclass: put @dataclass(frozen=True) before it"]),
     ("algorithm.path=unnamed.py", ["must name its one class in __all__"]),
     (f"{DOLA} data.file=samples.csv", ["samples.csv: line 4, column 2: 'x' is not a finite number"]),
+    (f"{DOLA} data.file=samples.csv data.target=label", ["pandas.read_csv('samples.csv')", "data.file=new.csv"]),
+    # Files that are not where they belong
+    ("nofile.toml", ["nofile.toml: cannot be read: No such file or directory"]),
+    ("rounds=3 nofile.toml", ["nofile.toml: there is no such file"]),
+    ("rounds=3 two.toml", ["two.toml: a file comes before all key=value pairs"]),
+    ("mine.py", ["mine.py: a Python file is the value of a key; for an algorithm, type algorithm.path=mine.py"]),
+    ("algorithm.name=mine.py", ["for a Python file type algorithm.path=mine.py"]),
+    ("step.path=steps", ["steps': no such Python file; did you mean "]),
+    ("algorithm.path=word.py cold=2 rounds=1", ["Mine.mixings is 'metropolis': expected a tuple", "key cold"]),
+    (
+        "algorithm.path=mine.py algorithm.rate=1 algorithm.memory=1 algorithm.warm=true cold=2",
+        ["unknown key cold; did you mean algorithm.cold?"],
+    ),
+    # A part that is chosen twice
+    ("problem.set=ball problem.set_path=set.py", ["problem.set and problem.set_path are both given", "no such Python"]),
+    ("step.kind=constant step.path=steps.py", ["step.kind and step.path are both given; leave one out"]),
+    ("privacy.mechanism=gaussian privacy.path=noise.py", ["privacy.mechanism and privacy.path are both given"]),
+    ("algorithm.name=admm privacy.path=noise.py", ["admm adds no noise; leave privacy.path out"]),
+    # In a user's class: file, line and attribute
+    ("algorithm.path=mixing.py", ["mixing.py', line 6: Mine.mixings = 'metropolsi': there is no such name; did you"]),
+    (
+        f"{DOLA} privacy.path=place.py",
+        ["place.py', line 6: Mine.takes_the_place_of = 'laplac'", "did you mean laplace?"],
+    ),
+    (f"{DOLA} privacy.path=gauss.py", ["gauss.py, line 8: Mine.takes_the_place_of = 'gaussian': the noise of dola"]),
+    ("algorithm.path=clip.py", ["clip.py, line 8: Mine.defaults: unknown key privacy.clp; did you mean privacy.clip?"]),
+    ("algorithm.path=hidden.py", ["hidden.py, line 8: Mine.hidden: the State that init() returns has no 'z'"]),
+    # In a user's method: file, line and method, before round 1
+    (f'{DOLA} record.metrics=["spread.py"]', ["spread.py, line 4: A.name: summary.json already has a 'spread'"]),
+    (
+        f"{DOLA} privacy.path=noise.py",
+        ["noise.py, line 10: Mine.release must return finite numbers, also for calibration = 0"],
+    ),
+    (f"{DOLA} step.path=steps.py", ["steps.py, line 7: Mine.__call__: the step size of round t = 3 is 0.0"]),
+    ("algorithm.path=decision.py", ["decision() returned a vector of shape ()", "decision.py, line 8: Mine.decision"]),
+    ("algorithm.path=update.py", ["update() returned None in round 1", "update.py, line 8: Mine.update"]),
+    ("algorithm.path=init.py", ["AttributeError", "init.py, line 8, in init"]),
     # All that is missing at once
     ("algorithm.path=mine.py", ["algorithm.rate, algorithm.memory, algorithm.warm are missing"]),
     ("algorithm.path=mine.py algorithm.memory=2", ["algorithm.rate, algorithm.warm are missing"]),
