@@ -374,6 +374,25 @@ def test_noise_that_is_not_all_of_its_round_key_and_vector_is_a_fault(tmp_path, 
     assert fault in faults if fault else not faults
 
 
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_release_that_is_rounded_states_its_lattice(tmp_path, monkeypatch, stated):
+    monkeypatch.setattr(mechanisms, "RELEASES", 60)
+    rounded = NOISE.replace("query.value + drawn", "np.round(query.value + drawn, 3)")
+    (tmp_path / "own.py").write_text(rounded.replace("LAPLACE, scale", "LAPLACE, scale" + ", lattice=1e-3" * stated))
+    lines = [fault.line for fault in outcome(tmp_path / "own.py").faults]
+    assert len(lines) == (not stated)
+    assert all("state Event.of(..., lattice=g)" in line for line in lines)
+    assert all(line.endswith("own.py, line 11: Own.release)") for line in lines)
+
+
+def test_a_method_that_fails_is_named_with_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(mechanisms, "RELEASES", 60)
+    (tmp_path / "own.py").write_text(NOISE.replace("drawn = ", "assert query.calibration != 2.0; drawn = "))
+    (fault,) = outcome(tmp_path / "own.py").faults
+    assert "calibration 2.0: AssertionError (" in fault.line
+    assert "own.py, line 14, in release)" in fault.line
+
+
 STEEP = """
 from dataclasses import dataclass
 from mpinodes.losses.softmax import Softmax

@@ -84,10 +84,9 @@ def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         inner, apart = float((first.data_grad(y) - g) @ (y - x)), float((y - x) @ (y - x))
         known = loss.convex or loss.sample_modulus > 0
         if known and inner < loss.sample_modulus * apart - SLACK * (1 + abs(inner) + apart):
-            yield Fault(
-                "less convex than stated", f"<g(y) - g(x), y - x> = {inner:.4g}, ||y - x||^2 = {apart:.4g}",
-                f"convex = True and sample_modulus = {loss.sample_modulus} need {loss.sample_modulus * apart:.4g}",
-            )  # fmt: skip
+            place = f"<g(y) - g(x), y - x> = {inner:.4g}, ||y - x||^2 = {apart:.4g}"
+            right = f"convex = True and sample_modulus = {loss.sample_modulus} need {loss.sample_modulus * apart:.4g}"
+            yield Fault("less convex than stated", place, right)
         if (rank := loss.hessian_rank(len(x))) < len(x):
             curved, other_curved = (
                 [ell.data_grad(x + e) - ell.data_grad(x - e) for e in 1e-4 * np.eye(len(x))] for ell in (first, second)
@@ -115,11 +114,8 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
         slack: a bound on the absolute rounding error of the measured number.
     """
     if not measured <= bound * (1 + SLACK) + slack:
-        yield Fault(
-            f"{name} too small",
-            f"{measured:.6g} measured at {where}; {bound:.6g} is stated",
-            "the stated number must be an upper bound",
-        )
+        right = "the stated number must be an upper bound"
+        yield Fault(f"{name} too small", f"{measured:.6g} measured at {where}; {bound:.6g} is stated", right)
 
 
 def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
@@ -158,34 +154,22 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         near = [(free.grad(x + step * e), free.grad(x - step * e)) for e in np.eye(len(x))]
         smooth = all(np.allclose(a, b, atol=1e-3) for a, b in near)
         if smooth and not np.allclose(g, numeric, rtol=1e-4, atol=1e-4):
-            yield Fault(
-                "grad is not the gradient of value",
-                f"{shown(g.tolist())} at {where}",
-                f"the numerical derivatives of value are {shown(numeric.tolist())}",
-            )
+            right = f"the numerical derivatives of value are {shown(numeric.tolist())}"
+            yield Fault("grad is not the gradient of value", f"{shown(g.tolist())} at {where}", right)
         if not np.allclose(free.data_grad(x) + regularizer * x, g):
             yield Fault("data_grad and grad contradict each other", where, "grad must be data_grad + regularizer * x")
         if not np.allclose(free.grad(x, slice(1, 3)), g[1:3]):
-            yield Fault(
-                "the gradient of a block is not the block of the gradient",
-                where,
-                "without a clip, grad(x, block) must be grad(x)[block]",
-            )
+            right = "without a clip, grad(x, block) must be grad(x)[block]"
+            yield Fault("the gradient of a block is not the block of the gradient", where, right)
         values = loss.values(features, targets[None], x[None, None])[0, 0]
         if not np.isclose(float((values / divisor).sum()) + 0.5 * regularizer * float(x @ x), free.value(x)):
-            yield Fault(
-                "values and value contradict each other",
-                where,
-                "value must be the sum of values / divisor, plus the regularizer",
-            )
+            right = "value must be the sum of values / divisor, plus the regularizer"
+            yield Fault("values and value contradict each other", where, right)
         clip = float(rng.choice([0.1, 0.5]))
         summed = sum(clipped_grad(loss(features[[j]], targets[[j]], clip), x) for j in range(k))
         if not np.allclose(clipped_grad(loss(features, targets, clip), x), summed):
-            yield Fault(
-                "a clip that is not applied sample by sample",
-                where,
-                "data_grad must be the sum of every sample's clipped gradient",
-            )
+            right = "data_grad must be the sum of every sample's clipped gradient"
+            yield Fault("a clip that is not applied sample by sample", where, right)
 
 
 def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
@@ -197,11 +181,9 @@ def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
         solved = free.prox(v, step, np.zeros(len(v)), tolerance)
         residual = float(np.linalg.norm(free.grad(solved.x) + (solved.x - v) / step))
         if not residual <= 100 * tolerance:
-            yield Fault(
-                "prox does not return a minimizer",
-                f"step {step}: the gradient norm is {residual:.3g} at the returned point",
-                f"prox must stop at a gradient norm of at most {tolerance:g}, up to rounding",
-            )
+            place = f"step {step}: the gradient norm is {residual:.3g} at the returned point"
+            right = f"prox must stop at a gradient norm of at most {tolerance:g}, up to rounding"
+            yield Fault("prox does not return a minimizer", place, right)
 
 
 def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report) -> None:
@@ -261,25 +243,16 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
                 return
             for number, row in zip(numbers, _rows(loss), strict=True):
                 if rows.setdefault(number, row) != row:
-                    yield Fault(
-                        "one number for two samples",
-                        f"{where}: sample {number}",
-                        "a number must always stand for the same features and target",
-                    )
+                    right = "a number must always stand for the same features and target"
+                    yield Fault("one number for two samples", f"{where}: sample {number}", right)
                     return
             if features.shape[1] != stream.dimension or not np.isfinite(features).all():
-                yield Fault(
-                    "features of the wrong shape, or not finite",
-                    f"{where}: shape {features.shape}",
-                    f"features must be finite, with {stream.dimension} columns (the dimension of the stream)",
-                )
+                right = f"features must be finite, with {stream.dimension} columns (the dimension of the stream)"
+                yield Fault("features of the wrong shape, or not finite", f"{where}: shape {features.shape}", right)
                 return
             if not np.isfinite(loss.targets).all() or (stream.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
-                yield Fault(
-                    "targets that are not finite, or no labels",
-                    f"{where}: {shown(loss.targets)}",
-                    "targets must be finite, and labels -1 or +1",
-                )
+                right = "targets must be finite, and labels -1 or +1"
+                yield Fault("targets that are not finite, or no labels", f"{where}: {shown(loss.targets)}", right)
                 return
             norm = float(np.linalg.norm(features, axis=1).max(initial=0))
             yield from _over("feature_bound", float(np.abs(features).max(initial=0)), stream.feature_bound, where)

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, place_in_users_files
 from mpinodes.core.seeds import Draws
+from mpinodes.launch.launching import in_words
 
 SIMPLE = (type(None), bool, int, str, bytes, complex)  # types whose values `image` keeps as they are
 DEPTH = 40  # largest depth of nested objects that `image` looks into
@@ -37,8 +38,10 @@ class Fault(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Return the fault as one line of text."""
-        return f"{self.name}: {self.where}; {self.right}"
+        """Return the fault as one line of text, with the line of the first method of a user's file that it names."""
+        text = f"{self.name}: {self.where}; {self.right}"
+        place = "" if ", line " in text else place_in_users_files(text)
+        return f"{text} ({place})" if place else text
 
 
 class Report:
@@ -89,7 +92,7 @@ class Report:
             if "read-only" in str(error):
                 name = "inbox mutated"
                 right = "the inbox is read-only in every run: make new arrays, as inbox.mix() does"
-            self.take("", [Fault(name, f"{where}: {type(error).__name__}: {error}", right)])
+            self.take("", [Fault(name, f"{where}: {in_words(error)}".removeprefix(": "), right)])
 
     @property
     def faults(self) -> list[Fault]:

@@ -108,11 +108,9 @@ def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
     for t in range(1, ROUNDS + 1):
         edges, where = graph.edges(t), f"{title}, round {t}"
         if edges != later[t] or edges != graph.edges(t):
-            yield Fault(
-                "two values for equal inputs",
-                f"{where}: edges() differs if rounds are requested in another order, or from another instance",
-                "a graph must be a pure function of t and seed",
-            )
+            place = f"{where}: edges() differs if rounds are requested in another order, or from another instance"
+            right = "a graph must be a pure function of t and seed"
+            yield Fault("two values for equal inputs", place, right)
             return
         if any(j == i or not (0 <= j < n and 0 <= i < n) for j, i in edges):
             yield Fault(
@@ -131,9 +129,6 @@ def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
                 yield Fault("neighborhood() contradicts edges()", f"{where}: agent {i}: {here}", right)
                 return
         if graph.period is not None and t > graph.period and edges != graph.edges(t - graph.period):
-            yield Fault(
-                "a graph without its stated period",
-                f"{where}: period {graph.period}",
-                "the graph must repeat after period rounds",
-            )
+            right = "the graph must repeat after period rounds"
+            yield Fault("a graph without its stated period", f"{where}: period {graph.period}", right)
             return

@@ -137,8 +137,6 @@ def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
     for array in (*inbox.releases, inbox.own):
         array.fill(np.nan)
     if image(result) != recorded:
-        yield Fault(
-            "a view of the inbox kept in the state",
-            f"{where}: update() kept an array of the inbox, which the sender's next message overwrites",
-            "copy arrays that the state keeps",
-        )
+        place = f"{where}: update() kept an array of the inbox, which the sender's next message overwrites"
+        right = "copy arrays that the state keeps"
+        yield Fault("a view of the inbox kept in the state", place, right)

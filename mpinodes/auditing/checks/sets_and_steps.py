@@ -70,11 +70,8 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
     d, inside = points.shape[1], [feasible.project(x) for x in points]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
     if feasible.bounded != np.isfinite(feasible.reach(d)):
-        yield Fault(
-            "a bound that is none",
-            f"{where}: bounded, reach",
-            "reach() must be finite if, and only if, bounded is True",
-        )
+        right = "reach() must be finite if, and only if, bounded is True"
+        yield Fault("a bound that is none", f"{where}: bounded, reach", right)
     cones = feasible.cones(coordinates) if feasible.has_cones else None
     for x, p in zip(points, inside, strict=True):
         slack = NEAR * (1 + np.linalg.norm(x))
@@ -89,11 +86,8 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
         for block in feasible.blocks if feasible.by_blocks else ():
             alone = feasible.project(np.where((coordinates >= block.start) & (coordinates < block.stop), x, 0.0))
             if np.linalg.norm(alone[block] - p[block]) > slack:
-                yield Fault(
-                    "blocks that depend on each other",
-                    where,
-                    "by_blocks = True: a block's projection must not depend on other blocks",
-                )
+                right = "by_blocks = True: a block's projection must not depend on other blocks"
+                yield Fault("blocks that depend on each other", where, right)
         thinned = np.where(coordinates % 2, p, 0.0)
         if feasible.solid and np.linalg.norm(feasible.project(thinned) - thinned) > slack:
             yield Fault(
@@ -129,11 +123,10 @@ def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report
     steps = {t: schedule(t) for t in ROUNDS}
     report.take("steps", [], len(ROUNDS))
     for t in reversed(ROUNDS):
+        where = f"__call__(), round {t}"
         if not (isinstance(steps[t], float) and 0 < steps[t] < np.inf):
             right = "a step is a float above 0, and finite"
-            report.take("", [Fault("a step that is none", f"round {t}: {steps[t]!r}", right)])
+            report.take("", [Fault("a step that is none", f"{where}: {steps[t]!r}", right)])
         if not image(schedule(t)) == image(equal(t)) == image(steps[t]):
             right = "a step depends on the round and on the settings alone"
-            report.take(
-                "", [Fault("a schedule that is not pure", f"round {t}: a second call gives another step", right)]
-            )
+            report.take("", [Fault("a schedule that is not pure", f"{where}: a second call gives another step", right)])

@@ -75,10 +75,9 @@ def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
     stated = vars(type(setup.algorithm)).get("gradients_in_set", False)
     for call in walk(setup, run.frames, agent, lambda t: Asked(own(t), points)) if stated else ():
         if not all(np.allclose(x, project(x.copy()), rtol=1e-9, atol=1e-12) for x in points):
-            yield Fault(
-                "a gradient outside the set", f"{run.label}: update() of agent {agent}, round {call.here.t}",
-                "gradients_in_set = True requires that every point at which a gradient is taken is projected",
-            )  # fmt: skip
+            place = f"{run.label}: update() of agent {agent}, round {call.here.t}"
+            right = "gradients_in_set = True requires that every point at which a gradient is taken is projected"
+            yield Fault("a gradient outside the set", place, right)
             return
 
 
@@ -113,11 +112,9 @@ def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
             parts.append((adjacent_data.message.value - value) / message.l2)
             is_so = np.allclose(heard.message.value - value, factor * carried, atol=slack)
             if not is_so or not np.allclose(parts[-1] * message.l2, parts[0] * message.l2, atol=slack):
-                yield Fault(
-                    "carried_on() returns a wrong factor",
-                    f"{run.label}: message() of agent {agent}, round {own.here.t}",
-                    f"{factor:.4g} times the mix of the round before, plus a change of size l2 along one direction",
-                )  # fmt: skip
+                place = f"{run.label}: message() of agent {agent}, round {own.here.t}"
+                right = f"{factor:.4g} times the mix of the round before, plus a change of size l2 along one direction"
+                yield Fault("carried_on() returns a wrong factor", place, right)
                 return
         carried = heard.inbox.mix() - own.inbox.mix()
 
