@@ -213,7 +213,10 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
         entries = next(entries for number, entries in _rows(path, stated) if number == places[row])
         remedy = "; data.header says whether the first line holds names" if row == 0 else ""
         if column == len(order) - 1:
-            remedy += "; data.labels states labels that are words"
+            remedy += """; data.labels states labels that are words: type 'data.labels=["no", "yes"]', quotes and all"""
+        elif entries[order[column]].strip():
+            numbered = f"pandas.get_dummies(pandas.read_csv({path.name!r}), dtype=int).to_csv('new.csv', index=False)"
+            remedy += f"; make numbers of words by {numbered}, and type data.file=new.csv data.target=<column>"
         return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)

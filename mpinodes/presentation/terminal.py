@@ -38,7 +38,7 @@ def text(summary: Summary, directory: Path) -> str:
         felt = ", ".join(f"{part} {seconds:.1f}" for part, seconds in timing if seconds >= 0.05)
         page = [f"{s.name}: {headline(s)}", f"  {setting(s)}: {speed(s)}", *(f"  {words}" for words in conditions(s))]
         page += [f"  {s.timing.total:.1f} s in all: {felt}"] if s.timing else []
-        page += ["", *(f"  {row.label:42}{row.value}" for row in [*measured(s), *bounds(s, why=False)])]
+        page += ["", *(f"  {row.label:42}{row.value}" for row in [*measured(s), *bounds(s)])]
         page += [f"  WARNING: {sentence}" for sentence in run_warnings.sentences(s)]
         page += ["", *lines(s.privacy, s.checked), "", *([] if s.reproducible else [f"  {NOT_REPRODUCIBLE}"])]
         return "\n".join([*page, f"  run: {directory}"])
@@ -170,14 +170,10 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
     return Row(metric.label, shown, key)
 
 
-def bounds(s: Summary, why: bool = True) -> list[Row]:
+def bounds(s: Summary) -> list[Row]:
     """Return a row of text for each bound of a theorem, which states the bound as a multiple of the measured value.
 
     If the multiple is unknown, for example because the measured value is 0 or less, the row states the bound itself.
-
-    Args:
-        s: the summary.
-        why: whether to add the reasons why bounds do not apply.
     """
     rows = []
     for place, bound in enumerate(s.bounds):
@@ -189,7 +185,7 @@ def bounds(s: Summary, why: bool = True) -> list[Row]:
             shown = f"{bound.value:10.3g}    on"
         else:
             shown = f"{bound.value:10.3g}    (0 or less was measured) on"
-        rest = "" if bound.applies else f"; does not apply{f': {bound.why_not}' if why else ''}"
+        rest = "" if bound.applies else f"; does not apply: {bound.why_not}"
         key = f"bounds[{place}].{'value' if bound.times is None else 'times'}"
         rows.append(Row(bound.name, f"{shown} the {bounded(bound)}{rest}", key))
     return rows

@@ -114,7 +114,7 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
         reason = f"{target}: cannot be written: {error.strerror or error}; set another --output"
         raise BadInput(reason) from error
     if (more := len(beyond) - MOST_BEYOND) > 0:
-        beyond = [*beyond[:MOST_BEYOND], f"{more} more keys differ: see compare.md"]
+        beyond = [*beyond[:MOST_BEYOND], f"{more} more key{'s differ' if more > 1 else ' differs'}: see compare.md"]
     remarks = [*warnings, *notes, *beyond, NORMALIZED, *left_out]
     text = "\n".join([
         f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings", "",

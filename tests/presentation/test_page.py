@@ -95,6 +95,7 @@ def test_bounds_that_do_not_apply_lie_behind_a_fold_and_words_come_first(tmp_pat
     assert page.index("an accuracy of") < page.index("<summary>Results</summary>") < fold
     assert "; does not apply" not in page[:fold]
     assert "; does not apply" in page[fold : page.index("</details>", fold)]
+    assert "; does not apply: " in text(Summary.read(run), run)
     assert "outside the feasible set" in page
     assert "mpinodes report --noise-free RUN" in page
 
