@@ -153,7 +153,8 @@ class Algorithm(ABC, Generic[S]):
     probes: ClassVar[Mapping[str, Mapping[str, Any]]] = {"": {}}
     # The names of the vectors in a message. With one vector a message is a `Query`, with several it is a `Queries`.
     vectors: ClassVar[tuple[str, ...]] = ("x",)
-    # The names of the hidden parts of the state, in the order of `Hidden.transition`.
+    # The names of the hidden parts of the state, in the order of `Hidden.transition`. A name is a field of the state,
+    # or a description in several words.
     hidden: ClassVar[tuple[str, ...]] = ()
     # Whether the algorithm takes gradient steps with `run.step`.
     takes_steps: ClassVar[bool] = True
