@@ -428,5 +428,5 @@ def test_so_it_is_under_mpi(tmp_path):
     words = ["algorithm.path=full.py", "topology.name=ring", "data.total=60", "rounds=3", "output.dir=run"]
     done = run_mpi(4, *words, cwd=tmp_path)
     assert done.code == 3, done.err
-    line = r"mpinodes: error: agent 1 \(rank 1\): OSError: planted \(\S+full.py, line \d+\) "
+    line = r"mpinodes: error: agent 1 \(rank 1\): OSError: planted \(\S+full.py, line \d+, in update\) "
     assert re.fullmatch(line + r"\(\S+log.txt: Is a directory\)\n", done.err)
