@@ -1,7 +1,7 @@
 """Provide the base classes of topologies: graphs that repeat after a period, and randomly drawn graphs.
 
-The fields of a topology are its settings, the keys `topology.<field>` of an experiment. To define a new topology, write
-a module like this example, which defines a star graph::
+The fields of a topology, except `seed`, are the keys `topology.<field>` of an experiment. To define a new topology,
+write a module like this example, which defines a star graph::
 
     from dataclasses import dataclass
     from functools import cached_property
@@ -18,8 +18,9 @@ a module like this example, which defines a star graph::
         def phases(self):
             return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)
 
-A graph that is drawn anew in every round extends `EachRound` and defines `draw(rng)` instead of `phases`. A random
-graph that stays the same for the whole run extends `Connected`, which draws graphs until one is connected.
+A graph that is drawn anew in every round extends `EachRound` and defines `draw(rng)` instead of `phases`. `Connected`
+is for a random graph that stays the same for the whole run and may be drawn disconnected: `Connected` draws graphs
+until a drawn graph is connected.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Periodic(Topology):
 class Connected(Periodic):
     """Define a random graph that is the same in all rounds.
 
-    Graphs are drawn from the seed until a drawn graph is connected.
+    At most `ATTEMPTS` graphs are drawn from the seed. The first strongly connected graph is used.
     """
 
     @abstractmethod
@@ -124,7 +125,8 @@ class Connected(Periodic):
     def too_sparse(self) -> tuple[str, str]:
         """Return two texts for the error message that is shown if no drawn graph is connected.
 
-        The first text is "key = value" for the setting that makes graphs too sparse. The second text is a remedy.
+        The first text is "key = value" for the setting that makes graphs too sparse; the key has no prefix "topology.".
+        The second text is a remedy.
         """
 
     @cached_property
@@ -132,7 +134,7 @@ class Connected(Periodic):
         """Return a tuple with one set of edges, because the graph is the same in every round.
 
         Raises:
-            BadInput: none of `ATTEMPTS` drawn graphs is connected.
+            BadInput: none of `ATTEMPTS` drawn graphs is strongly connected.
         """
         draws = Draws(self.seed, Purpose.TOPOLOGY)
         for attempt in range(ATTEMPTS):
@@ -194,7 +196,10 @@ def _above_diagonal(agents: int) -> Matrix:
 
 
 def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
-    """Draw a directed ring of all agents in random order, and return its adjacency matrix (n, n)."""
+    """Draw a directed ring of all agents in random order, and return its adjacency matrix (n, n).
+
+    A single agent has no edge.
+    """
     order = rng.permutation(agents)
     sends = np.zeros((agents, agents), dtype=bool)
     sends[order[:-1], order[1:]] = True
@@ -203,7 +208,10 @@ def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
 
 
 def random_digraph(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """Draw a Hamiltonian cycle, and each further edge with `probability`; return the adjacency matrix (n, n)."""
+    """Draw a random directed ring of all agents, and each other edge (j, i), j ≠ i, with `probability`.
+
+    Return the adjacency matrix (n, n).
+    """
     sends = hamiltonian_cycle(agents, rng) | (rng.random((agents, agents)) < probability)
     np.fill_diagonal(sends, False)
     return sends

@@ -17,7 +17,7 @@ __all__ = ["ErdosRenyi"]
 
 @dataclass(frozen=True)
 class ErdosRenyi(Connected):
-    """Draw undirected graphs G(n, p) until a drawn graph is connected (Gilbert 1959, Erdős and Rényi 1960)."""
+    """Draw undirected graphs G(n, p) until a graph is connected (Gilbert 1959, Erdős and Rényi 1960)."""
 
     probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
 

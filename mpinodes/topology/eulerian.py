@@ -18,8 +18,9 @@ __all__ = ["Eulerian"]
 class Eulerian(EachRound):
     """Draw a strongly connected digraph in every round, in which each agent's in-degree equals its out-degree.
 
-    The graph is a random directed ring of all agents, together with the cycles of random permutations. If a cycle would
-    repeat an edge, the whole cycle is left out. Degrees therefore differ between agents.
+    The graph is a random directed ring of all agents, together with the cycles of `cycles` random permutations. A cycle
+    of length one is left out. A cycle that would repeat an edge is left out as a whole. Degrees may therefore differ
+    between agents.
     """
 
     cycles: Annotated[int, Meta(ge=0, description="random permutations whose cycles are added to the ring")] = 2

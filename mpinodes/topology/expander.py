@@ -20,7 +20,7 @@ __all__ = ["Expander"]
 
 @dataclass(frozen=True)
 class Expander(Periodic):
-    """Draw random undirected regular graphs until a drawn graph is a Ramanujan graph.
+    """Draw random undirected regular graphs, at most `ATTEMPTS`, until a drawn graph is a Ramanujan graph.
 
     The largest eigenvalue of the adjacency matrix of a regular graph is the degree d. In a Ramanujan graph all other
     eigenvalues are at most 2 √(d − 1) in absolute value. No infinite family of graphs of degree d has a smaller bound

@@ -16,7 +16,10 @@ __all__ = ["Exponential"]
 
 @dataclass(frozen=True)
 class Exponential(Periodic):
-    """Let agent j send to the agents j + 1, j + 2, j + 4, ... mod n (Ying et al., NeurIPS 2021)."""
+    """Let agent j send to the agents j + 1, j + 2, j + 4, ... mod n (Ying et al., NeurIPS 2021).
+
+    If `one_peer` is true, agent j sends to only one of these agents per round, in turn.
+    """
 
     one_peer: Annotated[bool, Meta(description="send to one agent per round: in turn j + 1, j + 2, j + 4, ...")] = False
 

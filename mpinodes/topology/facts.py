@@ -1,6 +1,6 @@
 """Compute facts about a topology, for example its diameter and its number of edges.
 
-If the graph never repeats, only its first `LONGEST_CHECK` rounds are checked.
+If the graph never repeats, at most its first `LONGEST_CHECK` rounds are checked.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
 def connectivity(topology: Topology, rounds: int) -> int:
     """Return the least B such that the union of the graphs of any B consecutive rounds is strongly connected.
 
-    If the graph never repeats, only its first min(rounds, `LONGEST_CHECK`) rounds are checked.
+    If the graph never repeats, B is for the first min(rounds, `LONGEST_CHECK`) rounds only. Otherwise B is for all
+    rounds, even if the period is longer than the run.
 
     Args:
         topology: the graph.
@@ -134,8 +135,8 @@ def out_edges(topology: Topology, rounds: int) -> int:
 def laplacian_max(topology: Topology, rounds: int) -> float:
     """Return the largest eigenvalue that the Laplacian of the graph has in any round of a run.
 
-    Every directed edge is replaced by an undirected edge. If the graph never repeats, return the number of agents, an
-    upper bound on the eigenvalue.
+    Every directed edge is replaced by an undirected edge. If the graph never repeats, return the number of agents,
+    which is an upper bound on this eigenvalue.
     """
     if topology.period is None:
         return float(topology.agents)
@@ -147,7 +148,10 @@ def laplacian_max(topology: Topology, rounds: int) -> float:
 
 
 def diameter(topology: Topology) -> int:
-    """Return the diameter, in edges, of a strongly connected graph that is the same in all rounds."""
+    """Return the diameter, in edges, of a strongly connected graph that is the same in all rounds.
+
+    For one agent the diameter is 0.
+    """
     sends = topology.sends(1)
     within, hops = np.eye(topology.agents, dtype=bool), 0
     while not within.all():

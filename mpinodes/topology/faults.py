@@ -9,8 +9,8 @@ agents relay, with one relay in each round of the delay (C. Hadjicostis, T. Char
 Presence of Delays in Directed Graph Topologies", 2014). If senders did not know which messages are lost, algorithms
 with running sums would be needed (C. Hadjicostis, N. Vaidya, A. Domínguez-García, "Robust Distributed Average Consensus
 via Exchange of Running Sums", 2016). In the other mixings that allow faults, the weights sum to 1 over the senders. The
-receiver computes these weights, and mixes the newest message of each sender (A. Nedić, A. Ozdaglar, "Convergence Rate
-for Consensus with Delays", 2010).
+receiver computes these weights, and mixes the newest of the messages that arrive in a round from each sender (A. Nedić,
+A. Ozdaglar, "Convergence Rate for Consensus with Delays", 2010).
 
 An absent agent sends no messages, and no agent sends messages to an absent agent. A late message that was sent before
 the receiver went away still arrives.
@@ -38,6 +38,7 @@ class Faulty(Links):
     """Decide which messages of a graph are lost or late, and which agents are away.
 
     Attributes:
+        graph, most_late: the topology, and the largest delay of a message in rounds, as in `Links`.
         faults: the probabilities and durations of the faults.
         seed: the seed of the run.
         each: what an agent receives if several messages of one sender arrive in one round. True: all of these messages.
@@ -125,8 +126,9 @@ class Faulty(Links):
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """Return the neighbors of an agent in round t, after faults.
 
-        The in-neighbors are the senders of the messages that the agent receives in round t. The out-neighbors are the
-        agents that receive, in round t or later, the message that the agent sends in round t.
+        The in-neighbors are the senders of the messages that the agent receives in round t. If `each` is true, a sender
+        of several of these messages appears several times. The out-neighbors are the agents that receive, in round t or
+        later, the message that the agent sends in round t.
         """
         inn = tuple(j for j, _ in self.heard(t, agent) if j != agent)
         return Neighborhood(t, agent, inn, self._out(t, agent))

@@ -19,7 +19,7 @@ __all__ = ["Geometric"]
 class Geometric(Connected):
     """Place agents at random in the unit square and join any two agents at a distance below `radius` (Gilbert 1961).
 
-    All places are drawn again until the graph is connected.
+    All places are drawn again until the graph is connected, at most `ATTEMPTS` times.
     """
 
     radius: Annotated[

@@ -1,18 +1,21 @@
 """Read topologies from files: networkx node-link JSON, GraphML, or a list of edges.
 
-The file's ending .json or its first character tells the format. The graph attribute `period` is the number of rounds
-after which the graph repeats. The edge attribute `rounds` lists the rounds of the period (1..period) in which the edge
-exists; without this attribute the edge exists in every round. All other attributes, such as weights, are ignored.
+The file's ending .json or its first character tells the format. JSON and GraphML state whether the graph is directed;
+without a statement, JSON means an undirected graph. The graph attribute `name` is the title of the graph. The graph
+attribute `period` is the number of rounds after which the graph repeats, by default 1. The edge attribute `rounds`
+lists the rounds of the period (1..period) in which the edge exists; without this attribute the edge exists in every
+round. A misspelled `period` or `rounds` is rejected. All other attributes, such as weights, are ignored.
 
-A list of edges has one line `source target` for each edge: the source sends to the target. A line may continue with
-weights, or with attributes as networkx writes them. A first line of column names says which columns are the source and
-the target. A file that could also be a list of neighbors, or a matrix, is rejected.
+A list of edges has one line `source target` for each edge: the source sends to the target, so the graph is directed. A
+line may continue with weights, which are nonzero numbers, or with attributes as networkx writes them. Comments begin
+with # or, at the start of a line, with %. A first line of column names says which columns are the source and the
+target. A file that could also be a list of neighbors, or a matrix, is rejected.
 
 networkx reads GraphML files. This module reads the other formats, because networkx takes the first two words of any
 line as an edge, adds a node for every unknown name, reports no line numbers, and takes 0.3 s to import in every agent.
 
-Nodes may have any names. If all names are whole numbers, agents are numbered in the order of these numbers, otherwise
-in the order of the file.
+Names of nodes are whole numbers, texts or, in JSON, lists of these. If all names are whole numbers, agents are numbered
+in the order of these numbers, otherwise in the order of the file.
 """
 
 from __future__ import annotations
@@ -193,8 +196,8 @@ def _lines(path: Path, data: bytes) -> _Read:
     """Return the content of a file that is a list of edges.
 
     Raises:
-        BadInput: a line is no edge, or the file may be in another format, for example METIS; the message names the line
-            and the word.
+        BadInput: the file is not text, has no edge, or may be in another format, for example METIS; or a line is no
+            edge. If a line is wrong, the message names the line and the word.
     """
     try:
         texts = data.decode("utf-8").splitlines()
@@ -236,6 +239,8 @@ def _lines(path: Path, data: bytes) -> _Read:
 def _line(place: str, text: str) -> _Line | None:
     """Return a line of a list of edges, split at commas, at tabs or at blanks; None if the line has no words.
 
+    Comments are removed.
+
     Raises:
         BadInput: the line has a single word, or malformed attributes.
     """
@@ -259,8 +264,8 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
     """Return the indices of the columns source and target if the first line has column names; otherwise None.
 
     Raises:
-        BadInput: two columns have the same name, or the first line seems to have column names, but no column is called
-            source or target.
+        BadInput: two columns have the same name; or the first line seems to have column names, but the column of the
+            source or of the target has no name in `HEADS`.
     """
     line, *edges = lines
     places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
@@ -278,10 +283,10 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
 def _require_weights(lines: Sequence[_Line]) -> None:
     """Reject a list of edges if a third or later word of a line is no weight, or may be the name of a neighbor.
 
-    If a file has one line for each node, and no line contains a neighbor twice, the file may be a list of neighbors.
-    Then a third word that is the name of a node is rejected. If only some nodes have numbers as names, a third word
-    that is a whole number is rejected, as in the line `e 1 2`. A weight must not be 0, because 0 in a matrix means that
-    there is no edge.
+    The file may be a list of neighbors if no line contains a neighbor twice, and either all lines begin with different
+    words, or there are as many lines as different words. Then a third word that is the name of a node is rejected. If
+    only some nodes have numbers as names, a third word that is a whole number is rejected, as in the line `e 1 2`. A
+    weight must not be 0, because 0 in a matrix means that there is no edge.
 
     Raises:
         BadInput: a word is no weight; the message names the first such word.
@@ -313,10 +318,12 @@ def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
     """Return the rounds, within one period, in which an edge of the file exists.
 
-    A JSON file states the rounds as a list, a GraphML file as a text such as "1, 3".
+    A JSON file states the rounds as a list, a GraphML file as a text such as "1, 3". If the edge states no rounds, the
+    edge exists in all rounds.
 
     Raises:
-        BadInput: a node of the edge is unknown, the rounds are not in 1..`period`, or both ends are the same agent.
+        BadInput: a node of the edge is unknown, the rounds are not in 1..`period`, the name of the attribute `rounds`
+            is misspelled, or both ends are the same agent.
     """
     where = f"edge {edge.source} -> {edge.target}"
     if missing := [end for end in edge[:2] if end not in numbers]:

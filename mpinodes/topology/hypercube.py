@@ -17,7 +17,7 @@ class Hypercube(Periodic):
     """Join agents whose numbers differ in one binary digit.
 
     Raises:
-        BadInput: the number of agents is not a power of two.
+        BadInput: the number of agents is not a power of two; 1 is a power of two.
     """
 
     def __post_init__(self) -> None:

@@ -16,7 +16,11 @@ __all__ = ["Ring"]
 
 @dataclass(frozen=True)
 class Ring(Periodic):
-    """Join agent i to agent i + 1 mod n: 0 - 1 - ... - (n − 1) - 0, in one or both directions."""
+    """Join agent i to agent i + 1 mod n: 0 - 1 - ... - (n − 1) - 0.
+
+    If `directed` is true, agent i sends to agent i + 1 only; otherwise the edges go both ways. A single agent has no
+    edge.
+    """
 
     directed: Annotated[bool, Meta(description="let agent i receive from agent i − 1 only")] = False
 

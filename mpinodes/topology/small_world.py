@@ -20,7 +20,7 @@ class SmallWorld(Connected):
     """Join each agent to its nearest agents on a ring, then move one end of random edges (Watts and Strogatz 1998).
 
     Each edge is moved with the probability `probability`. If the graph is not connected, all moves are drawn again,
-    starting from the ring.
+    starting from the ring, until a graph is connected or `ATTEMPTS` graphs were drawn.
 
     Raises:
         BadInput: `neighbours` is odd, or at least the number of agents.

@@ -21,7 +21,7 @@ class Torus(Periodic):
     """Join each agent to its neighbors in its row and column of a grid that wraps around.
 
     Agent j is in row j // columns. In a row or column of two agents, the two neighbors of an agent are the same agent.
-    In a row or column of one agent, the agent has no neighbors.
+    A row or column of one agent has no edge.
 
     Raises:
         BadInput: the number of agents is no multiple of `rows`, or `rows` is "square" and the number of
