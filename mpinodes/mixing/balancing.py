@@ -1,10 +1,11 @@
 """Weight balancing: a_ii = 1 − w_i d_i, a_ij = w_j, and w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks", (6) and (9). The sum is over the in-neighbors j of agent i, and d_i is the number of out-neighbors of i. The
-weights of agent i sum to 1 only if w_i d_i = Σ_j w_j. On a fixed strongly connected digraph the w_i converge to numbers
-with this property. On digraphs with in-degree = out-degree in every round, equal w_i have this property from the start.
-On other time-varying digraphs the w_i grow without bound; the paper's Lemma 2 fails there.
+Networks", (6) and (9). The sum is over the in-neighbors j of agent i, and d_i is the number of out-neighbors of i. If
+d_i = 0, w_i stays the same. The weights of agent i sum to 1 only if w_i d_i = Σ_j w_j. On a fixed strongly connected
+digraph the w_i converge to numbers with this property. On digraphs with in-degree = out-degree in every round, equal
+w_i have this property from the start. On other time-varying digraphs the w_i can grow without bound; the paper's Lemma
+2 fails there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from mpinodes.core import Diverged, Mixing, Neighborhood, Vector
 
 __all__ = ["Balancing"]
 
-ROUNDING = 1e-12  # an own weight above −ROUNDING counts as 0: rounding may cause it
+ROUNDING = 1e-12  # an own weight between −ROUNDING and 0 is accepted: rounding may cause it
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Balancing(Mixing):
         The scale is the number by which an algorithm divides the mixed vector.
 
         Raises:
-            Diverged: the weight a_ii = 1 − w_i d_i of the agent's own release is below 0.
+            Diverged: the weight a_ii = 1 − w_i d_i of the agent's own release is below −`ROUNDING`.
         """
         d, own = len(here.out_neighbors), here.senders.index(here.agent)
         if (rest := 1 - s * d) < -ROUNDING:

@@ -1,8 +1,9 @@
 """Laplacian weights: W = I − 2/(3 λ_max) L, where λ_max is the largest eigenvalue of the Laplacian L over all rounds.
 
-The weight matrix W is doubly stochastic on every undirected graph. No weight is negative, because λ_max is at least the
-largest degree plus 1 if the graph has an edge (M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private
-Consensus-Based Distributed Optimization", section IV).
+If the graph never repeats, n (an upper bound) takes the place of λ_max. The weight matrix W is doubly stochastic on
+every undirected graph. No weight is negative, because λ_max is at least the largest degree plus 1 if the graph has an
+edge (M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization",
+section IV).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lazy Metropolis weights: a_ij = 1/(2 max(d_i, d_j)) and a_ii = 1 − Σ_j a_ij, where d_i is the degree of agent i.
 
-The weight matrix is doubly stochastic and positive definite on every undirected graph. On fixed graphs the number of
-rounds for consensus grows at most quadratically in n (Olshevsky 2017).
+The weight matrix is doubly stochastic and positive semidefinite on every undirected graph. On fixed connected graphs
+the number of rounds for consensus grows at most quadratically in n (Olshevsky 2017).
 """
 
 from __future__ import annotations

@@ -12,7 +12,10 @@ __all__ = ["Neighbors"]
 
 @dataclass(frozen=True)
 class Neighbors(Mixing):
-    """Mix by the mean of the neighbors' releases, without the agent's own release. Agents send no scalars."""
+    """Mix by the mean of the neighbors' releases, without the agent's own release. Agents send no scalars.
+
+    If an agent has no neighbors, its only weight is the weight 0 of its own release.
+    """
 
     anytime = True
     undirected = True

@@ -1,9 +1,9 @@
 """Subgradient rescaling: a_ij = 1/deg_i on a fixed digraph, and vectors r_i <- Σ_j a_ij r_j that start at r_i(1) = e_i.
 
-Here deg_i is the number of senders to agent i, including i itself, so the weights of agent i sum to 1. The entry
-[r_i]_i converges to entry i of the left Perron eigenvector of the weight matrix. Agent i divides its gradients by
-[r_i]_i, because otherwise agents would have unequal influence (Xi, Mai, Xin, Abed, Khan 2018; in DPSR, Xiong et al.
-2020).
+Here deg_i is the number of senders to agent i, including i itself, so the weights of agent i sum to 1. On a strongly
+connected digraph the entry [r_i]_i converges to entry i of the left Perron eigenvector of the weight matrix. Agent i
+divides its gradients by [r_i]_i, because otherwise agents would have unequal influence (Xi, Mai, Xin, Abed, Khan 2018;
+in DPSR, Xiong et al. 2020).
 """
 
 from __future__ import annotations
