@@ -35,11 +35,14 @@ class Ball(Set):
 
     @property
     def inradius(self) -> float:
-        """Return `radius`, because the largest ball around 0 that is contained in this ball is this ball itself."""
+        """Return `radius`, the radius of the largest ball around 0 that is contained in this set."""
         return self.radius
 
     def within(self, margin: float) -> Self:
-        """Return the smaller ball of all points that are at least `margin` away from the boundary of this ball."""
+        """Return the set of all points of this set that are at least `margin` away from its boundary.
+
+        The result has the radius `radius` − `margin`.
+        """
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
