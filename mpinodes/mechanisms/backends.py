@@ -68,11 +68,12 @@ def spacing(scale: float) -> float:
 def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """Write `query.value` plus noise to the array `out` (d,), both rounded to a lattice, and return the privacy event.
 
-    The lattice consists of the multiples of `spacing(scale)`. The event contains the noise and the sensitivity of the
-    release, including the effect of the rounding.
+    The lattice consists of the multiples of `spacing(scale)`. The event contains the noise, the sensitivity of
+    `query.value`, and bounds on the change by rounding (`rounding_l1`, `rounding_l2`). If the scale is 0, the value is
+    written without noise and without rounding, and entries that are not finite raise no error.
 
     Raises:
-        Diverged: an entry of the value is not finite.
+        Diverged: the scale is not 0, and an entry of the value is not finite.
     """
     if law.scale == 0:
         return plain(query, law, t, noise, out)
@@ -112,10 +113,11 @@ def _measurement(law: Law) -> Any:
 def by_opendp(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """Write `query.value` plus OpenDP's noise to `out` (d,), and return the privacy event (noise and sensitivity).
 
-    OpenDP computes the sum exactly, and then rounds the sum to double precision.
+    OpenDP computes the sum exactly, and then rounds the sum to double precision. If the scale is 0, the value is
+    written without noise.
 
     Raises:
-        Diverged: an entry of the value is not finite.
+        Diverged: the scale is not 0, and an entry of the value is not finite.
     """
     if law.scale == 0:
         return plain(query, law, t, noise, out)
@@ -146,7 +148,11 @@ def backend(name: str) -> Backend:
 
 
 class Additive(Mechanism):
-    """Define the base class of mechanisms whose noise is drawn and added by a backend: numpy, lattice or opendp."""
+    """Define the base class of mechanisms whose noise is drawn and added by a backend: numpy, lattice or opendp.
+
+    Raises:
+        BadInput: `noise.backend` is opendp, and opendp is not installed.
+    """
 
     backends = tuple(BACKENDS)
 
@@ -162,5 +168,8 @@ class Additive(Mechanism):
             t: the round.
             noise: the random generators, one for each round.
             out: the array that receives the release.
+
+        Raises:
+            Diverged: the backend is lattice or opendp, the scale is not 0, and an entry of the value is not finite.
         """
         return backend(self.backend)(query, law, t, noise, out)

@@ -21,7 +21,11 @@ class Laplace(Additive):
     """
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity)."""
+        """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity).
+
+        Raises:
+            Diverged: the backend cannot add noise to the value, as in `Additive.draw`.
+        """
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon
         return self.draw(query, Law(Kind.LAPLACE, scale), t, noise, out)

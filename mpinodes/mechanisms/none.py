@@ -1,4 +1,4 @@
-"""No noise: the release is the value itself, so nothing is private."""
+"""No noise: the release is the value itself, so the mechanism gives no privacy."""
 
 from __future__ import annotations
 
