@@ -44,7 +44,8 @@ def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **att
 def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
     """Return the class of a metric: the accuracy, or the root mean squared error, of decisions on a data set.
 
-    If the agents decide separately, the metric is the mean over the agents.
+    If the agents decide separately, the metric is the mean over the agents. If `Judged.accuracy` (or `Judged.rmse`) has
+    no values for the data set, the metric has no values.
 
     Args:
         marks: "accuracy" for the accuracy, "rmse" for the root mean squared error.
@@ -71,7 +72,8 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
 def of_agents(of: str) -> type[Metric]:
     """Return the class of a metric: the accuracy of each agent's average decision on a data set, "test" or "train".
 
-    If the agents share one decision, the metric has no values.
+    If a round has one decision (because the agents share the decision, or because there is one agent), or if the run
+    has no accuracy on the data set, the metric has no values.
     """
 
     def values(run: Judged) -> Vector | None:
@@ -98,10 +100,10 @@ def consensus_error(rounds: Stretch) -> Vector:
 
 
 def optimality_gap(run: Judged) -> Vector | None:
-    """Return F(x) − min F at each agent's decision x, or None if the method of the run is an online method.
+    """Return F(x) − min F at the decisions x in `Judged.judged`, or None if the method of the run is an online method.
 
     F is the mean of all losses of the run. The array has a row for each horizon (a round at which results are measured)
-    and a column for each agent.
+    and a column for each decision of a round.
     """
     least = float(run.least[-1]) / (int(run.horizons[-1]) * run.agents)
     return np.asarray(run.whole - least) if run.judged_by else None

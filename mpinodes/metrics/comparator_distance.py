@@ -14,8 +14,8 @@ class ComparatorDistance(Metric):
     """Measure the distance ‖x(T) − v(T)‖ between a decision and the best fixed decision in hindsight.
 
     The point x(T) is the decision of round T, and v(T) is the best fixed decision of rounds 1 to T. If the agents
-    decide separately, x(T) is the mean of their decisions. The point v(T) minimizes the sum of all loss functions of
-    rounds 1 to T over the feasible set. The metric is defined for online and offline methods.
+    decide separately, x(T) is the mean of their decisions. The point v(T) is the computed minimizer, over the feasible
+    set, of the sum of all loss functions of rounds 1 to T. The metric is defined for online and offline methods.
     """
 
     name = "comparator_distance"
