@@ -49,16 +49,19 @@ class Late(Loss):
         raise NotImplementedError("feedback.delay: the loss of a round is not revealed in that round")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient of the earlier loss plus the gradient of the regularizer at x."""
+        """Return the gradient of the earlier loss plus the gradient of the regularizer at x.
+
+        In the first k rounds, the gradient of the earlier loss is 0.
+        """
         return self.data_grad(x, block) + self.regularizer * x[block]
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the gradient of the earlier loss, and store the gradient of this round's loss at x in `asked`.
 
-        Both gradients are without the regularizer.
+        Both gradients are without the regularizer. In the first k rounds, return zeros.
 
         Raises:
-            ValueError: the algorithm asks for gradients at two points in one round.
+            ValueError: the algorithm asks in one round for gradients at two points, and the gradients differ.
         """
         gradient = self.loss.data_grad(x, block)
         if self.asked is not None and not np.array_equal(self.asked, gradient):
@@ -72,7 +75,8 @@ class Late(Loss):
 def delayed(message: Message, rounds: int) -> Message:
     """Return a message in which the first used round and the leakage are corrected for delayed feedback.
 
-    The first used round is the round whose loss function the message is the first to depend on (`uses`).
+    The first used round is the round whose loss function the message is the first to depend on (`uses`); 0 means no new
+    loss function. A `Start`, `Relay` or `Solve` is returned unchanged.
 
     Args:
         message: the message without delay.

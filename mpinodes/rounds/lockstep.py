@@ -30,7 +30,8 @@ def simulate(setup: Setup) -> Iterator[Vector]:
 def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: Sequence[Kept] = ()) -> Iterator[Chunk]:
     """Run all agents in one process, and yield the data that they log, in chunks of consecutive rounds.
 
-    A chunk has a row for each agent and round, in the format `core.events.Layout`.
+    A chunk has a row for each agent and round, in the format `core.events.Layout`. The generator ends after the last
+    round, after a chunk whose order stops the run, or when the algorithm ends the run early (`State.left`).
 
     Args:
         setup: the set-up of the run.

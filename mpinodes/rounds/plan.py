@@ -18,9 +18,10 @@ LONG = 1.0  # seconds: if a chunk takes longer, the next chunks are shorter; if 
 def longest_chunk(setup: Setup) -> int:
     """Return the largest number of rounds in a chunk: the rows of consecutive rounds that an agent sends together.
 
-    The rows of a chunk fit into about `CHUNK` bytes. A chunk also has at most an eighth of the rounds of the run, so
-    that `mpinodes watch` shows progress. If `checkpoint.every` is set, the result is changed a little, so that a whole
-    number of chunks fits between two checkpoints.
+    The rows of a chunk fit into about `CHUNK` bytes, and a chunk has at most an eighth of the rounds of the run, so
+    that `mpinodes watch` shows progress; but a chunk has at least one round. If `checkpoint.every` is set, the interval
+    between two checkpoints is divided into chunks of nearly equal length: a chunk may then be up to half as long again,
+    and is at most `checkpoint.every` rounds long.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -59,7 +60,7 @@ class Plan:
     def next(self) -> Order | None:
         """Return the order for the next chunk: the last round of the chunk, and whether to save a checkpoint or stop.
 
-        Return None if the latest order was for the last chunk of the run.
+        Return None if the latest order was for the last chunk of the run, or stopped the run.
         """
         if self.stopped or self._end == self._rounds:
             return None
@@ -73,7 +74,8 @@ class Plan:
     def came(self) -> None:
         """Record that a chunk has arrived from all agents, and adapt the length of later chunks.
 
-        The new length depends on the time since the previous chunk arrived.
+        The length is halved if more than `LONG` seconds have passed since the previous chunk arrived. The length is
+        doubled, up to `longest`, if less than half of `LONG` seconds have passed.
         """
         now = time.monotonic()
         took, self._came_at = now - self._came_at, now

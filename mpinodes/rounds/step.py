@@ -87,6 +87,8 @@ class Arrivals(NamedTuple):
     def of_round(cls, setup: Setup, here: Neighborhood, frame_of: Callable[[int, int], Vector]) -> Arrivals:
         """Return the frames that an agent receives in a round in which links may lose or delay messages.
 
+        If `setup.links` is None, each sender in `here` has one frame, the frame of this round.
+
         Args:
             setup: the set-up of the run.
             here: the agent's neighbors in the round.
@@ -124,9 +126,9 @@ class State(NamedTuple):
         heard: the inbox (received releases with their weights) of the round before; None in round 1.
         moving: for algorithms that end early (`Algorithm.settled_below` > 0), an integer with one bit for each of the
             last rounds; the lowest bit is for the latest round. A bit is 1 if this agent knows that, in the round of
-            the bit, the relayed vector of some agent still changed.
-        left: whether the run ends early, because in some round no agent's relayed vector changed. This field becomes
-            true in the same round for all agents.
+            the bit, the relayed vector of some agent still changed by more.
+        left: whether the run ends early, because in some round the relayed vector of every agent changed by at most
+            `Algorithm.settled_below` times its norm. This field becomes true in the same round for all agents.
         pending: if feedback is delayed, the gradients that the algorithm has not received yet, the oldest first.
     """
 
@@ -207,6 +209,10 @@ class Step:
 
         Returns:
             The new state. If its field `left` is true, the run has ended, and no message was written.
+
+        Raises:
+            ValueError: the algorithm returned a decision of a wrong shape or a message that is not allowed.
+            Diverged: the message is not finite.
         """
         if self._taken is not None and self._taken[0] is s:
             s, self._taken = self._taken[1], None
@@ -247,7 +253,8 @@ class Step:
         Args:
             s: the state that the step returned in this round.
             arrivals: the frames that the agent received in this round.
-            row: (row width,) the row of this round, as the step wrote it.
+            row: (row width,) the row of this round, as the step wrote it. If the algorithm played no points, the row
+                stays as it is.
         """
         loss = self.losses(s.here.t)
         self._taken = s, self.receive(s, arrivals, loss)
@@ -257,8 +264,12 @@ class Step:
     def message(self, s: State) -> Message:
         """Return the message that the algorithm wants to send in this round.
 
-        If the agent's privacy budget is spent, return a `Relay` instead, which reveals no further data: the agent then
-        sends the weighted sum of the messages that it mixed in the round before.
+        If the round is later than the agent's round in `privacy.budget.stops`, return a `Relay` instead, unless the
+        message is a `Start`. A `Relay` reveals no further data: the agent sends the weighted sum of the messages that
+        it mixed in the round before.
+
+        Raises:
+            ValueError: the message is a `Relay`, but the algorithm has hidden parts.
         """
         return self._allowed(self._wanted(s), s.here.t)
 
@@ -288,6 +299,9 @@ class Step:
             s: the state of this round.
             arrivals: the frames that the agent received in this round.
             loss: the loss function of this round.
+
+        Raises:
+            ValueError: feedback is delayed, and `update` asked for no gradient, or for gradients at two points.
         """
         if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
@@ -329,7 +343,8 @@ class Releaser:
     release requires noise that is about as large as the largest float64. The error names only the agent and the round.
 
     Attributes:
-        start: (d,) the starting point of the algorithm, which the agent sends in round 1 without noise.
+        start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
+            `random_start`. If the message of round 1 is a `Start`, the agent sends this point without noise.
     """
 
     def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
@@ -354,7 +369,7 @@ class Releaser:
         Raises:
             ValueError: the message contradicts the class attributes of the algorithm, or its kind is not allowed in
                 round t.
-            Diverged: the release is not finite.
+            Diverged: the value or the release is not finite.
         """
         events: tuple[Event, ...]
         if isinstance(message, Query):
