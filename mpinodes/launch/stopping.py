@@ -26,9 +26,11 @@ class Ended(BaseException):
 class Signals:
     """Handle the signals that ask a run to stop, as a context manager.
 
-    During the rounds, the first signal only sets the attribute `asked`, and the run stops a few rounds later. A second
-    SIGINT raises KeyboardInterrupt. After the rounds, SIGTERM and SIGINT end the run. The name of the signal is written
-    to `log.txt`, because Open MPI's mpirun no longer prints the output of its ranks after it received a signal.
+    A signal sets the attribute `asked`. During the rounds, the run then stops a few rounds later. A SIGINT that comes
+    more than `KEY_PRESS` seconds after the first SIGINT raises KeyboardInterrupt. The process whose attribute `run` is
+    set writes the name of each signal to `log.txt` in the run directory, because Open MPI's mpirun no longer prints the
+    output of its ranks after it received a signal. When all rounds are recorded, SIGTERM and SIGINT make this process
+    raise `Ended`. Outside the main thread of a program, no signal is handled.
 
     Args:
         numbers: the signals to handle.
