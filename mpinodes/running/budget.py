@@ -45,15 +45,16 @@ class Nothing(Loss):
     data_grad = grad
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return v, the minimizer x of f(x) + ‖x − v‖²/(2·step), because the loss function f is 0."""
+        """Return v as `Solved`: v minimizes f(x) + ‖x − v‖²/(2·step) over x, because the loss function f is 0."""
         return Solved(v, 0.0, 0)
 
 
 def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     """Return the experiment, changed so that the run keeps its privacy budget.
 
-    The changed setting is `privacy.epsilon`, which scales the noise, or `privacy.budget.stops`, the last round in which
-    each agent may release data. An experiment without a budget is returned unchanged.
+    If `privacy.budget.kept_by` is "noise", the changed setting is `privacy.epsilon`, which scales the noise. Otherwise
+    the changed setting is `privacy.budget.stops`: the last round in which each agent may release data, or 0 for an
+    agent that may release data in all rounds. An experiment without a budget is returned unchanged.
 
     Args:
         setup: the set-up of the experiment.
@@ -61,7 +62,8 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
             The result does not depend on this argument.
 
     Raises:
-        BadInput: the run exceeds the budget, however large the noise is, or no epsilon is proven for the run.
+        BadInput: the run has no noise, no epsilon is proven for the run, `privacy.epsilon` does not change the noise,
+            or the run exceeds the budget, however large the noise is.
     """
     experiment = setup.experiment
     budget = experiment.privacy.budget
@@ -104,7 +106,8 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
     """Return the largest nominal epsilon for which the proven epsilon of all runs together is within the budget.
 
     The nominal epsilon scales the noise of every run. The proven epsilon never decreases as the nominal epsilon
-    increases, so the search is by bisection on a log scale.
+    increases, so the search is by bisection on a log scale, up to the relative accuracy `CLOSE`. If the runs keep the
+    budget even at the nominal epsilon `RANGE[1]`, return `privacy.epsilon` of the experiment.
 
     Args:
         runs: the set-ups of the runs.
@@ -112,8 +115,8 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
         near: a nominal epsilon at which the search starts; 0 if no value is known.
 
     Raises:
-        BadInput: the nominal epsilon does not change the noise, or the runs exceed the budget however large the noise
-            is.
+        BadInput: the nominal epsilon does not change the noise, no epsilon is proven, or the runs exceed the budget
+            however large the noise is.
     """
     experiment, rounds = runs[0].experiment, runs[0].experiment.rounds
     events_of, keeps, exceeds = [_events_by_epsilon(run) for run in runs], 0.0, np.inf
@@ -163,7 +166,8 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
     """Return a function that computes the events of a run (records of releases) quickly from a nominal epsilon.
 
     The events are exact unless noise is rounded to a lattice (`noise.backend` = lattice). The spacing of the lattice is
-    a step function of the nominal epsilon; the returned function replaces this step function by a smooth function.
+    a step function of the nominal epsilon; for a mechanism with δ = 0, the returned function replaces this step
+    function by a smooth function. If no message depends on data, the returned function ignores the nominal epsilon.
 
     Raises:
         BadInput: the nominal epsilon does not change the noise.
@@ -198,8 +202,8 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
 def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
     """Return, for each agent, the last round in which the agent may release data without exceeding the budget.
 
-    The result is 0 for an agent that need not stop. If several runs are published together, the round is the same for
-    all agents, because a sample may belong to different agents in different runs.
+    The result is 0 for an agent that need not stop. If several runs are published together, or if the agents share the
+    samples, the round is the same for all agents, because the budget then holds for the whole network.
     """
     rounds, agents, made = runs[0].experiment.rounds, runs[0].topology.agents, [dry_events(run) for run in runs]
 
@@ -219,7 +223,8 @@ def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
 def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector:
     """Return, for each agent, the proven epsilon of the messages that the agent sends in rounds 1 to `horizon`.
 
-    The messages of all runs are counted together. The delta is the delta of the budget. If agents share the samples, or
+    The messages of all runs are counted together. The delta is the delta of the budget; if it is 0, the epsilon is the
+    pure epsilon. If agents share the samples, or
     if there are several runs, every entry is the epsilon of the whole network. An entry is nan if no epsilon is proven.
 
     Args:

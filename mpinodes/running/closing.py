@@ -55,6 +55,9 @@ def finish(
         is_partial: whether the run ended before its last round.
         tell: called to report progress, with the name of a phase, the number of steps done, and the number of all
             steps.
+
+    Raises:
+        OSError: the run directory was removed, or a file cannot be written.
     """
     evaluator.close(partial(tell, "comparators"))
     watch.lap("comparator")
@@ -90,7 +93,7 @@ def finish(
 
 
 def messages(setup: Setup, rounds: int) -> int:
-    """Return the number of messages in rounds 1 to `rounds`: one message on every edge of the graph in each round."""
+    """Return the number of messages in rounds 1 to `rounds` without faults: one message on every edge in each round."""
     graph, period = setup.topology, setup.topology.period or rounds
     edges = [int(graph.sends(t).sum()) for t in range(1, min(period, rounds) + 1)]
     whole, rest = divmod(rounds, period)
@@ -115,8 +118,9 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
 def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
     """Write summary.json, then draw the report if `report` is true; return the summary as written.
 
-    If experiment.toml was deleted during the run, it is written again. If the report cannot be drawn, a warning is
-    printed, and the run counts as successful.
+    Before the report, a short run is run again without noise (`noise_free.make_if_short`). After the report,
+    summary.json is written again, with the time that the report took. If experiment.toml was deleted during the run, it
+    is written again. If the report cannot be drawn, a warning is printed, and the run counts as successful.
 
     Args:
         setup: the set-up of the run, or of its first repeat.

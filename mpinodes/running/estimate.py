@@ -22,7 +22,11 @@ BYTES_AT_ONCE = 4_000_000  # the approximate memory in bytes that the logger nee
 
 
 def record_bytes(setup: Setup) -> int:
-    """Return the size in bytes of the file rounds.log, summed over all repeats, without checksums."""
+    """Return the size in bytes of the numbers in rounds.log, summed over all repeats.
+
+    Not counted are checksums, the offsets of two-point feedback (with `record.decisions`), and the lateness of messages
+    (with `record.transcript` and faults).
+    """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     metrics = sum(n if "agent" in metric.dims else 1 for metric in setup.metrics if metric.dims[0] == "round")
     numbers = 1 + metrics + n * (layout.message_end - layout.dimension)
@@ -34,7 +38,8 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     """Return how many bytes of memory the logger needs: during the rounds, and after the last round.
 
     The memory of Python and of the data set is not counted. After the last round, the logger computes the best fixed
-    decision, and for this holds the samples of all rounds in memory. For quadratic losses, the logger may hold a few
+    decision, and for this holds the samples of all rounds in memory; these samples are not counted again if every round
+    uses all samples (`data.batch` = all). For quadratic losses, the logger may hold a few
     samples with the same sum of losses in place of many samples.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
@@ -84,6 +89,6 @@ def as_comments(setup: Setup) -> str:
 
 
 def in_words(size: int) -> str:
-    """Return a size in bytes as text with a unit, such as "1.5 MB"."""
+    """Return a size in bytes as text with a unit from kB to TB, such as "1.5 MB"."""
     power = min(max(len(str(size)) - 1, 3) // 3, 4)
     return f"{size / 1000**power:.3g} {('kB', 'MB', 'GB', 'TB')[power - 1]}"

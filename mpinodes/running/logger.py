@@ -35,6 +35,9 @@ DRAWN_ROUNDS = 8  # the number of rounds whose graphs are recorded for drawing
 class Logger:
     """Log one run. The caller calls `follow` with all rows of the agents, then `finish`.
 
+    Creating a `Logger` writes experiment.toml, starts rounds.log (or cuts it after the round of `checkpoint`), and
+    deletes an old record.h5, the checkpoints of later rounds, and, if the run continues, an old summary.json.
+
     Args:
         setup: the set-up of the run.
         directory: the run directory.
@@ -86,7 +89,7 @@ class Logger:
         Each chunk comes with an `Order`, which says whether to save a checkpoint after the chunk.
 
         Returns:
-            The round after which the run was stopped; None if it was not stopped.
+            The round after which a signal stopped the run; None if no signal stopped the run.
         """
         self._watch.lap("start_up")
         begun, before, order = time.perf_counter(), self._seconds, None
@@ -123,7 +126,9 @@ class Logger:
             rows: (agents, rounds, row width) the rows that the agents sent.
 
         Raises:
-            Diverged: a decision is not finite; the error names the agent and the round.
+            Diverged: an agent's estimate is not finite; the error names the agent and the round.
+            BadInput: the metrics are not those with which the log began.
+            OSError: the run directory was removed, or the log cannot be written.
         """
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))
         bad = ~np.isfinite(estimates).all(axis=2)

@@ -19,15 +19,15 @@ SECONDS = 0.5  # seconds between two readings of a directory
 SECONDS_BETWEEN_LINES = 5.0  # seconds between two printed lines, if the output is not a terminal
 UNBEGUN = 60.0  # seconds within which a run must start in a directory that has no run yet
 LEFT = 2.0  # a run without a process counts as ended after this many seconds without a new round
-SILENCE = 600.0  # a run with a process counts as ended after this many seconds without a new round
+SILENCE = 600.0  # the same for a run with a process, before its last round; after its last round there is no limit
 
 
 class WatchedRun:
     """Watch one run directory.
 
     Attributes:
-        ended: whether the run has ended, with or without a result.
-        failed: whether the run ended before its last round or without a result.
+        ended: whether the run has ended, with or without a result, or counts as ended because no new round came.
+        failed: whether the run ended, or counts as ended, before its last round or without a result.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -80,7 +80,7 @@ class WatchedRun:
 
 
 def result(summary: Summary, directory: Path) -> str:
-    """Return one line of text with the main results of a finished run."""
+    """Return one line of text with the main results of a run, from its summary; the run may have ended early."""
     seconds, network = summary.timing.total if summary.timing else nan, summary.privacy.network
     done = f"done, {summary.rounds} rounds in {seconds:.1f} s"
     parts = [f"ended early, after {summary.rounds} rounds" if summary.partial else done]
@@ -98,13 +98,13 @@ def watch(directories: Sequence[Path], out: TextIO) -> int:
     """Print one line of progress for each run, again and again, until all runs have ended.
 
     On a terminal, the new lines replace the old lines. If the output is not a terminal, changed lines are printed every
-    few seconds.
+    few seconds, and at the end.
 
     Returns:
-        0, or 1 if a run ended early or without a result.
+        0, or 1 if a run ended early or without a result, or counts as ended because no new round came.
 
     Raises:
-        BadInput: a path exists, but is not the directory of a run.
+        BadInput: a path exists, but is neither the directory of a run nor an empty directory.
     """
     for path in directories:
         if path.exists() and not (path.is_dir() and ((path / "experiment.toml").exists() or not any(path.iterdir()))):

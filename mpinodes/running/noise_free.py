@@ -25,15 +25,16 @@ from mpinodes.summary.merging import merged
 from mpinodes.summary.summary import NOISE_FREE, NoiseFree, WorthSummary
 
 CURVES = ("network_regret", "accuracy", "accuracy_train", "rmse", "rmse_train")
-# Limits below which the second run takes at most half a second: on agents times rounds, and on features of all samples.
+# Limits below which the second run takes at most half a second: on agents × rounds × repeats, and on the number of
+# features of all samples that are used.
 SHORT, LIGHT = 2000, 1e6
 
 
 def make_if_short(setup: Setup, directory: Path) -> None:
     """Run the experiment again without noise (`make`), if the second run takes very little time.
 
-    Do nothing if the run is not private, has user-defined parts or metrics, uses all samples in every round, or is too
-    long. If the second run fails, ignore the error.
+    Do nothing if the run is not private, has user-defined parts or further metrics (`record.metrics`), uses all samples
+    in every round, or is too long. Ignore a `BadInput`, `Diverged` or `OSError` of the second run.
 
     Args:
         setup: the set-up of the run, or of the first of its repeats.
@@ -50,10 +51,14 @@ def make_if_short(setup: Setup, directory: Path) -> None:
 def make(directory: Path) -> None:
     """Run the experiment of a run directory again in one process, with the same seeds but without noise.
 
-    The curves and the summary are written to a file in the directory.
+    The curves and the summary are written to the file `NOISE_FREE` in the directory. The privacy budget of the run is
+    ignored.
 
     Raises:
-        BadInput: the directory has no run, the run has no noise, or the experiment cannot be run on this host.
+        BadInput: the directory has no run, the run has no noise, the experiment cannot be run on this host, or its
+            repeats end in different rounds without noise.
+        Diverged: the run without noise diverges.
+        OSError: the file cannot be written.
     """
     asked = stored(directory / "experiment.toml")
     if not compose(asked, None).experiment.private:

@@ -1,8 +1,8 @@
 """Summarize a run that ended before its last round, from the rounds in its log.
 
-If decisions are recorded (`record.decisions`), all quantities are computed. Otherwise the log contains only the losses
-of the network and the events of all messages. The summary then has the network's regret and the privacy loss, but
-neither accuracy nor the regret of single agents.
+If decisions are recorded (`record.decisions`), all quantities are computed. Otherwise the log contains only the metrics
+of single rounds, such as the loss of the network, and the events of all messages. The summary then has these metrics,
+the network's regret and the privacy loss, but neither accuracy nor the regret of single agents.
 """
 
 from __future__ import annotations

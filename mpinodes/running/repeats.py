@@ -1,4 +1,4 @@
-"""Log all repeats of an experiment. Repeat number r is a run whose seed is the experiment's seed plus r.
+"""Log all repeats of an experiment. Repeat number r = 0, 1, ... is a run whose seed is the experiment's seed plus r.
 
 If there are several repeats, each repeat has a subdirectory of the run directory:
 
@@ -143,8 +143,9 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:
     """Write one record with the variables of all repeats. Each variable gets a new first dimension `repeat`.
 
-    The record contains the variables with a dimension `horizon`, and the metrics with a dimension `round`. All other
-    variables are only in the records of the repeats.
+    The record contains the variables with a dimension `horizon`, and the metrics with a dimension `round`, unless a
+    variable has a dimension `coordinate` or is missing in a repeat. All other variables are only in the records of the
+    repeats.
 
     Args:
         run: the run directory, to which the record is written.

@@ -33,7 +33,8 @@ class Reopened(NamedTuple):
     Attributes:
         setup: the set-up of the run.
         done: the number of finished repeats.
-        checkpoints: the logger's checkpoints of the next repeat, the latest first.
+        checkpoints: the logger's checkpoints of the next repeat, the latest first; with secret noise the latest only.
+            The list is empty if the repeat starts at round 1, or if all repeats are finished.
     """
 
     setup: Setup
@@ -50,8 +51,9 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         ranks: the number of MPI processes, as in `set_up`.
 
     Raises:
-        BadInput: the directory has no run, the run is finished, or a pair changes a key on which recorded rounds
-            depend.
+        BadInput: the run cannot be resumed: the directory has no run, the run is finished, a pair changes a key on
+            which recorded rounds depend, a file has changed or is missing, or the noise is secret and messages would be
+            sent again with different noise.
     """
     for word in words:
         if "=" not in word:
@@ -123,6 +125,8 @@ def is_done(place: Path) -> bool:
 def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
     """Yield the logger's checkpoints from which a run can continue, the latest first.
 
+    A damaged checkpoint is left out, with a message.
+
     Args:
         place: the directory of the run, or of its next repeat.
         e: the experiment of this run or repeat.
@@ -148,6 +152,7 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
     """Check that all keys on which the recorded rounds depend have the same values as before.
 
     Paths of files may change, because rounds depend only on the contents of files. `_require_files` compares contents.
+    The keys in `FREE` may change. If `rounds` increases, the keys in `LONGER` may change too.
 
     Args:
         where: the run directory, for the error message.
@@ -183,7 +188,7 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
         setup: the set-up of the resumed run.
 
     Raises:
-        BadInput: a file has changed; the message names the file.
+        BadInput: a file has changed, and the message names the file; or the number of files has changed.
     """
     files, now = sources.data_files(setup), sources.stamps(setup)
     if len(before) != len(now):
@@ -206,6 +211,8 @@ def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Ke
     Args:
         keepers: the readers of the agents' checkpoints.
         checkpoints: the logger's checkpoints, the latest first.
+
+    A message is printed for each round that is left out.
 
     Returns:
         The logger's checkpoint, and the checkpoint of each agent; None and an empty list if there is no such round.

@@ -27,8 +27,8 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
         ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: the experiment is invalid, a user's file raises an exception, or the run exceeds its privacy budget,
-            however large the noise is.
+        BadInput: the experiment is invalid, a user's file raises an exception, or no noise and no stopping keeps the
+            run's privacy budget.
     """
     from mpinodes.launch.launching import in_words, users_line
 
@@ -50,7 +50,7 @@ def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
         near: a nominal epsilon near the result, or 0; see `budget.within_budget`.
 
     Raises:
-        BadInput: the run exceeds its budget, however large the noise is.
+        BadInput: the budget cannot be kept; see `budget.within_budget`.
     """
     if setup.experiment.privacy.budget is not None:
         from mpinodes.running.budget import within_budget
@@ -76,8 +76,9 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
 def rehearse(setup: Setup) -> None:
     """Try out, before the first round, the steps that could fail later in a run and make its computations useless.
 
-    The steps are: save a checkpoint, write the record to the disk, evaluate the losses of a user's stream, compute the
-    bounds of theorems, name a user's metrics in summary.json, and compute two rounds with a user's parts.
+    The steps are: encode a checkpoint (if `checkpoint.every` is set), find room for the log and the record on the disk,
+    evaluate the losses of a user's stream, compute the bounds of theorems, name a user's metrics in summary.json, and
+    compute two rounds with a user's parts.
 
     Raises:
         BadInput: a step fails.
