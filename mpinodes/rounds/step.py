@@ -126,9 +126,10 @@ class State(NamedTuple):
         heard: the inbox (received releases with their weights) of the round before; None in round 1.
         moving: for algorithms that end early (`Algorithm.settled_below` > 0), an integer with one bit for each of the
             last rounds; the lowest bit is for the latest round. A bit is 1 if this agent knows that, in the round of
-            the bit, the relayed vector of some agent still changed by more.
-        left: whether the run ends early, because in some round the relayed vector of every agent changed by at most
-            `Algorithm.settled_below` times its norm. This field becomes true in the same round for all agents.
+            the bit, some agent did not relay, or relayed a vector that changed by more than `settled_below` times the
+            norm of the vector.
+        left: whether the run ends early, because in some round every agent relayed a vector that changed by at most
+            `settled_below` times the norm of the vector. This field becomes true in the same round for all agents.
         pending: if feedback is delayed, the gradients that the algorithm has not received yet, the oldest first.
     """
 
