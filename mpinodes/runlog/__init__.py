@@ -5,5 +5,5 @@
     RUN/record.h5     all rounds and the results, written once at the end; module `export`
 
 The module `reader` reads rounds from `record.h5` or `rounds.log`. The file `rounds.log` of a finished run is removed
-together with the checkpoints.
+together with the checkpoints, unless `checkpoint.every` is set.
 """

@@ -7,7 +7,8 @@ A participant is an agent or the logger. Each participant writes a file for each
 
 A checkpoint is complete when all participants have written their files. The last complete checkpoint is kept until the
 next checkpoint is complete. The run proceeds in chunks of consecutive rounds. Agents may be two chunks ahead of the
-logger, so there may be five checkpoints while the run goes on, and after a kill. At the end of a run two are left.
+logger, so there may be five checkpoints while the run goes on, and after a kill. At the end of a run two are left if
+`checkpoint.every` is set, otherwise none.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Kept: TypeAlias = Mapping[str, Any]
 
 
 class Stopped(Exception):
-    """Signal that the run was stopped by the user and has written a checkpoint.
+    """Signal that a signal of the operating system stopped the run, which has written a checkpoint.
 
     The arguments of the exception are the run directory and the last round.
     """

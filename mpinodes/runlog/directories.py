@@ -24,10 +24,11 @@ def new_directory(experiment: Experiment) -> Iterator[Path]:
     """Create and lock the run directory: `output.dir`, or runs/<name>-<number> with the next free number.
 
     The directory is locked until the context ends, and is inspected under this lock. So of several runs that start in
-    the same directory, one run goes on.
+    the same directory, one run goes on. experiment.toml is written at once, so that `--resume` works after a kill.
 
     Raises:
-        BadInput: the directory cannot be written, it is not empty, or another process holds the lock.
+        BadInput: the directory cannot be written, has other files than those of a run that was killed before round 1,
+            or is locked by another process.
     """
     with ExitStack() as lock:
         try:
@@ -80,8 +81,11 @@ def require_there(directory: Path) -> None:
 def held(run: Path, patience: float = PATIENCE) -> Iterator[None]:
     """Lock a run directory for writing until the context ends, because two writers would destroy the record.
 
+    For the directory of a repeat, the directory of the whole run is locked. If there is no log.txt, or if the file
+    system does not support locks, nothing is locked.
+
     Raises:
-        BadInput: another process held the lock for `patience` seconds.
+        BadInput: another process held the lock for `patience` seconds, or log.txt cannot be written.
     """
     whole = run.absolute().parent if run.name.startswith("repeat-") else run
     path = (whole if (whole / LOG).exists() else run) / LOG

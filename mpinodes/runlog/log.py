@@ -104,6 +104,8 @@ class Log(_Opened):
     def append(self, variables: Variables) -> None:
         """Write one or more rounds as one frame (a block with a checksum); all calls must have the same variables.
 
+        If the arrays have no rounds, nothing is written.
+
         Raises:
             BadInput: the log contains variables with different names, order or shapes.
             OSError: the write failed, for example because the disk is full; the file stays as it was.
@@ -190,6 +192,7 @@ class LogReader(_Opened):
     Raises:
         FileNotFoundError: there is no log.
         Unreadable: the log is damaged.
+        BadInput: another version of mpinodes wrote the log.
     """
 
     def __init__(self, path: Path, end: int | None = None) -> None:
@@ -253,7 +256,12 @@ class LogReader(_Opened):
             self.place = Position(content_at + length + SUM, checksum)
 
     def read(self, name: str, first: int, last: int) -> Variable:
-        """Return the values of a variable in the rounds `first` + 1 to `last`."""
+        """Return the values of a variable in the rounds `first` + 1 to `last`.
+
+        Raises:
+            KeyError: the log has no variable of that name.
+            Unreadable: the file was cut off since it was opened.
+        """
         of = self.columns[name]
         values = np.empty((max(0, last - first), *of.shape))
         k = bisect_right(self._starts, first) - 1

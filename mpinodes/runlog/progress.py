@@ -22,7 +22,7 @@ FILE = "progress.jsonl"
 
 
 def on_terminal() -> bool:
-    """Return whether stderr is a terminal; under mpirun, whether the stderr of mpirun is a terminal."""
+    """Return whether stderr is a terminal; under a launcher in `LAUNCHERS`, whether the launcher's stderr is one."""
     if getattr(sys.stderr, "closed", True):  # stderr is closed, or None in a daemon
         return False
     if sys.stderr.isatty():
@@ -60,7 +60,7 @@ class Bar:
                 )
 
     def show(self, done: int, note: str = "") -> float:
-        """Show the number of units done, and a note; return the rate in units per second."""
+        """Show the number of units done, and a note; return the rate of this process in units per second."""
         now = time.perf_counter()
         rate = (done - self._begin) / max(now - self._start, 1e-9)
         if self._bar is not None:
@@ -97,7 +97,7 @@ class Bar:
 
 
 def in_minutes(seconds: float) -> str:
-    """Return a number of seconds as text in hours, minutes and seconds."""
+    """Return a number of seconds as text, in hours and minutes, in minutes and seconds, or in seconds."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -106,7 +106,7 @@ def in_minutes(seconds: float) -> str:
 
 
 def progress_of(directory: Path) -> dict[str, Any]:
-    """Return the last entry of a run's progress.jsonl; an empty dictionary if there is none."""
+    """Return the last entry of a run's progress.jsonl; an empty dictionary if the last entry cannot be read."""
     with suppress(OSError, ValueError, LookupError):
         return dict(json.loads((directory / FILE).read_text("utf-8").splitlines()[-1]))
     return {}

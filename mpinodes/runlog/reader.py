@@ -93,7 +93,7 @@ class Reader:
     """The record of a run: the rounds so far, and the results if the run has ended.
 
     Attributes:
-        path: the file that is read.
+        path: the file that is read: record.h5 if it exists, otherwise rounds.log.
         attrs: the attributes of the record, texts and numbers, by name.
         names: the names of all variables and coordinates.
         by_round: the names of the variables that have a row for every round.
