@@ -13,7 +13,7 @@ import numpy as np
 from mpinodes.core.errors import BadInput
 from mpinodes.core.version import __version__
 
-VERSION = 3  # of record.h5 and summary.json; raise it whenever these files, or the draws of noise, change
+VERSION = 3  # of rounds.log, record.h5 and summary.json; raise it whenever these files, or the draws of noise, change
 
 
 def require_version(version: int | None, where: str) -> None:
