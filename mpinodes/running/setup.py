@@ -76,9 +76,9 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
 def rehearse(setup: Setup) -> None:
     """Try out, before the first round, the steps that could fail later in a run and make its computations useless.
 
-    The steps are: encode a checkpoint (if `checkpoint.every` is set), find room for the log and the record on the disk,
-    evaluate the losses of a user's stream, compute the bounds of theorems, name a user's metrics in summary.json, and
-    compute two rounds with a user's parts.
+    The steps are: find room for the log and the record on the disk, evaluate the losses of a user's stream, compute the
+    bounds of theorems, compute two rounds with a user's parts, find the keys of a user's metrics in summary.json, and,
+    if `checkpoint.every` is set, encode the first states for a checkpoint. No file is written.
 
     Raises:
         BadInput: a step fails.
