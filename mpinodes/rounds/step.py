@@ -302,7 +302,8 @@ class Step:
             loss: the loss function of this round.
 
         Raises:
-            ValueError: feedback is delayed, and `update` asked for no gradient, or for gradients at two points.
+            ValueError: `update` returned None; or feedback is delayed, and `update` asked for no gradient, or for
+                gradients at two points.
         """
         if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
@@ -341,7 +342,8 @@ class Releaser:
     gradients are clipped whatever the data are (`losses.clipping`). Given all earlier releases, a change of the data
     changes a message by at most the sensitivity. Therefore only public numbers and released points can cause an
     overflow. The only exception is a release that differs from the largest float64 by less than the sensitivity; such a
-    release requires noise that is about as large as the largest float64. The error names only the agent and the round.
+    release requires noise that is about as large as the largest float64. The error names the agent, the
+    round and, if a user's mechanism may be the cause, this mechanism.
 
     Attributes:
         start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
@@ -368,8 +370,8 @@ class Releaser:
             out: the array to which the release is written, with d numbers for each vector of the message.
 
         Raises:
-            ValueError: the message contradicts the class attributes of the algorithm, or its kind is not allowed in
-                round t.
+            ValueError: the message contradicts the class attributes of the algorithm, its kind is not allowed in round
+                t, or the mechanism returned no event.
             Diverged: the value or the release is not finite.
         """
         events: tuple[Event, ...]
