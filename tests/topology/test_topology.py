@@ -405,7 +405,7 @@ def test_a_graph_that_is_not_connected_names_two_agents(tmp_path):
     edges = [{"source": 0, "target": 1}, {"source": 1, "target": 2}, {"source": 2, "target": 1}]
     graph = files.read(written(tmp_path, edges=edges))
     with pytest.raises(
-        BadInput, match=r"graph.json: not connected: in the union of rounds 1 to 2 .* agent 1 .* agent 0"
+        BadInput, match=r"graph.json: not connected: in the union of the graphs of rounds 1 to 2, .* agent 1 .* agent 0"
     ):
         facts.connectivity(graph, 10)
     one_way = files.read(written(tmp_path, edges=edges[:2]))
@@ -418,15 +418,17 @@ def test_a_graph_that_is_connected_only_after_the_run_is_refused():
     assert facts.connectivity(graph, 4) == 4
     with pytest.raises(
         BadInput,
-        match=r"not connected in a run of only 3 rounds: in the union of rounds 1 to 3 .* set rounds=4 or more",
+        match=r"not connected in a run of only 3 rounds: in the union of the graphs of rounds 1 to 3, .* set rounds=4",
     ):
         facts.connectivity(graph, 3)
     with pytest.raises(BadInput, match=r"spread over 9 rounds, .* run of only 2 rounds: .* set rounds=8 or more"):
         facts.connectivity(BConnected(8, 0.0, 9, seed=1), 2)
     with pytest.raises(
-        BadInput, match=r"each round, p = 1e-05': not connected: .* rounds 1 to 9 .*; add edges or rounds"
+        BadInput, match=r"each round, p = 1e-05': not connected: .* rounds 1 to 9, .*; add edges or rounds"
     ):
         facts.connectivity(ErdosRenyiEachRound(9, 1e-5, seed=1), 9)
+    with pytest.raises(BadInput, match=r"rounds 1 to 2000, .*; add edges$"):  # further rounds are not checked
+        facts.connectivity(ErdosRenyiEachRound(9, 1e-9, seed=1), 5000)
 
 
 @given(st.integers(1, 8), st.integers(1, 5), st.data())
