@@ -159,9 +159,9 @@ class AuditedRun:
                 made = prepare(probe, self._folder / f"probe-{k}")
                 targets[k] = None if probe.secret else canary(made, seed)
                 ready[k] = made
-            except BadInput:
-                raise
             except Exception as error:  # raised by the user's part, which may not work with the sizes of a probe
+                if isinstance(error, BadInput) and error.__cause__ is None:
+                    raise
                 why = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
                 rows.append(verdicts.Verdict(probe.what, why, "not tested", False))
         ratios = self._play(games, targets, seed)

@@ -73,7 +73,7 @@ def test_settings_that_cannot_be_read_cost_the_figures_alone(tmp_path):
     (tmp_path / "matplotlibrc").write_bytes(b"\xff\xfe\x00")
     done = ended(tmp_path, LINE)
     assert done.code == 0
-    assert done.err.startswith("mpinodes: warning: the report cannot be drawn, but all numbers are in run (")
+    assert done.err.startswith("mpinodes: warning: the report cannot be drawn, but all results are in run (")
     assert done.err.count("\n") == 1
     require_results(tmp_path / "run")
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_drawn_or_worded_is_one_line(tmp_path, monkeypatch, capfd
     assert run.main(["--lockstep", *WORDS]) == 0
     err = capfd.readouterr().err
     assert (err.startswith("mpinodes: warning: the re"), err.count("\n")) == (True, 1), err
-    assert "all numbers are in run" in err
+    assert "all results are in run" in err
     assert "Traceback" in Path("run/log.txt").read_text()
     require_results(Path("run"))
 

@@ -133,7 +133,7 @@ def test_one_sample_of_libsvm_text_changes_the_length_of_every_frame_where_colum
 def test_a_lone_label_stops_nothing_where_both_are_stated(tmp_path, ending):
     file = write(tmp_path / f"one.{ending}", [1] * 18)
     aborted = refusal(file, "data.columns=1", *HEADER.get(ending, []))
-    assert "1 different targets (1); two labels expected: state them by data.labels" in aborted
+    assert "1 different targets (1); two labels expected: set data.labels" in aborted
     done = run(file, "data.columns=1", "data.labels=[0,1]", *HEADER.get(ending, []))
     assert done == (pytest.approx(1), "")
 

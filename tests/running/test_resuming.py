@@ -407,15 +407,22 @@ def test_rounds_said_with_secret_noise_are_never_said_again_with_other_noise(mon
 def test_state_that_is_no_plain_data_is_refused_before_the_first_round(tmp_path):
     (tmp_path / "own.py").write_text(
         "from dataclasses import dataclass, replace\n"
+        "from typing import Any, NamedTuple\n"
         "from mpinodes.algorithms.dola import DOLA\n"
         "__all__ = ['Own']\n"
+        "class Wider(NamedTuple):\n"
+        "    x: Any\n"
+        "    made_with: float\n"
+        "    more: Any = frozenset({1, 2})\n"
         "@dataclass(frozen=True)\n"
         "class Own(DOLA):\n"
         "    def init(self, x):\n"
-        "        return {'set': {1, 2}, 'state': super().init(x)}\n"
+        "        return Wider(*super().init(x))\n"
+        "    def update(self, state, here, inbox, loss):\n"
+        "        return Wider(*super().update(state, here, inbox, loss)[:2])\n"
     )
     words = SMALL.replace("algorithm.name=dola", f"algorithm.path={tmp_path / 'own.py'}")
-    with pytest.raises(BadInput, match=r"checkpoint.*is a set, which cannot be written down"):
+    with pytest.raises(BadInput, match=r"checkpoint.*is a frozenset, which cannot be written down"):
         run_of(tmp_path / "run", words)
 
 

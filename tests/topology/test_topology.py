@@ -699,7 +699,7 @@ def test_parameters_that_do_not_fit_the_agents_are_named(make, message):
 
 def test_a_small_world_that_is_never_connected_is_an_error(monkeypatch):
     monkeypatch.setattr(base, "ATTEMPTS", 1)  # of a thousand, one always is
-    with pytest.raises(BadInput, match=r"topology.neighbours = 2: none of 1 random .* 60 agents .*; more neighbours"):
+    with pytest.raises(BadInput, match=r"topology.neighbours = 2: none of 1 random .* 60 agents .* more neighbours"):
         SmallWorld(60, 2, 1.0).edges(1)
 
 
