@@ -115,7 +115,7 @@ def checked(value: Any, expected: Any, key: str) -> Any:
     except msgspec.ValidationError as error:
         raise BadInput(f"{key} = {value!r}: {_plain(str(error), expected)}{to_type(key, value, str(error))}") from error
     except OverflowError as error:
-        raise BadInput(f"{key}: expected a whole number below 2^63") from error
+        raise BadInput(f"{key}: expected a whole number from -2^63 to 2^64 - 1") from error
     except UnicodeEncodeError as error:
         raise BadInput(f"{key}: expected UTF-8 text, also in names of directories") from error
     least, most = _meta(expected, "range") or (0.0, 0.0)

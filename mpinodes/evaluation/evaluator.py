@@ -1,8 +1,9 @@
 """Evaluate a run: compute the losses of its decisions once, and pass the losses to all metrics.
 
-`Evaluator` receives the rounds of a run one block after another. When the run has ended, the evaluator finds the
-comparators (the best fixed decisions in hindsight). Then each metric computes its values at the horizons, the rounds at
-which results are measured.
+`Evaluator` receives the rounds of a run one block after another. Metrics with one value per round compute the values of
+a block when the block arrives. When the run has ended, the evaluator finds the comparators (the best fixed decisions in
+hindsight), unless they are left out. Then all other metrics compute their values at the horizons, the rounds at which
+results are measured.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_the_resolved_experiment_runs_again(here):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ((3,), "3: expected the path of a file"), (({3: 4},), "3: expected the name of a key"), (({"a..b": 1},), "'a..b'"),
+        ((3,), "3: expected the path"), (({3: 4},), "3: expected the name of a key"), (({"a..b": 1},), "'a..b'"),
         (("nowhere.toml",), "nowhere.toml: cannot be read"), (({"roundz": 3},), "roundz"),
         (({"privacy": {"epsilon": None}},), "privacy.epsilon"), (({"rounds": np.float64(2.5)},), "rounds"),
     ],
