@@ -187,4 +187,4 @@ def test_time_grows_like_rounds(style):
         begun = time.process_time()
         ledger.at(rounds)
         seconds[rounds] = time.process_time() - begun
-    assert seconds[12_000] < 2 * 4 * seconds[3_000]
+    assert seconds[12_000] < 3 * 4 * seconds[3_000]
