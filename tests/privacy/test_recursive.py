@@ -179,12 +179,14 @@ def test_clusters_are_few_whatever_the_number_of_rounds():
 @pytest.mark.parametrize("style", ["falls slowly", "falls ever faster", "anyhow"])
 def test_time_grows_like_rounds(style):
     """Of four times the rounds it is not twice as much for each; with T², it was four times as much."""
-    seconds = {}
-    for rounds in (3_000, 12_000):
+    seconds: dict[int, list[float]] = {3_000: [], 12_000: []}
+    for rounds in (3_000, 12_000) * 3:  # of three times the shortest: another process may have taken the cache
         made = made_of(style, rounds, 1, seed=0)
         uses = Uses.of(made, by_number)
         ledger = recursive_alone(made, uses)
         begun = time.process_time()
         ledger.at(rounds)
-        seconds[rounds] = time.process_time() - begun
-    assert seconds[12_000] < 3 * 4 * seconds[3_000]
+        seconds[rounds].append(time.process_time() - begun)
+        if seconds[12_000] and min(seconds[12_000]) < 2 * 4 * min(seconds[3_000]):
+            break
+    assert min(seconds[12_000]) < 2 * 4 * min(seconds[3_000])
