@@ -19,9 +19,10 @@ from mpinodes.config import registry
 from mpinodes.config.noise_key import noise_key
 from mpinodes.config.public_constants import constants_of, graph_facts, samples_of
 from mpinodes.config.registry import Classes
+from mpinodes.core.errors import is_users
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.messages import Features, Vector, arrays
-from mpinodes.core.parts import Loss, Run, SampleLoss, Setup, Stream, Topology, is_built_in
+from mpinodes.core.parts import Loss, Run, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import Reclipped, Stated, enforced
 from mpinodes.losses.linear import NoisyGradient
@@ -66,7 +67,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     """
     samples = samples_of(experiment, stream, graph.agents)
     run = constants_of(experiment, graph, stream, classes, samples)
-    stated = None if is_built_in(stream) else Stated(classes.loss, stream, run, samples)
+    stated = Stated(classes.loss, stream, run, samples) if is_users(type(stream)) else None
     changed = experiment.feedback.points or experiment.problem.gradient_noise  # gradients change after clipping
     visible = replace(run, rounds=sys.maxsize) if classes.algorithm.anytime else run  # hide the number of rounds
     mixing = registry.mixing_class(classes.algorithm, experiment.algorithm["mixing"])

@@ -10,7 +10,7 @@ users_parts = list[type]()  # the classes of the user's files that this process 
 
 
 def is_users(part: type) -> bool:
-    """Return whether a class is defined outside of mpinodes."""
+    """Return whether a class is defined outside of mpinodes, so that its attributes are not trusted without a check."""
     return not part.__module__.startswith("mpinodes.")
 
 

@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpinodes.core.errors import is_users
 from mpinodes.core.events import STRETCH, Events, Kind
 from mpinodes.core.messages import Vector
-from mpinodes.core.parts import Setup, is_built_in
+from mpinodes.core.parts import Setup
 from mpinodes.privacy.curves import ORDERS, gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger, Unlisted
@@ -92,7 +93,7 @@ def groups(setup: Setup) -> Groups:
     adjacency = setup.experiment.privacy.adjacency
     if adjacency == "one-sample":
         # A user's stream may join samples wrongly, so every sample of such a stream is a group.
-        return setup.stream.groups if is_built_in(setup.stream) else setup.stream.samples
+        return setup.stream.samples if is_users(type(setup.stream)) else setup.stream.groups
     changed = (lambda t: [t - 1]) if adjacency == "one-round" else (lambda t: [0])
     return lambda agent: changed
 

@@ -20,9 +20,9 @@ from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
 from mpinodes.core import Features, Loss, Stream, Vector
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, is_users
 from mpinodes.core.messages import arrays, doubles, stack
-from mpinodes.core.parts import Recurring, is_built_in
+from mpinodes.core.parts import Recurring
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
 from mpinodes.data.fetch import Wanted, locate
@@ -301,7 +301,7 @@ class LabelledStream(Stream):
                 large to compute with; the message names the sample.
         """
         train, rows = self._sources[0], self.shares[agent]
-        if not is_built_in(self):  # the accountant assumes that each row is in one share, as `deal` does
+        if is_users(type(self)):  # the accountant assumes that each row is in one share, as `deal` does
             everything = np.arange(len(train.targets))
             alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
             dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])

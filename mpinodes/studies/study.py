@@ -42,7 +42,7 @@ KEYS = {"seeds": Seeds, "grid": dict[str, Any], "zip": dict[str, Any], "cases": 
 
 
 class Axis(NamedTuple):
-    """One or several keys of a study that are varied together.
+    """Hold one or several keys of a study that are varied together.
 
     Attributes:
         table: the table of the study that declares the axis: "study.grid", "study.zip", "study.cases" or "study.seeds".
@@ -56,7 +56,7 @@ class Axis(NamedTuple):
 
 
 class GridPoint(NamedTuple):
-    """One run of a study, as the study's file describes it.
+    """Hold one run of a study, as the study's file describes it.
 
     Attributes:
         settings: the values of all axes, by dotted key.

@@ -31,4 +31,4 @@ from mpinodes.core.parts.mechanism import Mechanism
 from mpinodes.core.parts.metric import Judged, Metric, Stretch
 from mpinodes.core.parts.mixing import GraphFacts, MixedRound, Mixing, mixed
 from mpinodes.core.parts.schedule import Schedule
-from mpinodes.core.parts.stream import LOCATIONS, MakeLoss, Recurring, Stream, files_of, is_built_in
+from mpinodes.core.parts.stream import LOCATIONS, MakeLoss, Recurring, Stream, files_of

@@ -243,8 +243,3 @@ class Stream(ABC):
 
     def forget(self) -> None:  # noqa: B027 (most streams have nothing to release)
         """Free the memory of data that were read from files. Losses that `of` has returned remain usable."""
-
-
-def is_built_in(stream: Stream) -> bool:
-    """Return whether a stream is part of mpinodes. Attributes of such a stream are trusted without a check."""
-    return type(stream).__module__.startswith("mpinodes.streams.")
