@@ -67,7 +67,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     if "study" in asked:
         raise BadInput("study: the section study describes many runs: start these runs with mpinodes sweep")
     asked, preset, preset_name = presets.taken_out(asked, problems)
-    in_preset = {key: place for key, place in getattr(preset, "places", {}).items() if key not in dict(flat(asked))}
+    typed = dict(flat(asked))
+    in_preset = {key: place for key, place in getattr(preset, "places", {}).items() if key not in typed}
     sections = ("algorithm", *CHOICES, *SECTIONS)
     asked, preset = (
         _absolute({k: v for k, v in layer.items() if k not in sections or is_section(k, v, problems)})
@@ -107,7 +108,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     decoded = _decoded(merge(*by_name.values()), algorithm, stream, ranks, problems)
     for part, defaults in ((algorithm, algorithm.defaults), (stream, getattr(stream, "defaults", {}))):
         if part and is_users(part):
-            in_preset |= {key: place_of(part, "defaults") for key, _ in flat(defaults) if key not in dict(flat(asked))}
+            in_preset |= {key: place_of(part, "defaults") for key, _ in flat(defaults) if key not in typed}
     problems[:] = map(Request({}, in_preset).located, problems)
     return decoded, by_name
 
