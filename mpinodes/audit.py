@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import sys
 import tempfile
 import tomllib
@@ -208,9 +209,9 @@ class AuditedRun:
         """Return the `value` of the logger (the last rank) on every rank. The ranks wait without a busy loop."""
         if not self._world:
             return value
-        from mpinodes.rounds.waiting import assemble
+        from mpinodes.rounds.waiting import Waits
 
-        assemble(self._world)
+        Waits(self._world, math.inf).patiently([self._world.Ibarrier()])  # MPI_Bcast alone would use a whole core
         return self._world.bcast(value, root=self._logger)
 
 

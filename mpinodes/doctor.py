@@ -9,7 +9,6 @@ code: MPI failed.
 
 from __future__ import annotations
 
-import faulthandler
 import importlib.metadata
 import os
 import platform
@@ -89,9 +88,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("doctor", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, default=Path("runs"), metavar="DIRECTORY")
     options = parser.parse_args(argv)
-    # MPI can hang when it starts and when it ends. During this time mpi4py holds Python's global lock, so a thread of
-    # Python could not end the process. This timer can end it, and stays active until the process has ended.
-    faulthandler.dump_traceback_later(limit + 2 * (rank > 0), exit=True)
+    launching.end_in(limit + 2 * (rank > 0))  # MPI can hang when it starts and when it ends
     if rank == 0:
         print(f"mpinodes {__version__} on {platform.node()}", flush=True)
     code = 0
@@ -183,13 +180,11 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
         text = f"{name} started {started.size} processes, but each believes it is alone: mpi4py uses another MPI"
         yield Line("mend", "launcher", text, how_to_start(library, started.size))
     elif size > 1:
-        yield Line(
-            "ok", "launcher", f"{name}, which fits", "add -K1, and a killed rank ends the job" * ("srun" in name)
-        )
+        advice = "add -K1, and a killed rank ends the job" if "srun" in name else ""
+        yield Line("ok", "launcher", f"{name}, which fits", advice)
     else:
-        yield Line(
-            "note", "launcher", "one process, so the exchange between ranks is not tested", how_to_start(library, 8)
-        )
+        text = "one process, so the exchange between ranks is not tested"
+        yield Line("note", "launcher", text, how_to_start(library, 8))
 
 
 def how_to_start(library: str, ranks: int) -> str:
@@ -263,13 +258,11 @@ def about_blas(ranks: Sequence[RankFacts]) -> Line:
     kinds, threads = sorted({rank.blas for rank in ranks}), sorted(rank.threads for rank in ranks)
     text = f"BLAS: {'; '.join(kinds)}, {threads[-1]} thread{'s' * (threads[-1] > 1)}"
     if threads[-1] > 1:
-        return Line(
-            "mend", "threads", f"{text}, although mpinodes asked for one", "set OPENBLAS_NUM_THREADS=1 (or MKL_, OMP_)"
-        )
+        advice = "set OPENBLAS_NUM_THREADS=1 (or MKL_, OMP_)"
+        return Line("mend", "threads", f"{text}, although mpinodes asked for one", advice)
     if len(kinds) > 1:
-        return Line(
-            "note", "threads", f"{text}; the hosts round differently", "set the same OPENBLAS_CORETYPE on all hosts"
-        )
+        advice = "set the same OPENBLAS_CORETYPE on all hosts"
+        return Line("note", "threads", f"{text}; the hosts round differently", advice)
     return Line("ok", "threads", text)
 
 
@@ -282,7 +275,6 @@ def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
         Overdue: an array did not arrive in time.
     """
     import numpy as np
-    from mpi4py import MPI
 
     neighbors = sorted({(world.rank - 1) % world.size, (world.rank + 1) % world.size})
     frame, received = np.zeros(64), [np.empty(64) for _ in neighbors]
@@ -293,7 +285,7 @@ def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
             requests = [world.Irecv(buffer, source=j) for buffer, j in zip(received, neighbors, strict=True)]
             requests += [world.Isend(frame, dest=j) for j in neighbors]
             waits.in_round(requests, neighbors * 2)
-        return float(world.allreduce((time.perf_counter() - begun) / rounds, MPI.MAX))
+        return float(max(waits.share((time.perf_counter() - begun) / rounds)))
 
     rate = 1 / seconds_per_round(1 + int(1 / seconds_per_round(50)))
     return Line("ok", "exchange", f"{world.size} ranks on a ring, 64 numbers a frame: {rate:,.0f} rounds/s")

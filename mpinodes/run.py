@@ -13,9 +13,12 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 
 if __name__ == "__main__":
     gc.disable()  # until `Job.run`, because imports create no garbage
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `Job` begins: a rank that waits in MPI ends at once
 
 from mpinodes.launch.threads import ONE_THREAD
 
@@ -101,6 +104,8 @@ def main(argv: list[str]) -> int:
     world = None if in_one else find_world(started, limit)
     from mpinodes.running.job import Job
 
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on, the job reports an interrupt
     with Job(world, limit) as job:
         return job.guarded(lambda: job.run(words, resumed))
 

@@ -48,14 +48,12 @@ class _Fork(NamedTuple):
 
     Attributes:
         process: the process id of the fork.
-        rank: the MPI rank of the fork.
         handle: the pidfd of the fork, which becomes readable when the fork ends.
         original: the process id of the original (the process that mpirun started).
         line: the socket that connects the server to the original.
     """
 
     process: int
-    rank: str
     handle: int
     original: int
     line: socket
@@ -78,7 +76,12 @@ def fork_with_others(words: list[str]) -> list[str]:
     if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))):
         return words
     with suppress(OSError):
-        address = _address()
+        with socket(AF_UNIX, fileno=os.dup(int(os.environ[LINE]))) as line:
+            proxy = _peer(line)  # MPICH's proxy, the process that started all ranks of this host
+        # An abstract address of Linux is a name without a file. Containers that share a network namespace also share
+        # abstract addresses, so the address contains the numbers of the mount and process namespaces.
+        spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
+        address = f"\0mpinodes-{os.getuid()}-{proxy}-{spaces}".encode()
         for _ in range(int(1000 * PATIENCE)):
             line = socket(AF_UNIX, SOCK_SEQPACKET)
             with suppress(ConnectionRefusedError):
@@ -88,23 +91,10 @@ def fork_with_others(words: list[str]) -> list[str]:
                 line.bind(address)
                 if os.fork() == 0:
                     line.listen(4096)
-                    return _Server(line).words()
+                    return _Server(line).words(proxy)
             line.close()
             time.sleep(0.001)
     return words
-
-
-def _address() -> bytes:
-    """Return the address of the socket through which all ranks of an MPI job on this host reach the server process.
-
-    The address is an abstract address of Linux, which is a name without a file. Containers that share a network
-    namespace also share abstract addresses. The address therefore contains the numbers of the mount and process
-    namespaces.
-    """
-    with socket(AF_UNIX, fileno=os.dup(int(os.environ[LINE]))) as line:
-        proxy = _peer(line)  # MPICH's proxy, the process that started all ranks of this host
-    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
-    return f"\0mpinodes-{os.getuid()}-{proxy}-{spaces}".encode()
 
 
 def _peer(line: socket) -> int:
@@ -129,8 +119,8 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     Returns:
         `words`; this function returns only if no fork was created.
     """
-    server, limit = _peer(line), launching.deadline_of(words) or launching.START
-    line.settimeout(min(max(PATIENCE, limit), 1e6))  # a socket knows no infinite time limit
+    server = _peer(line)
+    line.settimeout(min(launching.start_limit(launching.deadline_of(words)), 1e6))  # a socket knows no infinite limit
     place = words, dict(os.environb), [*os.sched_getaffinity(0)], os.getcwd()
     send_fds(line, [marshal.dumps(place)], [*STREAMS, int(os.environ[LINE])])
     try:
@@ -151,15 +141,15 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
         signal.signal(number, pass_on)
     answer = b""
     with suppress(OSError):
-        answer = line.recv(LARGEST)
+        answer = line.recv(16)
     if not answer:  # the server has ended
         pass_on(signal.SIGKILL)
-    code, stopped = marshal.loads(answer) if answer else (-signal.SIGKILL, [])
+    code = int(answer or -signal.SIGKILL)
+    if code == -signal.SIGALRM:
+        launching.say(f"error: {launching.NOT_STARTED}")
+        code = launching.OVERDUE
     if code >= 0:
         os._exit(code)
-    if -code == signal.SIGALRM:
-        launching.say(f"error: {launching.NOT_STARTED}; stopped ranks on this host: {', '.join(stopped) or 'none'}")
-        os._exit(launching.OVERDUE)
     with suppress(OSError):  # SIGKILL has no handler to set
         signal.signal(-code, signal.SIG_DFL)
     os.kill(os.getpid(), -code)
@@ -167,7 +157,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
 
 
 class _Server:
-    """Run the server of a host: create the forks of all ranks, and end when all forks have ended.
+    """Run the server of a host: create the forks of all ranks, and tell each original how its fork has ended.
 
     Args:
         door: the listening socket to which the processes that mpirun started connect.
@@ -177,10 +167,14 @@ class _Server:
         self._door, self._selector = door, DefaultSelector()
         self._forks: list[_Fork] = []
 
-    def words(self) -> list[str]:
-        """Create a fork for each process of mpirun that connects, and exit when all forks have ended.
+    def words(self, proxy: int) -> list[str]:
+        """Create a fork for each process of mpirun that connects, and exit when MPICH's proxy ends.
 
-        This method returns only in a fork. The fork gets the command-line words of the process that mpirun started.
+        This method returns only in a fork. The fork gets the command-line words of the process that mpirun started. The
+        proxy ends after all originals, or because it was killed. In the second case, the server kills the forks.
+
+        Args:
+            proxy: the process id of MPICH's proxy, which started the originals.
         """
         server = os.getpid()
         try:
@@ -188,17 +182,20 @@ class _Server:
             nowhere = os.open(os.devnull, os.O_RDWR)
             for stream in (*STREAMS, int(os.environ[LINE])):
                 os.dup2(nowhere, stream)
-            import mpi4py
             import numpy.random  # noqa: F401
 
-            mpi4py.rc(initialize=False, finalize=True)
+            launching.load_mpi()
             for name in COMMON:
                 import_module(f"mpinodes.{name}")
             gc.freeze()
             self._selector.register(self._door, EVENT_READ)
-            while ready := self._selector.select(None if self._forks else PATIENCE):
-                key = ready[0][0]  # one event at a time, because it may unregister the sockets of other events
+            self._selector.register(launcher := os.pidfd_open(proxy), EVENT_READ)
+            while True:
+                key = self._selector.select()[0][0]  # one event, because it may unregister the sockets of other events
                 fork: _Fork | None = key.data
+                if key.fd == launcher:
+                    self._kill_forks()
+                    break
                 if fork is None:
                     if rank := self._fork(self._door.accept()[0]):
                         return _take(*rank)
@@ -227,7 +224,7 @@ class _Server:
             os.chdir(directory)
             if (process := os.fork()) == 0:
                 return words, environment, cores, descriptors
-            fork = _Fork(process, environment[b"PMI_RANK"].decode(), os.pidfd_open(process), original, line)
+            fork = _Fork(process, os.pidfd_open(process), original, line)
             self._forks.append(fork)
             self._selector.register(fork.handle, EVENT_READ, fork)
             self._selector.register(line, EVENT_READ, fork)
@@ -239,24 +236,27 @@ class _Server:
     def _bury(self, fork: _Fork) -> None:
         """Tell the process that mpirun started for a rank how the fork of this rank has ended.
 
-        The message also names other forks that a signal such as SIGSTOP has stopped. The ended fork may have waited for
-        a stopped fork until the timeout of MPI.
+        If the fork has ended because MPI did not start or end in time, end all other forks and the server. Only the
+        original of the first fork then prints an error.
         """
-        status, look = os.waitpid(fork.process, 0)[1], os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+        code = os.waitstatus_to_exitcode(os.waitpid(fork.process, 0)[1])
         self._forks.remove(fork)
-        states = [(other, os.waitid(os.P_PID, other.process, look)) for other in self._forks]
-        stopped = [other for other, state in states if state and state.si_code == os.CLD_STOPPED]
-        names = [f"rank {other.rank} (process {other.process})" for other in stopped]
         with suppress(OSError):
-            fork.line.send(marshal.dumps((os.waitstatus_to_exitcode(status), names)))
+            fork.line.send(str(code).encode())
             os.kill(fork.original, signal.SIGCONT)  # the original may have been stopped
+        if code == -signal.SIGALRM:
+            self._kill_forks()
+            time.sleep(1)  # the original prints its error, before other originals end and mpirun kills all
+            os._exit(0)
         self._selector.unregister(fork.handle)
         with suppress(KeyError):
             self._selector.unregister(fork.line)
         os.close(fork.handle)
         fork.line.close()
-        if not self._forks:
-            os._exit(0)
+
+    def _kill_forks(self) -> None:
+        for fork in self._forks:
+            signal.pidfd_send_signal(fork.handle, signal.SIGKILL)
 
 
 def _take(words: list[str], environment: dict[bytes, bytes], cores: list[int], descriptors: list[int]) -> list[str]:
@@ -274,8 +274,7 @@ def _take(words: list[str], environment: dict[bytes, bytes], cores: list[int], d
         os.dup2(descriptor, number)
     os.closerange(LINE_OF_FORK + 1, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     os.environb.clear()
-    os.environb.update(environment)
-    os.environ[LINE] = str(LINE_OF_FORK)
+    os.environb.update(environment | {LINE.encode(): str(LINE_OF_FORK).encode()})
     with suppress(OSError):  # the batch system may have withdrawn these cores
         os.sched_setaffinity(0, cores)
     np.random.seed()  # noqa: NPY002 (otherwise NumPy's global generator would have the same state in all forks)

@@ -28,10 +28,14 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
-LEAVE_TAKING, START, LEAST_START = 20, 600, 10  # limits in seconds: to end MPI; to start MPI, by default and at least
+LEAVE_TAKING, START = 20, 600  # limits in seconds: to end MPI; to start MPI, if no deadline is set
+LEAST_START, RANK_STARTS = (
+    10,
+    2,
+)  # the least limit to start MPI has so many seconds, plus so many for each rank per core
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
-NOT_STARTED = f"MPI did not start or end in time, or a file system hangs (ps shows the states of processes); {LONGER}"
+NOT_STARTED = f"MPI did not start or end in time: a rank is missing, hangs (ps: state D) or is stopped (T); {LONGER}"
 BEGAN = time.perf_counter()  # the time at which this process began, approximately
 MANY = 100  # if more ranks than this are on one host, MPICH uses libfabric: see `find_world`
 HALF = 240  # a line of more than twice this length is printed as its first and last `HALF` characters
@@ -147,11 +151,10 @@ def family_of(path: str) -> str:
     """Return the MPI family of the mpirun at `path`, from the output of --version; "" if the family is unknown."""
     import subprocess
 
-    try:
+    with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10, errors="replace")
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return family(done.stdout)
+        return family(done.stdout)
+    return ""
 
 
 def mpirun(python: str = sys.executable) -> list[str]:
@@ -171,7 +174,7 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return one text with the type, the message and the notes of an exception.
+    """Return one line with the type, the message and the notes of an exception.
 
     If the traceback contains lines of a user's files, the text ends with the file, the number and the method of the
     last of these lines. If the message names a method of a user's file instead, the text ends with the method's line.
@@ -182,7 +185,8 @@ def in_words(error: BaseException) -> str:
     text = traceback.TracebackException(type(error), error, error.__traceback__)
     place = users_line(error) or place_in_users_files(str(text))
     ending = [f"({place})"] if place else []
-    return " ".join([f"{type(error).__name__}: {text}".removesuffix(": "), *(text.__notes__ or []), *ending])
+    words = [f"{type(error).__name__}: {text}".removesuffix(": "), *(text.__notes__ or []), *ending]
+    return " ".join(" ".join(words).splitlines())  # one line, because a line of its own could look like our error
 
 
 def users_line(error: BaseException) -> str:
@@ -243,7 +247,7 @@ def load_mpi() -> None:
         mpi4py.rc(initialize=False, finalize=True)
         import mpi4py.MPI
     except (ImportError, RuntimeError) as error:
-        raise BadInput(f"no MPI library ({in_words(error).splitlines()[0]}): {INSTALL}") from error
+        raise BadInput(f"no MPI library ({str(error).partition(chr(10))[0]}): {INSTALL}") from error
 
 
 def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intracomm:
@@ -269,7 +273,7 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
         are_many = started is not None and started.size == started.here > MANY
         if (are_many or warning) and "ch4:ucx ofi" in MPI.Get_library_version():
             os.environ.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
-        end_in(START if limit is None else max(limit, LEAST_START))
+        end_in(start_limit(limit))
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
         end_in(0)
     if MPI.COMM_WORLD.size > 1:
@@ -277,14 +281,22 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
     if started and started.size > 1:
         library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
         raise BadInput(
-            f"{started.name} started {started.size} processes, but each believes it is alone: mpi4py here uses another "
-            f"MPI ({library}). Use the mpirun of that MPI, in the directory of this python "
-            f"({Path(sys.executable).parent}), or srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
+            f"{started.name} started {started.size} processes, but each believes it is alone: mpi4py uses {library}: "
+            f"use its mpirun (see {Path(sys.executable).parent}), srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
         )
-    raise BadInput(
-        "one process is not a network: start one process for each agent (mpirun -n 8 python -m mpinodes.run), or add "
-        "--lockstep"
-    )
+    raise BadInput("one process is not a network: use mpirun -n 8 python -m mpinodes.run, or the option --lockstep")
+
+
+def start_limit(limit: float | None) -> float:
+    """Return the number of seconds after which a rank ends if MPI has not started.
+
+    Many ranks on a core need more time to start than a short deadline gives, although none of them hangs.
+
+    Args:
+        limit: the deadline in seconds; None means the default `START`.
+    """
+    ranks = (started.here or started.size) if (started := launcher()) else 1
+    return START if limit is None else max(limit, LEAST_START + RANK_STARTS * ranks / len(os.sched_getaffinity(0)))
 
 
 def end_in(seconds: float) -> None:
@@ -321,12 +333,10 @@ def has_more_ranks_than_cores() -> bool:
 
 def leave(code: int) -> NoReturn:
     """End MPI and exit with `code`. If MPI does not end within `LEAVE_TAKING` seconds, SIGALRM ends this process."""
-    if "mpi4py.MPI" in sys.modules:
-        from mpi4py import MPI
-
-        if MPI.Is_initialized() and not MPI.Is_finalized():
-            end_in(LEAVE_TAKING)
-            MPI.Finalize()
-            end_in(0)
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi and mpi.Is_initialized() and not mpi.Is_finalized():
+        end_in(LEAVE_TAKING)
+        mpi.Finalize()
+        end_in(0)
     gc.freeze()  # Python ends faster, because it does not search all objects for garbage
     sys.exit(code)

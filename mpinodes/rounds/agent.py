@@ -30,7 +30,7 @@ def run_agent(
     Returns:
         Whether the run was stopped before its last round.
     """
-    waits.begin()
+    waits.reset()
     frame = np.zeros(setup.frame_width)
     network = Network(comm, setup, frame, waits)
     links = Held(network, setup, comm.rank) if setup.links else network
@@ -45,13 +45,10 @@ def run_agent(
         if state.left:
             break
         t += 1
-        if step.plays:  # the row is complete only after `play`, which needs the arrivals
-            arrivals = links.exchange(state.here)
+        arrivals = links.exchange(state.here)
+        if step.plays:
             step.play(state, arrivals, row)
-            order = channel.done(t)
-        else:
-            order = channel.done(t)
-            arrivals = links.exchange(state.here)
+        order = channel.done(t)
         if order is None:
             continue
         keeper.forget_before(order.forget)

@@ -71,12 +71,10 @@ class Network:
         if requests:
             MPI.Prequest.Startall(requests)
             self._waits.in_round(requests, here.in_neighbors + here.out_neighbors)
-        for k, frame in enumerate(arrivals.frames):
+        for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
             if frame.item(0) != t or frame.item(1) != RELEASE_FRAME:
-                raise RoundMismatch(
-                    f"agent {self._agent} in round {here.t} got a frame of round {frame[0]:g}, kind {frame[1]:g}, "
-                    f"from agent {arrivals.senders[k]}"
-                )
+                got = f"a frame of round {frame[0]:g}, kind {frame[1]:g}, from agent {j}"
+                raise RoundMismatch(f"agent {self._agent} in round {t} got {got}")
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
@@ -94,11 +92,10 @@ class Network:
             here: the round of the checkpoint, and the agent's neighbors in this round.
             frames: maps each sender to its frame, as the checkpoint contains the frames.
         """
-        for j in here.in_neighbors:
-            self._receive(j)
+        arrivals = self._pattern(here.in_neighbors, here.out_neighbors)[1]
         for j, frame in frames.items():
             self._frames[j][:] = frame
-        return self._pattern(here.in_neighbors, here.out_neighbors)[1]
+        return arrivals
 
     def _receive(self, j: int) -> MPI.Prequest:
         if j not in self._receives:
@@ -170,8 +167,7 @@ class Channel:
 
     def _next_order(self) -> Order:
         self._wait([self._comm.Irecv(self._word, source=self._logger, tag=ROWS)])
-        end, keeps, stops, forget = self._word.tolist()
-        return Order(end, bool(keeps), bool(stops), forget)
+        return Order(*self._word.tolist())
 
     def close(self, t: int, times: Vector) -> None:
         """Tell the logger that round t was the last round, and wait until the logger has received all rows.
@@ -214,19 +210,19 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: 
     buffers = np.empty((2, agents, plan.longest, width))
     asked: deque[Order] = deque()
 
-    def tell(order: Order) -> None:
+    def send(order: Order) -> None:
         word = np.array(order, np.int64)
         waits.patiently([comm.Isend(word, dest=i, tag=ROWS) for i in range(agents)], range(agents), times=SLACK)
 
     def ask() -> None:
         if order := plan.next():
             asked.append(order)
-            tell(order)
+            send(order)
 
     def post(k: int) -> list[MPI.Request]:
         return [comm.Irecv(buffers[k % 2, i], source=i, tag=ROWS) for i in range(agents)]
 
-    waits.begin()
+    waits.reset()
     ask()
     ask()
     coming, k, before = post(0), 0, Order(begin)
@@ -238,7 +234,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: 
         order = asked.popleft() if asked else None
         is_last = order is None or came < order.end - before.end
         if is_last:
-            tell(Order(OVER))
+            send(Order(OVER))
         else:
             ask()
             coming = post(k + 1)

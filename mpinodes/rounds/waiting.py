@@ -1,7 +1,7 @@
 """Wait for other MPI ranks: test the MPI requests, sleep, test again, and raise an error at a time limit.
 
 MPI does not notice if a rank was stopped, is in an endless loop, or lost its connection; the other ranks would wait
-forever. Therefore every rank waits only by means of its `Waits` object, which counts the seconds of each wait and
+forever. Therefore a rank of a run waits only by means of its `Waits` object, which counts the seconds of each wait and
 raises `Overdue` at the limit. During a long computation outside the rounds, a rank tells the waiting ranks again and
 again that the computation goes on (`Waits.at_work`). Neither the start nor the end of MPI can be interrupted;
 `launching.end_in` limits the time of both.
@@ -50,7 +50,7 @@ class Waits:
         self._comm, self._parent = comm, os.getppid()
         self.polls = POLLS_ALONE
         self.limit = LIMIT if limit is None else limit
-        self.begin()
+        self.reset()
 
     def share_core(self, ranks: int, gives_way: bool) -> None:
         """Adapt the waits to a host that has more ranks than cores; do nothing on other hosts.
@@ -68,12 +68,12 @@ class Waits:
             if gives_way:
                 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
-    def begin(self) -> None:
-        """Start to count the seconds for which this rank computes and the seconds for which it waits."""
+    def reset(self) -> None:
+        """Set the counts of seconds for which this rank computes and waits to zero, and the round to 0."""
         self._begun, self._waited, self.round = time.perf_counter(), 0.0, 0
 
     def times(self) -> Vector:
-        """Return an array (2,): the seconds for which this rank computed, and waited, since the call of `begin`."""
+        """Return an array (2,): the seconds for which this rank computed, and waited, since the call of `reset`."""
         return np.array([time.perf_counter() - self._begun - self._waited, self._waited])
 
     def in_round(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = ()) -> None:
@@ -93,14 +93,12 @@ class Waits:
         """
         polls, begun = self.polls, time.perf_counter()
         for request in requests:
-            while not request.Test():
+            while polls and not request.Test():
                 polls -= 1
-                if not polls:
-                    self._waited += time.perf_counter() - begun
-                    self.patiently(requests, ranks)
-                    return
                 os.sched_yield()
         self._waited += time.perf_counter() - begun
+        if not polls:
+            self.patiently(requests, ranks)
 
     def patiently(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0) -> MPI.Status:
         """Wait until all requests are complete, with sleep between tests; return the status of the last request.
@@ -172,7 +170,7 @@ class Waits:
                     break
         return word
 
-    def tell(self, ranks: Sequence[int], word: Any = None) -> None:
+    def send(self, ranks: Sequence[int], word: Any = None) -> None:
         """Send a message to other ranks, which call `hear` to receive the message.
 
         Args:
@@ -191,11 +189,11 @@ class Waits:
         """
         last = self._comm.size - 1
         if self._comm.rank < last:
-            self.tell([last], word)
+            self.send([last], word)
             return list(self.hear(last))
         with self.at_work(range(last)):
             words = [*map(self.hear, range(last)), word]
-        self.tell(range(last), words)
+        self.send(range(last), words)
         return words
 
     @contextmanager
@@ -215,11 +213,3 @@ class Waits:
             over.set()
             thread.join()
         self.patiently(sent, list(ranks) * (len(sent) // max(1, len(ranks))))
-
-
-def assemble(comm: MPI.Comm) -> None:
-    """Wait, with sleep, until all ranks have called this function.
-
-    In MPI_Barrier or MPI_Finalize, a waiting rank would use a whole core.
-    """
-    Waits(comm, np.inf).patiently([comm.Ibarrier()])

@@ -7,8 +7,8 @@ exchange these messages:
     logger                                                    agents
     read words, make the run directory, build the `Setup`
       --------- experiment, directory ---------------------> build the same `Setup`, read their samples
-      <-------- error message, process and host -------------
-      --------- error messages, processes of all ranks ----> end if there is an error
+      <-------- error message ------------------------------
+      --------- error messages of all ranks ----------------> end if there is an error
     for each repeat:
       <-------- ready ---------------------------------------
       --------- the round from which to continue ----------> `run_agent`: compute rounds, send rows to the logger
@@ -60,6 +60,7 @@ FAILED_FILE = "failed.txt"  # the file in the directory of a failed run that con
 FAILED_LINE = "failed: "  # starts a line of log.txt with: job, failed rank, ranks that it waited for, seconds, round
 REPORTING = 20.0  # a time limit in seconds for the error report and MPI_Abort, because file system or launcher may hang
 SETTLING = 0.5  # seconds in which all ranks that fail for the same reason write their lines to log.txt
+TURN = 2.0  # seconds for which a failed rank that knows no log.txt lets the logger, and then agent 0, print first
 
 Result = tuple[Path, "Summary"]
 
@@ -92,7 +93,7 @@ def run_set_up(make_setup: Callable[[], Setup], signals: Signals | None = None) 
         Stopped: a signal stopped the run.
     """
     with Job(signals=signals or Signals(())) as job:
-        return job.alone(lambda: job.begin(make_setup))
+        return job.alone(lambda: job.open_new(make_setup))
 
 
 class Job(ExitStack):
@@ -113,14 +114,14 @@ class Job(ExitStack):
 
     def __init__(self, world: MPI.Comm | None = None, limit: float | None = None, signals: Signals | None = None):
         super().__init__()
-        self._world, self._signals, self._began = world, signals or Signals(), time.perf_counter()
+        self._world, self._signals, self._start = world, signals or Signals(), time.perf_counter()
         self._ranks = world.size if world else None
         self._setup: Setup  # the set-up of the run, or of its first repeat
         self._directory = Path()  # the run directory, as soon as it exists
         self._done = 0  # the number of complete repeats
         self._is_new = True  # whether the run is not resumed and has no complete repeat: its directory may be removed
         self._checkpoints = list[Kept]()  # the logger's checkpoints of a resumed run, the latest first
-        self._begin, self._saved = 0, list[Kept]()  # of a resumed repeat: the last complete round; agents' checkpoints
+        self._resumed, self._saved = 0, list[Kept]()  # of a resumed repeat: its last round, the agents' checkpoints
         self.times: list[list[float]] | None = None
         if world:
             from mpinodes.rounds.waiting import Waits
@@ -128,7 +129,7 @@ class Job(ExitStack):
             self._waits, self._rank, self._logger = Waits(world, limit), world.rank, world.size - 1
             self._is_logger = self._rank == self._logger
             self._peers = range(self._logger) if self._is_logger else [self._logger]  # the ranks that get our messages
-            self._places, self._hosts = ["unknown"] * world.size, [""] * world.size  # process and host of each rank
+            self._places = ["unknown"] * world.size  # process and host of each rank
             self._folder = ""  # the directory of the data cache that the ranks share; its name identifies the job
             self._at_work = ExitStack()  # outside the rounds, tells the agents that the logger is alive
 
@@ -166,16 +167,17 @@ class Job(ExitStack):
         """Write an exception to log.txt, and print its message. If several ranks fail, only one of them prints."""
         has_log, is_overdue = self._directory != Path(), isinstance(error, Overdue)
         failures = [[self._folder, self._rank, *(error.args if is_overdue else ([], 0.0, 0))]]
-        details = f"{FAILED_LINE}{json.dumps(failures[0])}\n{'' if is_overdue else traceback.format_exc()}"
-        where = self._logged(details, error) if has_log else f"\n{details}"
-        if has_log:
+        where = self._logged(f"{FAILED_LINE}{json.dumps(failures[0])}\n", error)
+        if not has_log:
+            time.sleep(TURN * min((self._rank + 1) % len(self._places), 2))
+        else:
             time.sleep(SETTLING)
             with suppress(OSError, ValueError):
                 lines = Path(f"{self._directory}/log.txt").read_text("utf-8", "replace").splitlines()
                 rows = [json.loads(line.removeprefix(FAILED_LINE)) for line in lines if line.startswith(FAILED_LINE)]
                 failures = [row for row in rows if row[0] == self._folder] or failures
             # The output of another host may be lost, so a failed rank on the host of rank 0 prints, if there is one.
-            failures.sort(key=lambda failure: self._hosts[failure[1]] != self._hosts[0])
+            failures.sort(key=lambda failure: self._places[failure[1]].split()[-1] != self._places[0].split()[-1])
             if failures[0][1] != self._rank:
                 time.sleep(1 + SETTLING)
                 return
@@ -195,25 +197,28 @@ class Job(ExitStack):
         time.sleep(SETTLING)  # MPI_Abort may lose the line, so the launcher gets time to print it
 
     def _logged(self, text: str, error: BaseException | None = None) -> str:
-        """Append a text about an error to log.txt.
+        """Append a text and the traceback of an error to log.txt; an `Overdue` and the error None have no traceback.
 
         Returns:
-            A text to print, which contains the path of log.txt. If log.txt cannot be written, the text contains the
-            reason and also `text`. But `text` is left out if `error` is an OSError, such as a full disk, which is
-            probably also the reason why log.txt cannot be written, or if `error` is an `Overdue`.
+            A text to print, which contains the path of log.txt. If there is no log.txt or it cannot be written, the
+            text contains the reason and the traceback. But the traceback is left out if its error is an OSError, such
+            as a full disk, which is probably also the reason why log.txt cannot be written, or an interrupt.
         """
+        trace = "" if error is None or isinstance(error, Overdue) else "".join(traceback.format_exception(error))
+        shown = "" if isinstance(error, (OSError, KeyboardInterrupt)) else f"\n{trace}"
+        if self._directory == Path():
+            return shown
         log = f"{self._directory}/log.txt"
         try:
             with open(log, "a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(text)
+                file.write(text + trace)
         except OSError as other:
-            is_enough = isinstance(error, (OSError, Overdue))  # the cause is often the same, for example a full disk
-            return f"({log}: {other.strerror})" + ("" if is_enough else f"\n{text}")
+            return f"({log}: {other.strerror}){shown}"
         return f"(more in {log})"
 
     # Set-up.
 
-    def begin(self, make_setup: Callable[[], Setup]) -> None:
+    def open_new(self, make_setup: Callable[[], Setup]) -> None:
         """Set up a new run, create its directory, and lock the directory.
 
         Args:
@@ -247,22 +252,22 @@ class Job(ExitStack):
             resumed: the directory of the run to resume; None: start a new run.
         """
 
-        def prepare() -> None:
+        def open_run() -> None:
             from mpinodes.running.setup import set_up
 
             if resumed:
                 self.reopen(resumed, words)
             else:
-                self.begin(lambda: set_up(asked_for(words), self._ranks))
+                self.open_new(lambda: set_up(asked_for(words), self._ranks))
 
         gc.enable()
-        self._began = launching.BEGAN
+        self._start = launching.BEGAN
         if self._world is None:
-            return self._outcome(lambda: self.alone(prepare))
+            return self._outcome(lambda: self.alone(open_run))
         from mpi4py import MPI
 
         np.seterr(all="ignore")  # if a run diverges, the logger reports it once
-        step, error = self._set_up(prepare)
+        step, error = self._set_up_ranks(open_run)
         if error:
             if self._is_logger:
                 launching.refuse(error)
@@ -275,14 +280,14 @@ class Job(ExitStack):
         self._at_work.enter_context(self._waits.at_work(self._peers))
         code = self._outcome(lambda: self._follow(MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")))
         self._at_work.close()
-        self._waits.tell(self._peers)
+        self._waits.send(self._peers)
         self._waits.share()
         return code
 
-    def _set_up(self, prepare: Callable[[], None]) -> tuple[Step | None, str]:
+    def _set_up_ranks(self, open_run: Callable[[], None]) -> tuple[Step | None, str]:
         """Prepare all ranks for the first round.
 
-        The logger calls `prepare`, which reads the words of the command and creates the run directory. The agents
+        The logger calls `open_run`, which reads the words of the command and creates the run directory. The agents
         receive the experiment from the logger.
 
         Returns:
@@ -294,14 +299,15 @@ class Job(ExitStack):
         import msgspec
 
         message: Any = None
-        step, error, here = None, "", f"{os.getpid()} on {os.uname().nodename}"
+        step, error, host = None, "", f" on {os.uname().nodename}"
+        self._places = self._waits.share(f"{os.getpid()}{host}")
         with ExitStack() as shelf:
             if self._is_logger:
                 self._folder = mkdtemp(prefix="mpinodes-")
                 shelf.enter_context(shared(Path(self._folder)))
                 try:
                     with self._waits.at_work(self._peers):
-                        prepare()
+                        open_run()
                         resolved = msgspec.msgpack.encode(self._setup.experiment)
                     message = resolved, str(self._directory.absolute()), self._folder, self._done
                 except BadInput as problem:
@@ -320,11 +326,9 @@ class Job(ExitStack):
                         self._setup.stream.forget()
                     except BadInput as problem:
                         error = f"{self._role(self._rank)}: {problem}"
-            answers = self._waits.share((error, here))
-        self._places = [place for _, place in answers]
-        self._hosts = [place.partition(" on ")[2] for place in self._places]
-        self._waits.share_core(self._hosts.count(os.uname().nodename), gives_way=not self._is_logger)
-        return step, next((error for error, _ in answers if error), "")
+            errors = self._waits.share(error)
+        self._waits.share_core(sum(place.endswith(host) for place in self._places), gives_way=not self._is_logger)
+        return step, next(filter(None, errors), "")
 
     # Rounds.
 
@@ -355,23 +359,23 @@ class Job(ExitStack):
             self._waits.share()
         return code
 
-    def alone(self, prepare: Callable[[], None]) -> Result:
+    def alone(self, open_run: Callable[[], None]) -> Result:
         """Do a whole run in this process without MPI; return the run directory and the summary.
 
         Args:
-            prepare: calls `begin` or `reopen`.
+            open_run: calls `open_new` or `reopen`.
         """
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(1), np.errstate(all="ignore"):
-            prepare()
+            open_run()
             try:
                 return self._follow("none (lockstep)")
             except Exception as error:
                 if isinstance(error, BadInput) and self._is_new:  # some rows of a data file are read only in the rounds
                     unmake_directory(self._directory)
                 elif not isinstance(error, Stopped):
-                    error.add_note(self._logged(traceback.format_exc(), error))
+                    error.add_note(self._logged("", error))
                 raise
 
     def _follow(self, mpi: str) -> Result:
@@ -384,7 +388,7 @@ class Job(ExitStack):
 
         self._signals.run = self._directory
         with self._signals:
-            return self._directory, repeats.log(self._setup, self._directory, mpi, self, self._began)
+            return self._directory, repeats.log(self._setup, self._directory, mpi, self, self._start)
 
     def _outcome(self, work: Callable[[], Result]) -> int:
         """Call `work`, print the results of the run, and return the exit code.
@@ -426,7 +430,7 @@ class Job(ExitStack):
             return self._done, None
         place, whose = places[self._done], self._checkpoints[0]["of"][1] if self._checkpoints else ""
         checkpoint, self._saved = load_all(keepers_of(place, agents, whose), self._checkpoints)
-        self._begin = checkpoint["round"] if checkpoint else 0
+        self._resumed = checkpoint["round"] if checkpoint else 0
         tell(place, checkpoint)
         return self._done, checkpoint
 
@@ -440,12 +444,11 @@ class Job(ExitStack):
             run: the set-up of the repeat.
             place: the directory of the repeat.
         """
-        begin, saved, self._begin, self._saved = self._begin, self._saved, 0, []
+        begin, saved, self._resumed, self._saved = self._resumed, self._saved, 0, []
         plan = Plan(run, begin, self._signals.is_asked)
         if self._world:
             from mpinodes.rounds.network import receive_chunks
 
-            del saved  # each agent loads its own checkpoint
             self._at_work.close()
             self._waits.share(begin)
             times = yield from receive_chunks(self._world, plan, run.layout.width, self._waits, begin)
@@ -471,7 +474,7 @@ def _exit_of(error: BaseException) -> tuple[int, str]:
     if isinstance(error, launching.NobodyReads):
         return launching.NOBODY_READS, ""
     if isinstance(error, KeyboardInterrupt):
-        return launching.INTERRUPTED, "interrupted; the rounds recorded so far are kept"
+        return launching.INTERRUPTED, "interrupted; recorded rounds, if any, are kept"
     if isinstance(error, (BadInput, Diverged)):
         return launching.BAD_INPUT if isinstance(error, BadInput) else launching.FAILED, str(error)
     return launching.OVERDUE if isinstance(error, Overdue) else launching.FAILED, launching.in_words(error)

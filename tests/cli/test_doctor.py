@@ -149,10 +149,6 @@ def test_a_rank_that_never_answers(planted, limit, words, tmp_path):
     assert done.code != 0
     assert words in " ".join(done.out.split())
     assert "Traceback" not in done.out + done.err
-    if planted == "sleep()":
-        assert "Timeout (0:00:04)!" in done.err
-    else:
-        assert "Timeout" not in done.err
 
 
 def test_ranks_that_are_bound_to_one_core_of_several(tmp_path):

@@ -37,6 +37,14 @@ def test_many_ranks_of_one_host_connect_lightly_and_send_the_same(many, by, tmp_
     assert same_bits(tmp_path / "run", alone) == []
 
 
+def test_many_ranks_on_a_core_have_longer_to_start(monkeypatch):
+    monkeypatch.setattr(launching, "launcher", lambda: launching.Launcher("MPICH's mpirun", 65, 0, here=65))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    assert launching.start_limit(3) == 75
+    assert launching.start_limit(100) == 100
+    assert launching.start_limit(None) == launching.START
+
+
 TIGHT = """
 import sys
 from mpinodes import doctor, run

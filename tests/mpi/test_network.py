@@ -121,7 +121,7 @@ def test_the_channel_keeps_order_and_bounds_memory(world, slow):
 
     def once(last):
         if world.rank < world.size - 1:
-            waits.begin()
+            waits.reset()
             channel, orders = Channel(comm, width, longest, waits), []
             for t in range(1, last + 1):
                 channel.row(t)[:] = 1000 * world.rank + t
