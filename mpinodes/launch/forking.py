@@ -36,8 +36,7 @@ from mpinodes.launch import launching
 
 LINE = "PMI_FD"  # the environment variable that contains the file descriptor of the connection to mpirun
 PATIENCE = 10.0  # seconds that a server may take from binding its address to accepting connections
-STREAMS = range(3)
-LINE_OF_FORK = 3  # the file descriptor of the connection to mpirun in every fork
+STREAMS, LINE_OF_FORK = range(3), 3  # file descriptors in every fork: standard streams, connection to mpirun
 COMMON = ("config.building", "data.shelf", "losses.enforced", "rounds.agent", "running.job", "streams.labelled")
 LARGEST = 1 << 20  # the largest size of a message between original and server, in bytes
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)

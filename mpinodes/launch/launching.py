@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 
 BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130, 141
 LEAVE_TAKING, START = 20, 600  # limits in seconds: to end MPI; to start MPI, if no deadline is set
-LEAST_START, RANK_STARTS = (
-    10,
-    2,
-)  # the least limit to start MPI has so many seconds, plus so many for each rank per core
+LEAST_START, RANK_STARTS = 10, 2  # least limit to start MPI: these seconds, and these for each rank per core
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
 LONGER = "longer waits: deadline.seconds=<seconds> or inf"
 NOT_STARTED = f"MPI did not start or end in time: a rank is missing, hangs (ps: state D) or is stopped (T); {LONGER}"

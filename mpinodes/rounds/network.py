@@ -167,7 +167,7 @@ class Channel:
 
     def _next_order(self) -> Order:
         self._wait([self._comm.Irecv(self._word, source=self._logger, tag=ROWS)])
-        return Order(*self._word.tolist())
+        return Order._make(self._word.tolist())
 
     def close(self, t: int, times: Vector) -> None:
         """Tell the logger that round t was the last round, and wait until the logger has received all rows.

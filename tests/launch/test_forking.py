@@ -114,7 +114,7 @@ def test_where_the_process_of_mpich_that_started_the_ranks_is_killed_nobody_is_l
 
 
 SET_UP = """
-import os, runpy, signal
+import os, runpy, signal, subprocess
 from mpinodes.running import setup
 set_up = setup.set_up
 
@@ -131,12 +131,12 @@ runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
     ("planted", "code", "words"),
     [
         ("os.kill(os.getpid(), signal.SIGSTOP)", 4, r"no word from the logger \(process \d+ on "),
-        ("os.killpg(0, signal.SIGINT)", 130, r"the logger \(rank 3\): interrupted"),
+        ("subprocess.run(['pkill', '-INT', '-P', str(os.getppid())])", 130, r"the logger \(rank 3\): interrupted"),
         ("raise ValueError('a\\nmpinodes: error: b')", 3, r"the logger \(rank 3\): ValueError: a mpinodes: error: b"),
     ],
 )
 def test_what_happens_to_the_logger_before_there_is_a_directory_is_one_line(tmp_path: Path, planted, code, words):
-    """The interrupt reaches all ranks, as forks share a group."""
+    """The interrupt reaches all ranks, which have one parent."""
     script = SET_UP.format(planted=planted)
     done = command(on_one_core(*WORDS, "deadline.seconds=1", by=("-c", script)), tmp_path)
     assert done.code == code
