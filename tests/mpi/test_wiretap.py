@@ -84,9 +84,9 @@ def strangers(calls, frame, me: int, logger: int) -> list[str]:
                 errors.append(f"{method} on {name} to {kwargs}")
         elif method in WORDS:
             said = method != "improbe" and me != logger
-            well = "", f"{os.getpid()} on {os.uname().nodename}"
+            place = f"{os.getpid()} on {os.uname().nodename}"
             to_logger = kwargs == {"dest": logger, "tag": waiting.WORDS}
-            if name != "world" or (said and not (args[0] in (well, None, waiting.AT_WORK) and to_logger)):
+            if name != "world" or (said and not (args[0] in (place, "", None, waiting.AT_WORK) and to_logger)):
                 errors.append(f"an agent said {args} on {name} to {kwargs}")
             if method == "improbe" and logger not in (me, kwargs["source"]):
                 errors.append(f"agents listened to each other: {kwargs}")
