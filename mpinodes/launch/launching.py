@@ -180,8 +180,7 @@ def in_words(error: BaseException) -> str:
     import traceback
 
     text = traceback.TracebackException(type(error), error, error.__traceback__)
-    place = users_line(error) or place_in_users_files(str(text))
-    ending = [f"({place})"] if place else []
+    ending = [f"({place})"] if (place := users_line(error) or place_in_users_files(str(text))) else []
     words = [f"{type(error).__name__}: {text}".removesuffix(": "), *(text.__notes__ or []), *ending]
     return " ".join(" ".join(words).splitlines())  # one line, because a line of its own could look like our error
 
@@ -276,10 +275,9 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
     if MPI.COMM_WORLD.size > 1:
         return MPI.COMM_WORLD
     if started and started.size > 1:
-        library = MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
         raise BadInput(
-            f"{started.name} started {started.size} processes, but each believes it is alone: mpi4py uses {library}: "
-            f"use its mpirun (see {Path(sys.executable).parent}), srun --mpi=pmi2 for MPICH and --mpi=pmix for Open MPI"
+            f"{started.name} started {started.size} processes, but each believes it is alone: use the mpirun of "
+            f"{MPI.get_vendor()[0]} (see {Path(sys.executable).parent}), or srun --mpi=pmi2 (MPICH), --mpi=pmix (Open MPI)"
         )
     raise BadInput("one process is not a network: use mpirun -n 8 python -m mpinodes.run, or the option --lockstep")
 
@@ -310,8 +308,7 @@ def shared_memory_lacks() -> str:
     The check uses the total size of /dev/shm, because all ranks must get the same result. The free space would decrease
     while ranks start.
     """
-    started = launcher()
-    ranks = started.here if started else 1
+    ranks = started.here if (started := launcher()) else 1
     needed = max(ONE_TAKES, RANK_TAKES * min(ranks, MANY)) if ranks else 0
     size = os.statvfs(SHM).f_blocks * os.statvfs(SHM).f_frsize if os.access(SHM, os.W_OK) else 0
     if size >= needed or sys.platform != "linux":

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
 
 import numpy as np
 from mpi4py import MPI
@@ -25,9 +24,6 @@ from mpinodes.runlog.checkpoints import Chunk, Order
 FRAMES, ROWS = 2, 3  # MPI tags: of frames between agents, and of messages between an agent and the logger
 OVER = -1  # sent to an agent instead of the last round of a chunk: no chunk follows
 SLACK = 2.0  # waits on a channel have so many times the limit, so that the neighbors of a late agent report it first
-
-
-Chunks: TypeAlias = "Generator[Chunk, None, Vector]"
 
 
 class RoundMismatch(RuntimeError):
@@ -189,7 +185,7 @@ class Channel:
         self._waits.patiently(requests, [self._logger] * len(requests), times=SLACK)
 
 
-def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: int = 0) -> Chunks:
+def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int = 0) -> Generator[Chunk, None, Vector]:
     """Receive the rows of all agents on the logger's rank, and yield them in chunks of consecutive rounds.
 
     Before each chunk, the logger sends an order to all agents: the last round of the chunk, and whether to save a
@@ -201,7 +197,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: 
         plan: decides after which rounds chunks end and checkpoints are saved.
         width: the number of floats in a row.
         waits: the object through which the logger waits for other ranks.
-        begin: the round before the first round of this job: 0, or the round of the checkpoint that the job resumes.
+        t: the round before the first round of this job: 0, or the round of the checkpoint that the job resumes.
 
     Returns:
         (ranks, 2) the seconds for which each rank computed and waited; the logger is the last row.
@@ -225,7 +221,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, begin: 
     waits.reset()
     ask()
     ask()
-    coming, k, before = post(0), 0, Order(begin)
+    coming, k, before = post(0), 0, Order(t)
     while True:
         came = waits.patiently(coming, range(agents), SLACK).Get_count(MPI.DOUBLE) // width
         plan.came()

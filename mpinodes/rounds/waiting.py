@@ -47,8 +47,7 @@ class Waits:
     """
 
     def __init__(self, comm: MPI.Comm, limit: float | None = None) -> None:
-        self._comm, self._parent = comm, os.getppid()
-        self.polls = POLLS_ALONE
+        self._comm, self._parent, self.polls = comm, os.getppid(), POLLS_ALONE
         self.limit = LIMIT if limit is None else limit
         self.reset()
 
