@@ -167,10 +167,10 @@ class _Server:
         self._forks: list[_Fork] = []
 
     def words(self, proxy: int) -> list[str]:
-        """Create a fork for each process of mpirun that connects, and exit when MPICH's proxy ends.
+        """Create a fork for each process of mpirun that connects, and exit when all forks have ended.
 
-        This method returns only in a fork. The fork gets the command-line words of the process that mpirun started. The
-        proxy ends after all originals, or because it was killed. In the second case, the server kills the forks.
+        This method returns only in a fork. The fork gets the command-line words of the process that mpirun started. If
+        MPICH's proxy ends first, it was killed, and the server kills all forks.
 
         Args:
             proxy: the process id of MPICH's proxy, which started the originals.
@@ -189,8 +189,8 @@ class _Server:
             gc.freeze()
             self._selector.register(self._door, EVENT_READ)
             self._selector.register(launcher := os.pidfd_open(proxy), EVENT_READ)
-            while True:
-                key = self._selector.select()[0][0]  # one event, because it may unregister the sockets of other events
+            while ready := self._selector.select(None if self._forks else PATIENCE):
+                key = ready[0][0]  # one event at a time, because it may unregister the sockets of other events
                 fork: _Fork | None = key.data
                 if key.fd == launcher:
                     self._kill_forks()
@@ -246,6 +246,7 @@ class _Server:
         if code == -signal.SIGALRM:
             self._kill_forks()
             time.sleep(1)  # the original prints its error, before other originals end and mpirun kills all
+        if not self._forks:  # MPICH's proxy waits for this server to end, which has copies of the proxy's pipes
             os._exit(0)
         self._selector.unregister(fork.handle)
         with suppress(KeyError):
@@ -254,8 +255,8 @@ class _Server:
         fork.line.close()
 
     def _kill_forks(self) -> None:
-        for fork in self._forks:
-            signal.pidfd_send_signal(fork.handle, signal.SIGKILL)
+        while self._forks:
+            signal.pidfd_send_signal(self._forks.pop().handle, signal.SIGKILL)
 
 
 def _take(words: list[str], environment: dict[bytes, bytes], cores: list[int], descriptors: list[int]) -> list[str]:

@@ -277,7 +277,7 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
     if started and started.size > 1:
         raise BadInput(
             f"{started.name} started {started.size} processes, but each believes it is alone: use the mpirun of "
-            f"{MPI.get_vendor()[0]} (see {Path(sys.executable).parent}), or srun --mpi=pmi2 (MPICH), --mpi=pmix (Open MPI)"
+            f"{MPI.get_vendor()[0]} (in {Path(sys.executable).parent}), srun --mpi=pmi2 (MPICH), --mpi=pmix (Open MPI)"
         )
     raise BadInput("one process is not a network: use mpirun -n 8 python -m mpinodes.run, or the option --lockstep")
 
