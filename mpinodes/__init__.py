@@ -19,7 +19,7 @@ __all__ = ["load", "run_lockstep", "runs", "simulate"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
-    """Read the record of a run into memory. The record of an unfinished run has all rounds that are done so far.
+    """Read the record of a run into memory. The record of an unfinished run has the rounds that are recorded so far.
 
     Args:
         run: the run directory.
@@ -42,8 +42,8 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
         experiment: the path of a TOML file, or the settings as nested dictionaries.
 
     Raises:
-        mpinodes.core.errors.BadInput: the experiment is invalid.
-        mpinodes.core.messages.Diverged: an estimate is no longer finite.
+        mpinodes.core.errors.BadInput: the experiment is invalid, or its run directory cannot be used.
+        mpinodes.core.messages.Diverged: the run diverges, for example because an estimate is no longer finite.
     """
     from mpinodes.core.asked import parse
     from mpinodes.running.job import run
@@ -64,12 +64,12 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
 
     Returns:
         The result of the run, which is stored in a new run directory. The methods of the result read the files of this
-        directory. The figures and the HTML page of the run are drawn only if the argument `report` is True, or later by
-        `Result.plot` and `Result.report`.
+        directory. If an argument sets the key `report` to true, the figures and the HTML page of the run are drawn at
+        the end of the run. Otherwise `Result.plot` and `Result.report` draw them later.
 
     Raises:
-        mpinodes.core.errors.BadInput: the experiment is invalid.
-        mpinodes.core.messages.Diverged: an estimate is no longer finite.
+        mpinodes.core.errors.BadInput: the experiment is invalid, or its run directory cannot be used.
+        mpinodes.core.messages.Diverged: the run diverges, for example because an estimate is no longer finite.
     """
     from mpinodes.core.asked import gathered
     from mpinodes.finished.result import Result
@@ -88,9 +88,9 @@ def runs(directory: str | Path) -> pandas.DataFrame:
 
     The columns are: `run`, the run directory; the keys in which the runs differ; the results, by short names such as
     `accuracy_test`, `regret_per_round` and `epsilon_proven`; and `warnings`, the codes of warnings. The labels of the
-    results are in `attrs["labels"]`, and their units in `attrs["units"]`. If each agent has its own loss function,
-    losses and regrets are divided by the number of agents. The results are then comparable with runs in which all
-    agents share one loss function.
+    results are in `attrs["labels"]`, and the units of results in `attrs["units"]`, if they have units. If each agent
+    has its own loss function, losses and regrets are divided by the number of agents. The results are then comparable
+    with runs in which all agents share one loss function.
 
     Raises:
         mpinodes.core.errors.BadInput: the directory contains no finished run, or a run that ended early, or a run that

@@ -13,12 +13,12 @@ HERE = Path(__file__).parent
 
 
 def commands() -> list[str]:
-    """Return the names of all commands, which are the names of the modules at the top of the package."""
+    """Return the names of all commands: of the modules at the top of the package, except `__init__` and `__main__`."""
     return sorted(path.stem for path in HERE.glob("[a-z]*.py"))
 
 
 def usage() -> str:
-    """Return the text of `mpinodes --help`: all commands, each with the first words of its module's docstring."""
+    """Return the text of `mpinodes --help`: all commands, each with the beginning of its module's docstring."""
     import ast
 
     lines = ["usage: [mpirun -n N] mpinodes COMMAND ...", ""]
@@ -29,9 +29,9 @@ def usage() -> str:
 
 
 def _without_one(argv: list[str]) -> int:
-    """Handle a command line without a known command: answer --help and --version, and reject all other words.
+    """Answer a command line that begins with --help, -h or --version, and return the exit code 0.
 
-    Return the exit code 0.
+    Under mpirun, only rank 0 prints the answer. Any other first word is not the name of a command and is rejected.
 
     Raises:
         BadInput: the command is missing or unknown.

@@ -1,13 +1,15 @@
 """Test the statements of a part: python -m mpinodes.check FILE, or the name of a part.
 
 FILE is a Python file that you wrote for algorithm.path, data.path, problem.path, problem.set_path, step.path,
-privacy.path, topology.path or record.metrics. The part is run on small experiments, and each of its statements is
-compared with its behavior. Purity (equal arguments give equal results) is tested by calling methods again;
-sensitivities and leakage are tested by running agents again on adjacent data. Each agent is also run alone, and runs
-are repeated in another process and over MPI. A check can refute a statement, but cannot prove a statement.
+privacy.path, topology.path or record.metrics. The part is tried on small examples, and its statements are compared
+with its behavior. Purity (equal arguments give equal results) is tested by calling methods again. The sensitivities and
+the leakage that an algorithm states are tested by running agents again on adjacent data. Each agent of an algorithm is
+also run alone, and some runs are repeated in another process and over MPI. A check can refute a statement, but cannot
+prove a statement.
 
 Exit code 0: no fault was found. If a FILE was checked, later runs with this file report that they depend on tested
-statements. Exit code 1: faults were found; each is printed on one line. Exit code 2: there is nothing to check.
+statements. Exit code 1: faults were found, and are printed. Exit code 2: the command line is wrong, or there is nothing
+to check.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Put finished runs side by side: python -m mpinodes.compare STUDY|RUN...
 
 Write figures (means over seeds with their 95 % intervals), tables (CSV, Parquet, Markdown, LaTeX) and differences
-paired by seed. Report the privacy loss of publishing all runs together. Also report in which keys the runs differ,
-apart from the compared keys. If each agent has its own loss function, losses and regrets are divided by the number of
-agents. If the runs do not have all combinations of the values of their keys, choose the compared keys by --by and
---along. At most 12 figures are drawn; the output names the figures that are left out.
+paired by seed. The Parquet table needs pyarrow or fastparquet. Report the privacy loss of publishing all runs together.
+Also report in which keys the runs differ, apart from the compared keys. If each agent has its own loss function, losses
+and regrets are divided by the number of agents. If the runs do not have all combinations of the values of their keys,
+choose the compared keys by --by and --along. At most 12 figures are drawn; the output names the figures that are left
+out.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def main(argv: list[str]) -> int:
     """Run the command and return its exit code."""
     parser = Parser("compare", __doc__)
     parser.add_runs("STUDY | RUN", "the directory of a study, or of a finished run")
-    by = "the key whose values are compared (default: the first key whose values are no numbers)"
+    by = "the key whose values are compared (default: the first key with a value that is no number, or the first key)"
     parser.add_argument("--by", metavar="KEY", help=by)
     keys = lambda text: [] if text == "none" else text.replace(" ", "").split(",")  # noqa: E731
     along = "further compared keys, or none; results are means over all other keys (default: keys that tell runs apart)"

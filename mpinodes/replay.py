@@ -2,10 +2,11 @@
 
 Adjacent data sets differ in one sample, one round or one agent (privacy.adjacency). The recorded messages of the run
 are compared with the messages on adjacent data. For every agent, the command prints the largest change of a message
-divided by the change that the accountant assumes, and the number of messages that one changed sample moves. For every
-round, the command compares the first message that depends on changed data of this round. For a few rounds (--rounds),
-the command also compares all later messages. Exit code 1: a message moved by more than its sensitivity, or a
-sensitivity depends on the data. Exit code 2: the directory cannot be replayed.
+divided by the change that the accountant assumes, and the largest number of compared messages that one change of the
+data moves. For every round except the last, the data of this round are changed, and the messages are compared up to the
+first message that depends on the changed data. For about --rounds of these rounds, all later messages are compared too.
+Exit code 1: a message moved by more than the accountant assumes, or a fact that a message states about itself, such as
+its sensitivity, depends on the data. Exit code 2: the directory cannot be replayed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("replay", __doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with record.transcript=true")
     parser.add_argument(
-        "--rounds", type=int, default=12, help="number of changed rounds for which all later messages are compared (12)"
+        "--rounds", type=int, default=12, help="about how many rounds are changed with all later messages compared (12)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed for drawing the changed samples (0)")
     options = parser.parse_args(argv)

@@ -15,12 +15,13 @@ from mpinodes.launch.launching import command, show
 def drawn(run: Path) -> list[Path]:
     """Draw the page (HTML) and the figures of a run, and return the paths of the pages.
 
-    If the run is finished, or is a single run, there is one page. If a run with repeats is not finished, there is one
-    page for each repeat with a record. If a run or a repeat has no summary yet, the summary of its recorded rounds is
-    computed and written first.
+    The figures are written as PNG, SVG and PDF. If the run is finished, or is a single run, there is one page. If a run
+    with repeats is not finished, there is one page for each repeat with a record. If a run or a repeat has a record but
+    no summary yet, the summary of its recorded rounds is computed and written first.
 
     Raises:
-        BadInput: the directory contains no run, no round is recorded, or a process still works on the unfinished run.
+        BadInput: the directory contains no run that this version of mpinodes can read, no round is recorded, a process
+            still works on the unfinished run, or the directory cannot be written.
     """
     from mpinodes.presentation.draw import draw
     from mpinodes.runlog.reader import is_recorded

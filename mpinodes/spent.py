@@ -2,11 +2,11 @@
 
 A RUN is the directory of a finished run; if the run has repeats, all repeats are included. The privacy losses of runs
 on the same data are composed. If the records say which samples each run used, the privacy losses are composed for each
-sample separately. If no sample is in two of the data sets, the result is the largest privacy loss of a single data set.
-Two runs on files are taken to have common samples, unless the two runs have different names in data.identity and
-different files in data.file. By different names you declare that no sample is in both data sets. The result holds only
-if the settings of all runs were fixed before the first run. Exit code 2: the runs cannot be read, or cannot be
-combined.
+sample separately. If the runs use several data sets and no sample is in two of them, the result is the largest privacy
+loss of a single data set. Two runs on your files are taken to have common samples, unless the two runs have different
+names in data.identity and different files in data.file. By different names you declare that no sample is in both data
+sets. The result holds only if the settings of all runs were fixed before the first run. Exit code 2: the command line
+is wrong, or the runs cannot be read or cannot be combined.
 """
 
 from __future__ import annotations

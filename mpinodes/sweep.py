@@ -1,11 +1,13 @@
 """Do all runs of a study: python -m mpinodes.sweep [study.toml | STUDY] [key=a,b,c ...].
 
-A study is an experiment in which some keys have several values; there is a run for each combination of the values. The
-tables study.grid, study.zip and study.cases, the list study.seeds, and lists on the command line set these values;
-study.exclude leaves runs out. All runs are checked before the first run starts. Each run is computed in one process,
-with the same bits as under mpirun. As many runs as there are cores are computed at the same time. Under mpirun -n N,
-the runs are computed by N - 1 ranks. To continue a study, give the same command again, or the directory of the study.
-Exit code 1: a run failed. 2: the command line or the settings of a run are invalid, and no run was started.
+A study is an experiment in which some keys have several values. Each key of study.grid, the list study.seeds, and each
+list on the command line vary independently of each other: there is a run for each combination of their values. The keys
+of the table study.zip vary together, and so do the keys of study.cases. study.exclude leaves runs out. The settings of
+all runs are checked before the first run starts. Each run is computed in one process, with the same bits as under
+mpirun; with --mpi, a separate mpirun computes each run. As many runs as there are cores are computed at the same time,
+with --mpi one. Under mpirun -n N, the runs are computed by N - 1 ranks. To continue a study, give the same command
+again, or the directory of the study. Exit code 1: a run failed. 2: the command line or the settings of a run are
+invalid, or the output cannot be written.
 """
 
 from __future__ import annotations

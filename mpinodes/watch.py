@@ -3,7 +3,8 @@
 Print the number of completed rounds, the mean loss so far, the rounds per second and the remaining time. After the last
 round, print which part of the summary is being computed. The command only reads files of the runs, so it does not slow
 them down. The command ends when all runs have ended, with exit code 0, or 1 if a run failed or ended before its last
-round.
+round. A run from which no new round comes for a long time counts as failed. Exit code 2: a RUN exists, but is neither
+the directory of a run nor empty.
 """
 
 from __future__ import annotations
