@@ -2,7 +2,7 @@
 
 The text about a key of a fixed section comes from the docstring of the class of this section in `core.experiment`. The
 text about a setting of a part comes from the annotation of the field, and the text about a part from the docstring of
-its module.
+its module. The texts about `problem.preset` and `topology.file` are in this module.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FIXED = {"": Experiment, **SECTIONS, "data": DataKeys, "topology": GraphFile}
 
 
 def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Return a dictionary from each key, dotted and sorted, to a text with its meaning, its choices and its default.
+    """Return a dictionary from dotted keys, sorted, to texts with the meaning, the choices and the default of the key.
 
     Args:
-        asked: the settings of an experiment. If they name Python files of the user by `path`, the settings of the parts
-            in these files are among the keys.
+        asked: the settings of an experiment. If they name Python files of the user, as `algorithm.path` does, the
+            settings of the parts in these files are among the keys.
 
     Raises:
-        BadInput: such a file cannot be imported or defines no part of the kind.
+        BadInput: such a file does not exist, cannot be imported, or defines no valid part of the kind.
     """
     texts: dict[str, str] = {}
     for section, struct in FIXED.items():
@@ -77,7 +77,7 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
 
 
 def listed() -> str:
-    """Return the text of `--list`: one line for each installed part."""
+    """Return the text of `--list`: for each kind of part, its key, and then a line for each installed part."""
     lines = []
     for kind in registry.KINDS:
         lines.append(kind.key)
@@ -97,10 +97,10 @@ def explained_part(name: str) -> str | None:
         name: the path of a user's Python file, or a name, which may belong to parts of several kinds.
 
     Returns:
-        The text about all these parts; None if no part has this name.
+        The text about all these parts; None if `name` is no path and no installed part has this name.
 
     Raises:
-        BadInput: the file cannot be imported or defines no part.
+        BadInput: the file does not exist, cannot be imported, or defines no valid part.
     """
     if not is_file(name) and not any(name in registry.names(kind) for kind in registry.KINDS):
         return None
@@ -130,11 +130,13 @@ def _module_doc(part: type) -> str:
 def _explained(meaning: str, by_part: dict[str, Key]) -> str:
     """Return a text with the meaning, the choices and the default of a key.
 
-    If the key has different defaults in different parts, the text has the default of each part.
+    If the key has different defaults in different parts, or no default in some of the parts, the text names the default
+    of each part that has a default.
 
     Args:
         meaning: the meaning of the key; if empty, the meaning is the description in the annotation of the key's type.
-        by_part: maps the name of each part that has the key to the type and the default of the key.
+        by_part: maps the name of each part that has the key to the type and the default of the key. The type of the
+            first part counts.
     """
     kind = next(iter(by_part.values())).type
     defaults: dict[str, Any] = {part: key.default for part, key in by_part.items() if key.default is not NODEFAULT}

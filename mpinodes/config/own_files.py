@@ -1,10 +1,11 @@
 """Copy the user's files to run directories, detect changed files, and record which files passed `mpinodes check`.
 
-    <run directory>/sources/<key>-<file>    a copy of each Python file of the user
+    <run directory>/sources/<key>-<file>    a copy of each Python file that a key of the experiment names
     ~/.cache/mpinodes/stamp-key             the user's secret key for hashes of files
     ~/.cache/mpinodes/checked/<hash>        exists if a Python file has passed `mpinodes check`
 
-Checkpoints contain a stamp of each data file (size, time and keyed hash), so that a resumed run notices a change.
+If the environment variable XDG_CACHE_HOME is set, it replaces ~/.cache. Checkpoints contain a stamp of each data file
+(size, time and keyed hash), so that a resumed run notices a change.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Stamp = tuple[int, int, str, str]  # a file's size and time, the name of the use
 
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
-    """Return the user's Python files as pairs (key, path), where the key is the setting that names the file.
+    """Return the Python files that the settings name, as pairs (key, path); the key is the setting that names the file.
 
     The files with metrics come last. The file of a mechanism is left out if the run has no noise.
     """
@@ -43,7 +44,7 @@ def files(e: Experiment) -> list[tuple[str, Path]]:
 
 
 def keep(e: Experiment, directory: Path) -> None:
-    """Copy the user's Python files into a run directory."""
+    """Copy the Python files that the settings name into the folder `sources` of a run directory."""
     for key, path in files(e):
         (directory / FOLDER).mkdir(exist_ok=True)
         shutil.copyfile(path, _copy_of(directory, key, path))
@@ -62,7 +63,7 @@ def _copy_of(directory: Path, key: str, path: Path) -> Path:
 
 
 def data_files(setup: Setup) -> list[Path]:
-    """Return the files from which the run reads its data and its graph.
+    """Return the files from which the run reads its data, and the file of the graph if `topology.file` names a file.
 
     The order of the files does not depend on the folders that contain the files.
     """
@@ -71,10 +72,11 @@ def data_files(setup: Setup) -> list[Path]:
 
 
 def stamps(setup: Setup) -> list[Stamp]:
-    """Return a stamp of each data and graph file, for checkpoints: the size, the time and a keyed hash of the file.
+    """Return a stamp of each data and graph file, for checkpoints: size, time, name of the key, keyed hash.
 
     The hash is computed with a secret key of this user, so only this user can compare a file with its stamp. With a
-    plain hash, anyone could test whether a sample is among private data. No run directory contains the key.
+    plain hash, anyone could test whether a sample is among private data. No run directory contains the key. If the
+    user's file stamp-key cannot be used, the hash and the name of the key are empty.
     """
     secret = _secret()
     name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
@@ -98,7 +100,7 @@ def is_same(before: Stamp, now: Stamp) -> bool:
 def _secret() -> bytes:
     """Return the bytes of the user's file stamp-key, which the first call creates.
 
-    The result is empty if the file cannot be written or read.
+    The result is empty if the file cannot be written or read, or does not have `SECRET` bytes.
     """
     place = _cache() / "stamp-key"
     with suppress(OSError):
@@ -116,7 +118,7 @@ def _cache() -> Path:
 
 
 def checked(e: Experiment) -> list[dict[str, Any]] | None:
-    """Return the user's Python files on which the proven epsilon depends: all files except the files with metrics.
+    """Return the Python files of `files` on which the proven epsilon depends: all files except the files with metrics.
 
     Returns:
         For each file, its key, its path, its hash, and whether the file has passed `mpinodes check`; None if there is
@@ -134,8 +136,8 @@ def checked(e: Experiment) -> list[dict[str, Any]] | None:
 def _is_untried(e: Experiment, key: str) -> bool:
     """Return whether a user's class has a setting whose value in the experiment is not tested by `mpinodes check`.
 
-    `mpinodes check` tests the default of each setting. For a loss, the check tests no other values. For every other
-    class, the check also tests other numbers, and all words of a setting whose type is a list of allowed words.
+    `mpinodes check` tests the default of each setting. For a loss, the check tests no other values. For other classes
+    the check varies settings, so a number counts as tested, and so does a word from a list of allowed words.
 
     Args:
         e: the experiment.
@@ -160,8 +162,8 @@ def digest_of(path: Path) -> str:
 def stamp_of(path: Path, digest: str) -> Path:
     """Return the path of the marker file whose existence means that a Python file has passed `mpinodes check`.
 
-    The marker file is in the user's cache directory. Its name is a keyed hash of all files that the Python file may run
-    or read, and of the version of mpinodes.
+    The marker file is in the user's cache directory. Its name is a keyed hash of the Python file, of the files that it
+    may run or read (`noise_key.files_behind`), and of the version of mpinodes.
 
     Args:
         path: the Python file.

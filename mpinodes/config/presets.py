@@ -2,8 +2,9 @@
 
 A preset sets keys of the sections data, problem and step, and the keys privacy.clip, privacy.scale and
 privacy.adjacency. For all these keys, the defaults of the algorithm are ignored. A key that the preset does not set has
-the default that belongs to the data set, which is the same for all algorithms. Keys that the user sets override the
-preset. A preset is a file in the folder presets, a TOML file of the user, or a table of keys in the experiment.
+the default that belongs to the data set or to the key. A few of these defaults, such as that of data.partition, still
+depend on whether the agents of the algorithm share one loss. Keys that the user sets override the preset. A preset is a
+file in the folder presets, a TOML file of the user, or a table of keys in the experiment.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
         problems: the list to which a line for each mistake in the preset is added.
 
     Returns:
-        The user's settings without `problem.preset`; the settings of the preset, empty if there is no preset; and the
-        name of the preset for messages.
+        The user's settings without `problem.preset`; the allowed keys of the preset, empty if there is no preset or if
+        the preset cannot be read; and the name of the preset for messages.
     """
     problem, preset = asked.get("problem"), Tree()
     if not isinstance(problem, dict) or "preset" not in problem:
@@ -80,7 +81,7 @@ def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
 
     If the algorithm needs all samples in each round, `data.batch` is set to "all", and data.epochs and data.shuffle are
     removed. If the agents solve minimization problems with their losses (`Algorithm.solves`), `privacy.clip` is set to
-    "inf", because no gradient is clipped.
+    "inf", because no gradient is clipped. An empty preset stays empty.
     """
     if preset and algorithm.whole_data:
         data = {key: value for key, value in preset.get("data", {}).items() if key not in ("epochs", "shuffle")}

@@ -35,7 +35,8 @@ class PartKind(NamedTuple):
     """Describe a kind of part, such as algorithms. The texts in quotes below are the values for algorithms.
 
     Attributes:
-        package: the subpackage that contains the parts, and the group of entry points: "algorithms".
+        package: the subpackage that contains the parts: "algorithms". The group of entry points has the name of the
+            subpackage: "mpinodes.algorithms".
         section: the section of the experiment that chooses a part: "algorithm".
         chooser: the key of this section whose value is the name of a part: "name".
         base: the base class of the parts. mpinodes fills in the fields of the base class; all other fields of a part
@@ -129,7 +130,8 @@ def find(kind: PartKind, name: str, others: Sequence[str] = (), place: str = "")
         place: the place of the name, for the error message; by default the key.
 
     Raises:
-        BadInput: no part has that name, or the part does not fit its kind; the message names the key.
+        BadInput: no part has that name, or the part of an entry point does not fit its kind; the message names the
+            place.
     """
     module = name.replace("-", "_")
     is_module = name.replace("-", "").isalnum() and importlib.util.find_spec(f"mpinodes.{kind.package}.{module}")
@@ -169,7 +171,7 @@ def parts_called(word: str) -> list[tuple[PartKind, Any]]:
 
 
 def from_path(kind: PartKind, path: str) -> Any:
-    """Return the class of a part in a user's file.
+    """Return the class of a part in a user's file; for a loss, the subclass that `bound` returns.
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name exactly one class in `__all__`; or this
@@ -179,14 +181,14 @@ def from_path(kind: PartKind, path: str) -> Any:
 
 
 def _loaded(path: str, where: str) -> tuple[Any, str]:
-    """Import a user's file, and return the class that the file names in `__all__`.
+    """Import a user's file, return the class that the file names in `__all__`, and add the class to `users_parts`.
 
     Args:
         path: the path of the file.
         where: the name of the file in error messages.
 
     Returns:
-        The class; and `where` with the line of the class, for further error messages.
+        The class; and `where`, with the line of the class if the line is known, for further error messages.
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name exactly one class in `__all__`.
@@ -294,7 +296,8 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
         others: further names that the key accepts, as in `find`.
 
     Raises:
-        BadInput: there is no such part, the part has mistakes, or the section sets neither name nor path.
+        BadInput: there is no such part, the part has mistakes, or the section sets neither name nor path, or sets them
+            to a value that is no text.
     """
     key = kind.chooser if section.get(kind.path) is None else kind.path
     if (value := section.get(key)) is None:

@@ -52,7 +52,10 @@ class Problems(list[str]):
 
 @cache
 def keys_of(struct: Any) -> dict[str, Key]:
-    """Return the type and the default of each key of the section that a struct defines, by name."""
+    """Return the type and the default of each key of the section that a struct defines, by name.
+
+    If a function makes the default, as for a section, the default is given as None.
+    """
     fields = msgspec.structs.fields(struct)
     defaults = [NODEFAULT if f.required else None if f.default is NODEFAULT else f.default for f in fields]
     return {f.name: Key(f.type, default) for f, default in zip(fields, defaults, strict=True)}
@@ -69,7 +72,8 @@ def decode(
         section: the values that the user and the defaults of parts set.
         keys: the keys of the section.
         prefix: the name of the section with a dot, as in "privacy."; empty for keys outside of sections.
-        problems: the list to which a line for each mistake is added. A key with a wrong value is not in the result.
+        problems: the list to which a line for each mistake is added; one line names all missing keys. A key with a
+            wrong value, or without value and default, is not in the result.
         others: keys of the section that are allowed, but not converted here.
     """
     problems += [unknown(name, keys, prefix, section) for name in section if name not in keys and name not in others]
@@ -106,8 +110,8 @@ def checked(value: Any, expected: Any, key: str) -> Any:
     """Return the value of a key, converted to its type.
 
     Raises:
-        BadInput: the value has the wrong type or is out of range; the message has the key, the value and the allowed
-            values.
+        BadInput: the value has the wrong type or is out of range, or is text that is not UTF-8; the message names the
+            key and says which values are allowed.
     """
     try:
         converted = msgspec.convert(value, expected)
@@ -134,7 +138,9 @@ def _meta(expected: Any, name: str) -> Any:
 
 
 def near(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str:
-    """Return the choice whose spelling is most similar to a word, ignoring case; empty if no choice is similar.
+    """Return the choice whose spelling is most similar to a word; empty if no choice is similar.
+
+    Upper and lower case are the same here, and so are _ and -.
 
     Args:
         word: the word.
@@ -155,7 +161,7 @@ def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
 
 
 def unknown(name: str, keys: Collection[str], prefix: str, section: Tree) -> str:
-    """Return the error message about an unknown key. The message suggests similar keys of this or another section.
+    """Return the error message about an unknown key. The message suggests similar keys, or lists the keys.
 
     Args:
         name: the unknown key, without the section.
@@ -191,7 +197,8 @@ def to_type(key: str, value: Any, message: str = "") -> str:
     Args:
         key: the dotted key.
         value: the wrong value.
-        message: the error message of msgspec; empty if a TOML table was expected.
+        message: the error message of msgspec, or any other text if one word was expected; empty if a TOML table was
+            expected.
     """
     wants = message.partition("`")[2].partition("`")[0]
     if isinstance(value, list) and value and "got `array`" in message:
