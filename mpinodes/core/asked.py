@@ -24,7 +24,7 @@ COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 def as_typed(text: str) -> str:
     """Return a text with all commands of mpinodes in the spelling that the user chose for the present command.
 
-    The two spellings of a command are `mpinodes run` and `python -m mpinodes.run`.
+    The spellings of a command are `mpinodes run`, `python -m mpinodes.run` and `python -m mpinodes run`.
     """
     words = sys.orig_argv
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
@@ -48,10 +48,13 @@ class Request(Tree):
         self.places = dict(places)
 
     def located(self, problem: str) -> str:
-        """Return an error message; if a file sets the key that the message is about, file and line are put in front.
+        """Return an error message; if the key of the message comes from a file, file and line are put in front.
+
+        If no file sets this key itself, the place of the section that contains the key is used, if a file sets it.
 
         Args:
-            problem: the error message, which begins with the dotted key.
+            problem: the error message. If it does not begin with a dotted key or `unknown key`, it is returned
+                unchanged.
         """
         match = re.match(r"(?:unknown key )?([\w.-]+)(?: = |: |; | is missing| are missing|, \D)", problem)
         key = match[1] if match else ""
@@ -62,7 +65,10 @@ class Request(Tree):
 
 
 def merge(*trees: Mapping[str, Any]) -> Tree:
-    """Return a new tree with the keys of all given trees; later trees override earlier trees."""
+    """Return a new `Request` with the keys of all given trees; later trees override earlier trees.
+
+    Two dictionaries under the same key are merged in the same way.
+    """
     merged, places = Request({}, {}), dict[str, str]()
     for tree in trees:
         for key, value in tree.items():
@@ -99,7 +105,7 @@ def nested(settings: Mapping[str, Any]) -> Tree:
 
 
 def utf8(data: bytes) -> bytes:
-    """Return the bytes of a text as UTF-8 without byte-order mark. Text in UTF-16 (from PowerShell) is converted."""
+    """Return a text as UTF-8 without byte-order mark. UTF-16 with such a mark (from PowerShell) is converted."""
     is_utf16 = data[:2] in UTF_16 and len(data) > 2
     return data.decode("utf-16", "replace").encode() if is_utf16 else data.removeprefix(b"\xef\xbb\xbf")
 
@@ -112,7 +118,7 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
         overrides: texts key=value, such as "privacy.epsilon=0.5"; a value that is not TOML is taken as text.
 
     Raises:
-        BadInput: the file is missing or malformed, or a word is not a key=value pair.
+        BadInput: the file is missing or malformed, a word is not a key=value pair, or a word is a Python file.
     """
     import tomllib
 
@@ -145,7 +151,10 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
 
 
 def _places(path: str, text: str) -> dict[str, str]:
-    """Return a dictionary from each dotted key of a TOML text to the words "<path>, line <number>"."""
+    """Return a dictionary from dotted keys of a TOML text to the words "<path>, line <number>".
+
+    The keys are the sections and keys that begin a line; the first such line counts. Keys of inline tables are missing.
+    """
     places, section = dict[str, str](), ""
     for number, line in enumerate(text.splitlines(), 1):
         if match := LINE.match(line):
@@ -172,7 +181,8 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
     """Merge the settings of files, key=value pairs and dictionaries; later arguments override earlier arguments.
 
     Raises:
-        BadInput: a file is missing or malformed, or an argument is no path, no key=value pair and no dictionary.
+        BadInput: a file is missing or malformed; an argument is no path, no key=value pair and no dictionary; or a key
+            of a dictionary is not a dotted name.
     """
     trees: list[Tree] = []
     for source in asked:
@@ -190,7 +200,7 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
 def _plain(value: Any) -> Any:
     """Convert a Python value to types of TOML: NumPy numbers to numbers, arrays and tuples to lists, paths to text.
 
-    A mapping with nested or dotted keys becomes nested dictionaries.
+    A mapping with nested or dotted keys becomes nested dictionaries. Other values are returned unchanged.
 
     Raises:
         BadInput: a key of a mapping is not a dotted name.

@@ -1,4 +1,4 @@
-"""Define the exceptions that the commands of mpinodes catch and print as one line, and find lines of user's files."""
+"""Define exceptions that the commands of mpinodes report without a traceback, and find lines of user's files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ def is_users(part: type) -> bool:
 
 
 def place_of(part: type, member: str) -> str:
-    """Return the place of a class attribute or method, such as "mine.py, line 12: Mine.hidden"."""
+    """Return the place of a class attribute or method, such as "mine.py, line 12: Mine.hidden".
+
+    File and line are left out if the line is not found.
+    """
     owner = next((kind for kind in part.__mro__ if member in vars(kind)), part)
     with suppress(OSError, TypeError):
         for number, line in enumerate(*inspect.getsourcelines(owner)):
@@ -25,16 +28,16 @@ def place_of(part: type, member: str) -> str:
 
 
 def place_in_users_files(text: str) -> str:
-    """Return the place of the first method that a text names, as in "message()", in a user's file; "" if none is."""
+    """Return the place in a user's file of the first method that a text names, as in "message()"; "" if none is."""
     methods = re.findall(r"(\w+)\(", text)
     places = (place_of(part, method) for method in methods for part in users_parts if method in vars(part))
     return next(places, "")
 
 
 class BadInput(ValueError):
-    """Report a mistake in the user's input: the message names the mistake, the place in the input, and the remedy.
+    """Report one or more mistakes in the user's input; the message has a line for each mistake.
 
-    Commands print the message and exit with code 2.
+    The commands of mpinodes print the message and exit with code 2.
     """
 
 

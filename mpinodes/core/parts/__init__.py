@@ -2,9 +2,9 @@
 
 A part is a replaceable component of an experiment: a class, in a file of its own, that extends one of the base classes
 below. An experiment chooses a part by its name in this package, by an entry point, or by the path of a user's file. The
-base classes list all attributes and methods that the rest of mpinodes uses. An attribute has a default if one value is
-right for most parts. The fields of a part's dataclass are its settings: each field is a key of the experiment
-(`algorithm.<field>`, `data.<field>`, `topology.<field>`). Class attributes are not settings.
+base classes list the attributes and methods that the rest of mpinodes uses. An attribute has a default if one value is
+right for most parts. The fields that a part's dataclass adds to the fields of its base class are settings: each of them
+is a key of the experiment, such as `algorithm.<field>` or `data.<field>`. Class attributes are not settings.
 
     Algorithm    computes an agent's messages, and updates the agent's state with the messages that the agent receives
     Mixing       computes the mixing weights, and the public scalars that receivers need to compute their weights
@@ -17,9 +17,9 @@ right for most parts. The fields of a part's dataclass are its settings: each fi
     Schedule     returns the step size of every round
     Metric       computes a number or curve for the record, the summary and the page of a run
 
-Generating the methods of dataclasses delays the start of every rank. Therefore the base classes are dataclasses without
-`__repr__` and `__eq__`, which the dataclass decorator of each part generates anyway. Most classes that are not parts
-extend `msgspec.Struct`, which needs no generated methods.
+Generating the methods of dataclasses delays the start of every rank. Therefore most base classes are dataclasses
+without `__repr__` and `__eq__`, which the dataclass decorator of a part usually generates anyway. Many classes that are
+not parts extend `msgspec.Struct` or `NamedTuple`.
 """
 
 from mpinodes.core.parts.algorithm import Algorithm, Bound, Horizons, Run

@@ -73,7 +73,7 @@ class Set(ABC):
     def within(self, margin: float) -> Self:
         """Return a subset of 𝒳 such that the ball of radius `margin` around each of its points is contained in 𝒳.
 
-        `margin` must be less than `inradius`. For 𝒳 = R^d the result is 𝒳.
+        `margin` must be less than `inradius`. For 𝒳 = R^d the result is 𝒳. The base class raises NotImplementedError.
         """
         raise NotImplementedError(f"{type(self).__name__} has no within")
 
@@ -81,9 +81,9 @@ class Set(ABC):
         """Return cone constraints that describe the vectors of 𝒳 whose coordinates outside `used` are 0.
 
         The constraints are on the vector that consists only of the coordinates in `used`. If a point of 𝒳 may leave 𝒳
-        when some coordinates are set to 0 (the class attribute `solid` is false), `used` has all coordinates. If a
-        class does not override `cones`, the best fixed decision is computed with projections, which takes longer and is
-        less accurate for nonsmooth losses.
+        when some coordinates are set to 0 (the class attribute `solid` is false), `used` has all coordinates. The base
+        class raises NotImplementedError. If a class does not override `cones`, the best fixed decision is computed
+        without cones, which takes longer and is less accurate for nonsmooth losses.
         """
         raise NotImplementedError(f"{type(self).__name__} has no cones")
 

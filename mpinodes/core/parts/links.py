@@ -48,7 +48,7 @@ class Topology(ABC):
     @property
     @abstractmethod
     def period(self) -> int | None:
-        """Return the number of rounds after which the graph repeats; None if it never repeats."""
+        """Return the number of rounds after which the graph repeats; None if the graph does not repeat."""
 
     @abstractmethod
     def edges(self, t: int) -> Edges:
@@ -56,7 +56,7 @@ class Topology(ABC):
 
     @abstractmethod
     def sends(self, t: int) -> Matrix:
-        """Return the edges of round t as a read-only (n, n) matrix; entry [j, i] is true if j sends to i."""
+        """Return the edges of round t as an (n, n) matrix; entry [j, i] is true if j sends to i. Do not change it."""
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
@@ -89,7 +89,8 @@ class Links(ABC):
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
         """Return the messages that an agent receives in round t as pairs (sender, round of sending).
 
-        The pairs are in ascending order. The agent's own message of round t is among them.
+        The pairs are in ascending order. The agent's own message of round t is among them. If the mixing uses only the
+        newest message of each sender (`Mixing.hears`), older messages are left out.
         """
 
     @abstractmethod

@@ -17,9 +17,10 @@ class Mechanism(ABC):
     """Add noise to the vector of a query.
 
     Attributes:
-        epsilon: `privacy.epsilon`; the scale of the noise is a number divided by epsilon, and inf means no noise.
+        epsilon: `privacy.epsilon`; inf means no noise. The scale of Laplace and gamma-norm noise is a number divided by
+            epsilon.
         constant: c if `privacy.scale` is a number c; the scale of the noise is then c/epsilon for every sensitivity.
-            None: the noise is calibrated to the sensitivity.
+            None: the noise is calibrated to the query.
         backend: `noise.backend`, the arithmetic of the noise; one of `backends`.
     """
 
@@ -39,9 +40,10 @@ class Mechanism(ABC):
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """Write the value of the query plus noise to `out`, and return the event for privacy accounting.
 
-        All receivers get the same release. `query.calibration` is the number to which the noise is calibrated. For
-        Laplace noise this is an L1 sensitivity (None means `query.l1`), for Gaussian noise the standard deviation
-        (None is an error), and for gamma-norm noise the inverse of the rate (None means `query.l2`).
+        All receivers get the same release. `query.calibration` is the number to which the noise is calibrated if
+        `constant` is None. The scale of Laplace noise is this number divided by epsilon (None means `query.l1`), and so
+        is the scale of gamma-norm noise (None means `query.l2`). For Gaussian noise the number is the standard
+        deviation itself (None is an error).
 
         Args:
             query: the value, with its sensitivities.

@@ -30,8 +30,9 @@ class Stretch(Struct, frozen=True):
         decisions: (r, k, d) the decisions.
         losses: (r,) the loss of the network at its decisions.
         agent_losses: (r, n) the loss of the network if the estimate of one agent replaces all decisions.
-        training_losses: (r,) the mean over agents of the mean loss of the agent's samples; None if the loss functions
-            change from round to round.
+        training_losses: (r,) the mean over agents of the mean loss of the agent's samples at the agent's decision,
+            without the regularizer; None if the loss functions change from round to round, or if all agents share one
+            loss.
     """
 
     rounds: NDArray[np.int64]
@@ -53,7 +54,8 @@ class Judged(Struct, frozen=True):
         judged_by: for an offline method, which decision's optimality gap is reported: "average" (running average) or
             "last"; None for an online method.
         total: (h, 2 + n) cumulative losses of the network: at its decisions, at the running averages of its decisions,
-            and at the estimate of each agent.
+            and at the estimate of each agent. In a running average, round t has weight 1, or weight t if the attribute
+            `averaging` of the algorithm is "linear".
         last, mean: (h, d) the last decision and the running average of the decisions, both averaged over the k
             decisions of a round.
         judged: (h, k, d) for an offline method, the decisions whose optimality gap is reported.
@@ -62,9 +64,10 @@ class Judged(Struct, frozen=True):
         rmse: for each data set with real targets, (h, 2, k) the root mean squared error of the same two decisions.
         least: (h,) the cumulative loss of the best fixed decision in hindsight, as computed.
         best: (h, d) the best fixed decision in hindsight, as computed.
-        within: (h,) a proven bound on the difference between `least` and the exact minimum.
+        within: (h,) a proven bound on the difference between `least` and the exact minimum; inf if none is proven.
+            `least`, `best` and `within` are nan if the comparator is left out.
         best_of_rounds: (2, h) the cumulative loss of the sequence of best decisions of every single round, and the path
-            length of this sequence; None if `record.dynamic_regret` is false.
+            length of this sequence; None if `record.dynamic_regret` is false or the comparator is left out.
         losses: maps t to the sum of the unclipped losses of all agents in rounds 1 to t.
     """
 
@@ -87,13 +90,13 @@ class Judged(Struct, frozen=True):
 
 @dataclass
 class Metric(ABC):
-    """Compute an array of numbers from a run. A metric is a class in a file of its own.
+    """Compute an array of numbers from a run. A metric that a user writes is a class in a file of its own.
 
-    The class attributes below say where the array is written. The array is the variable `name` of record.h5. The value
-    of the array at the last round or horizon is written to summary.json at `key`, and is printed with `label` in the
-    summary and on the page. If the array has an axis "agent", summary.json has the mean of this value over agents at
-    `<key>_mean`. If `per_round` is true, summary.json has this value, divided by the number of rounds, at
-    `<key>_per_round`.
+    The class attributes below say where the array is written. The array is the variable `name` of record.h5. If
+    `summarized` is true, the value of the array at the last round or horizon is written to summary.json at `key`. If
+    `shown` is true too, the summary and the page print the value with `label`. If `per_round` is true, summary.json
+    also has the value, divided by the number of rounds, at `<key>_per_round`. If the array has an axis "agent",
+    summary.json also has the means over agents of both numbers, at the same keys followed by `_mean`.
 
     A metric overrides either `take` or `judge`. Each run has a metric object of its own, so a metric object may store
     the data of the run.

@@ -19,6 +19,9 @@ from mpinodes.core.parts.links import Links, Topology
 class GraphFacts(Struct, frozen=True, dict=True):
     """Hold public facts about the graph of a run. Each fact is computed when it is first read.
 
+    If the graph never repeats, only its first rounds are checked (`topology.facts.LONGEST_CHECK`). If the mixing states
+    `anytime`, reading a computed fact raises ValueError.
+
     Attributes:
         agents: n, the number of agents.
         compute: computes a fact from the name of a function in `topology.facts`.
@@ -29,17 +32,17 @@ class GraphFacts(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_eulerian(self) -> bool:
-        """Return whether each agent has, in every round, as many in-neighbors as out-neighbors."""
+        """Return whether each agent has, in every checked round, as many in-neighbors as out-neighbors."""
         return bool(self.compute("is_eulerian"))
 
     @cached_property
     def most_edges(self) -> int:
-        """Return the number of directed edges in the round with most edges."""
+        """Return the largest number of directed edges in a checked round."""
         return int(self.compute("out_edges"))
 
     @cached_property
     def laplacian_max(self) -> float:
-        """Return the largest eigenvalue of the Laplacian of the graph, maximized over all rounds."""
+        """Return the largest eigenvalue of the graph's Laplacian in any round; n if the graph never repeats."""
         return float(self.compute("laplacian_max"))
 
 
@@ -82,13 +85,16 @@ class Mixing(ABC):
 
     @abstractmethod
     def weights(self, s: Any, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Any, Sequence[float], float]:
-        """Return the next state, the weights a_ij (k,), and the number by which the algorithm divides the mixed vector.
+        """Return the next state of the mixing, the weights a_ij (k,), and a scale.
+
+        The scale is the number by which an algorithm divides the mixed vector, or, with subgradient rescaling, its
+        gradient.
 
         Args:
             s: the state of the mixing in this round.
             here: the agent's neighbors in this round.
-            incoming: the scalars of the k senders, in ascending order of senders; the agent itself is one of the
-                senders.
+            incoming: the scalars of the k received messages, in ascending order of senders; the agent itself is one of
+                the senders.
         """
 
 

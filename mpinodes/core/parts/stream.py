@@ -23,7 +23,7 @@ MakeLoss = Callable[[Features, Vector], SampleLoss]  # features (k, d), targets 
 class Recurring(Struct, frozen=True):
     """Merge the losses of consecutive rounds of an agent that uses a fixed set of samples again and again.
 
-    `Stream.merged` returns such an object.
+    `Stream.merged` may return such an object.
 
     Attributes:
         features, targets: all samples of the agent, (k, d) and (k,).
@@ -49,7 +49,8 @@ def files_of(path: Path) -> list[Path]:
     """Return the files that a path stands for, sorted.
 
     The path of a file stands for this file, and the path of a directory stands for all files in the directory. If the
-    name contains "{agent}", the path stands for all files whose names have any text in the place of "{agent}".
+    name contains "{agent}", the path stands for all files whose names have any text in the place of "{agent}". The list
+    is empty if there is no such file.
     """
     files = path.iterdir() if path.is_dir() else path.parent.glob(path.name.replace("{agent}", "*"))
     return sorted(file for file in files if file.is_file())
@@ -62,12 +63,12 @@ class Stream(ABC):
     The losses of any round can be read at any time, and all ranks read the same losses.
 
     `streams.labelled.LabelledStream` implements the usual case: a fixed set of samples is partitioned among the agents.
-    A new stream of this kind needs only one method, which opens the data.
+    A new stream of this kind needs only the method `open`, a name and a bound on the features.
 
-    All attributes and results of a stream, except the losses themselves, must be public, that is, known without looking
-    at the values of any sample. Examples are the dimension, the bounds, which values become the labels −1 and +1, and
-    which agent has which samples. The number of samples is public by definition, because adjacent data sets differ in
-    one replaced sample. If an attribute or result does depend on the data, `unproven_because` must name it.
+    All attributes and results of a stream, except the losses and data sets themselves, must be public, that is, known
+    without looking at the values of any sample. Examples are the dimension, the bounds, which values become the labels
+    −1 and +1, and which agent has which samples. The number of samples is public by definition, because adjacent data
+    sets differ in replaced samples. If an attribute or result does depend on the data, `unproven_because` must name it.
 
     Attributes:
         seed: the seed of the data, of their partition among agents, and of their order.
@@ -217,9 +218,10 @@ class Stream(ABC):
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to the group numbers of its samples; one number, from 0, for each sample.
 
-        Two samples may be in the same group if every round uses both samples or neither sample. Privacy accounting
-        computes one privacy loss for each group; in a user's stream, every sample is a group of its own. If two agents
-        use their samples in the same pattern of rounds, the two agents should have the same group numbers.
+        Two samples may be in the same group if every round uses both samples or neither sample. For adjacent data sets
+        that differ in one sample, privacy accounting computes one privacy loss for each group; in a user's stream,
+        every sample is a group of its own. If two agents use their samples in the same pattern of rounds, the two
+        agents should have the same group numbers.
         """
         return self.samples(agent)
 
@@ -228,16 +230,18 @@ class Stream(ABC):
         return 1
 
     def labelled(self) -> Mapping[str, Any]:
-        """Return a mapping from "train" and "test" to the data sets with labels or classes, for measuring accuracy.
+        """Return the data sets with labels or classes, by the names "train" and "test", for measuring accuracy.
 
-        Each data set is a `data.source.Source`. The mapping is empty if the data have no labels or classes.
+        Each data set is a `data.source.Source`. A name is missing if there is no such set; both are missing without
+        labels or classes.
         """
         return {}
 
     def real_valued(self) -> Mapping[str, Any]:
-        """Return a mapping from "train" and "test" to the data sets with real targets, for measuring errors.
+        """Return the data sets with real targets, by the names "train" and "test", for measuring errors.
 
-        Each data set is a `data.source.Source`. The mapping is empty if the data have no real targets.
+        Each data set is a `data.source.Source`. A name is missing if there is no such set; both are missing without
+        real targets.
         """
         return {}
 
