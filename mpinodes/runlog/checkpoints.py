@@ -7,8 +7,8 @@ A participant is an agent or the logger. Each participant writes a file for each
 
 A checkpoint is complete when all participants have written their files. The last complete checkpoint is kept until the
 next checkpoint is complete. The run proceeds in chunks of consecutive rounds. Agents may be two chunks ahead of the
-logger, so there may be five checkpoints while the run goes on, and after a kill. At the end of a run two are left if
-`checkpoint.every` is set, otherwise none.
+logger, so there may be up to five checkpoints while the run goes on, and after a kill. A signal that stops the run
+leaves the last two. When a run is finished, two are left if `checkpoint.every` is set, otherwise none.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Stopped(Exception):
 
 
 class Order(NamedTuple):
-    """The instructions of the logger, to the agents and to itself, for one chunk of consecutive rounds.
+    """Hold the instructions of the logger, to the agents and to itself, for one chunk of consecutive rounds.
 
     Attributes:
         end: the last round of the chunk.
@@ -67,7 +67,7 @@ class Order(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Consecutive rounds of all agents, as the logger receives them.
+    """Hold the rows of all agents for consecutive rounds, as the logger receives them.
 
     Attributes:
         rows: (agents, rounds, numbers) a row of numbers for each agent and round; the next chunk overwrites this array.
@@ -92,7 +92,7 @@ def name_of(agent: int) -> str:
 
 
 class Keeper:
-    """The checkpoint files of one participant (an agent or the logger) of a run.
+    """Write, read and remove the checkpoint files of one participant (an agent or the logger) of a run.
 
     Args:
         run: the run directory.
@@ -134,7 +134,7 @@ class Keeper:
 
         Raises:
             Damaged: the file is damaged, or belongs to another round, participant or run.
-            BadInput: another version of mpinodes wrote the file.
+            BadInput: another version of mpinodes wrote the file in another layout.
             OSError: the file cannot be read.
         """
         path = Path(self._path(t))
@@ -148,7 +148,7 @@ class Keeper:
         return content
 
     def forget_before(self, t: int) -> None:
-        """Remove this participant's checkpoints of rounds before t."""
+        """Remove this participant's checkpoints of rounds before t. A removed file may stay, renamed, to be reused."""
         while self._kept and self._kept[0] < t:
             self._forget(self._kept.pop(0))
 
@@ -162,7 +162,7 @@ class Keeper:
         Path(self._draft).unlink(missing_ok=True)
 
     def forget_after(self, t: int) -> None:
-        """Remove the checkpoints of rounds after t, which an earlier attempt of the run has written."""
+        """Remove this participant's checkpoints of rounds after t, which an earlier attempt of the run has written."""
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
 

@@ -1,4 +1,4 @@
-"""Create, remove and lock run directories; only one process at a time writes to a run directory."""
+"""Create, remove and lock run directories. A lock lets only one process at a time write to a run directory."""
 
 from __future__ import annotations
 
@@ -57,7 +57,11 @@ def new_directory(experiment: Experiment) -> Iterator[Path]:
 
 
 def _require_unused(path: Path) -> None:
-    """Check that a directory has no files but those of a run that was killed before round 1."""
+    """Check that a directory has no files but those of a run that was killed before round 1.
+
+    Raises:
+        BadInput: the directory has other files, or its log.txt is not empty.
+    """
     is_used = (path / LOG).exists() and (path / LOG).stat().st_size > 0
     if is_used or {file.name for file in path.iterdir()} - UNBEGUN:
         raise BadInput(f"output.dir = {str(path)!r}: not empty: set another directory, or delete this one")
@@ -106,7 +110,10 @@ def held(run: Path, patience: float = PATIENCE) -> Iterator[None]:
 
 
 def is_held(run: Path) -> bool:
-    """Return whether a process is writing to a run directory; also True if the lock cannot be tested."""
+    """Return whether a process, perhaps this process, has locked a run directory.
+
+    Return True also if the lock cannot be tested, for example because there is no log.txt.
+    """
     try:
         with (run / LOG).open("rb") as log:
             fcntl.flock(log, fcntl.LOCK_SH | fcntl.LOCK_NB)

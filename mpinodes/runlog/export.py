@@ -28,10 +28,11 @@ WORTH = 0.7  # a variable is compressed if the compressed size is at most this f
 
 
 class _Draft(io.FileIO):
-    """The file object through which HDF5 writes a record. Errors are stored, because HDF5 crashes if a write fails.
+    """Write the bytes of a record for HDF5. Errors of writes are stored, because HDF5 crashes if a write fails.
 
     Attributes:
-        failure: the first error of a write; None if there was no error. After an error, nothing more is written.
+        failure: the error of a write or a change of size; None if there was no error. After an error, nothing more is
+            written.
     """
 
     failure: OSError | None = None
@@ -63,7 +64,7 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
 
     Args:
         run: the run directory.
-        words: the attributes of the record, by name.
+        words: the attributes of the record, by name; the attribute `version` is added.
 
     Raises:
         OSError: the file cannot be written.
@@ -88,7 +89,8 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
     """Write `record.h5`: the variables of all rounds, and the variables that are known only at the end.
 
     Args:
-        record: the reader of `rounds.log`, which reads a few rounds at a time.
+        record: the reader of `rounds.log`, which reads a few rounds at a time. Its attributes that are texts are
+            copied.
         run: the run directory.
         horizons: the rounds at which results, such as regret, are measured, as a one-dimensional array.
         variables: the variables that are known only at the end, such as regret and privacy loss.

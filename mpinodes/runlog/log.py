@@ -36,12 +36,12 @@ SIZES, SUM = Struct("<QQ"), 16  # the head's length and number of rounds; the by
 
 
 class Variable(NamedTuple):
-    """An array of a record, with its axes and its description.
+    """Hold an array of a record, with its axes and its description.
 
     Attributes:
         dims: the names of the axes.
         values: the array, with an axis for each name in `dims`.
-        label, unit: the label and unit that people read; "" means the label and unit in the module `long_names`.
+        label, unit: the label and unit that people read; "" means the default of the module `long_names`.
     """
 
     dims: tuple[str, ...]
@@ -58,7 +58,7 @@ class Unreadable(BadInput):
 
 
 class Position(NamedTuple):
-    """A position between two frames (blocks of rounds) of a log: a byte offset, and the checksum before this offset."""
+    """Hold a position between two frames of a log: a byte offset, and the last checksum before this offset."""
 
     byte: int
     checksum: bytes
@@ -83,7 +83,7 @@ class Log(_Opened):
         path: the file.
         facts: a dictionary with the `attributes` of the record, and the `sizes` of its dimensions.
         place: the position in an existing log after which the old content is cut off and new rounds are appended. The
-            caller has verified this position by `require`. None: a new file is created.
+            caller has verified this position by `require`. None: a new file is created, and replaces an old file.
         rounds: the number of rounds before this position.
 
     Attributes:
@@ -107,7 +107,7 @@ class Log(_Opened):
         If the arrays have no rounds, nothing is written.
 
         Raises:
-            BadInput: the log contains variables with different names, order or shapes.
+            BadInput: the log contains variables with different names, order, axes or shapes.
             OSError: the write failed, for example because the disk is full; the file stays as it was.
         """
         declared = [(name, v.dims, v.values.shape[1:]) for name, v in variables.items()]
@@ -129,10 +129,13 @@ class Log(_Opened):
         self.rounds += rounds
 
     def _put(self, frames: list[tuple[bytes, int]]) -> None:
-        """Append frames (blocks with checksums) by one write; after an error, cut the file to its old length.
+        """Append frames (blocks with checksums) ; after an error, cut the file to its old length.
 
         Args:
-            frames: pairs of content and number of rounds; 0 rounds for descriptions.
+            frames: pairs of content and number of rounds; 0 rounds for facts.
+
+        Raises:
+            OSError: the write failed.
         """
         whole, checksum = b"", self.place.checksum
         for content, rounds in frames:
@@ -215,7 +218,7 @@ class LogReader(_Opened):
         return Unreadable(f"{self._path}: damaged after round {self.rounds}, or not the log of a run ({why})")
 
     def read_on(self, end: int | None = None) -> None:
-        """Read the frames (blocks of rounds) that were added since the last call.
+        """Verify the frames that were added since the last call, read their facts, and note where their rounds are.
 
         Args:
             end: the byte at which reading ends; None: the end of the file.
@@ -281,6 +284,7 @@ def require(path: Path, place: Position) -> None:
 
     Raises:
         Unreadable: the content before `place` is shorter or different.
+        BadInput: another version of mpinodes wrote the log.
         OSError: the file cannot be read.
     """
     log = LogReader(path, place.byte)

@@ -1,4 +1,7 @@
-"""Define the label and the unit of each variable of a record, for people; metrics define their own labels and units."""
+"""Define labels and units of variables of a record, for people. Metrics define their own labels and units.
+
+A variable without a label has the words of its name as label. A variable without a unit is a pure number.
+"""
 
 from __future__ import annotations
 

@@ -75,11 +75,11 @@ class Bar:
         return rate
 
     def say(self, text: str, is_last: bool) -> None:
-        """Show a line of text in the place of the bar.
+        """Show a line of text in the place of the bar; without a bar, print the line, at most every few seconds.
 
         Args:
             text: the text after the title.
-            is_last: whether to remove the line from the terminal at once.
+            is_last: whether to remove the line from the terminal at once, if there is a bar.
         """
         now = time.perf_counter()
         line = f"{self._title}: {text}"
@@ -137,7 +137,7 @@ class Progress:
         self._bar = Bar(title, rounds, "round", begin)
 
     def show(self, t: int, average_fitness: float) -> None:
-        """Show that round t is done.
+        """Show that round t is done, and append an entry to progress.jsonl.
 
         Args:
             t: the round.
@@ -150,12 +150,12 @@ class Progress:
         self._jsonl.flush()
 
     def finishing(self, step: str, done: int, of: int) -> None:
-        """Show the progress of a step after the last round, such as finding the comparators.
+        """Show the progress of a step after the last round, such as finding the comparators, and append an entry.
 
         Args:
             step: the name of the step.
-            done: the number of parts done.
-            of: the number of all parts.
+            done: the number of horizons done.
+            of: the number of all horizons.
         """
         with suppress(OSError), self._file.open("a", encoding="utf-8") as file:  # a full disk must not stop the run
             file.write(json.dumps(self._last | {"finishing": step, "done": done, "of": of}) + "\n")

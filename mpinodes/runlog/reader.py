@@ -32,7 +32,7 @@ CACHED = 1 << 18  # size of HDF5's chunk cache for each variable, in bytes
 
 
 class _Living:
-    """The content of `rounds.log`, while the run goes on, as `Reader` reads it.
+    """Read `rounds.log` for `Reader`, if there is no record.h5.
 
     Attributes:
         attrs: the attributes of the record.
@@ -60,7 +60,7 @@ class _Living:
 
 
 class _Finished:
-    """The content of `record.h5`, after the run has ended, as `Reader` reads it.
+    """Read `record.h5` for `Reader`, after the run has ended.
 
     Attributes:
         attrs: the attributes of the record.
@@ -90,7 +90,7 @@ class _Finished:
 
 
 class Reader:
-    """The record of a run: the rounds so far, and the results if the run has ended.
+    """Read the record of a run: the rounds so far, and the results if the run has ended.
 
     Attributes:
         path: the file that is read: record.h5 if it exists, otherwise rounds.log.
@@ -115,7 +115,7 @@ class Reader:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Convert any error of HDF5 about a damaged file into `Unreadable` with a message of one line."""
+        """Convert errors, except `BadInput` and `FileNotFoundError`, to `Unreadable` with a message of one line."""
         try:
             yield
         except (BadInput, FileNotFoundError):
@@ -144,9 +144,9 @@ class Reader:
             return self._source.read(name, rounds)
 
     def events(self, layout: Layout) -> Events:
-        """Return the privacy events of all rounds; the file is read when the events are used.
+        """Return the privacy events of all rounds; most of the file is read when the events are used.
 
-        An event describes one message: its noise scale, its sensitivity, and the data on which the message depends.
+        An event describes one vector of a message: the scale of its noise, its sensitivities, and the first used round.
 
         Args:
             layout: the fields of an event.
@@ -171,7 +171,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Rows:
-    """Recorded privacy events, one per message, as a lazy array: (rounds, agents), or (rounds,) for one agent.
+    """Read recorded privacy events like an array with an entry per message, (rounds, agents), or (rounds,) of an agent.
 
     Attributes:
         read: a function that returns the events of all agents in the rounds `first` + 1 to `last`.

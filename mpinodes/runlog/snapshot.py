@@ -1,7 +1,8 @@
 """Write plain data to a file and read them again, bit for bit, without pickle.
 
-Plain data are None, booleans, numbers, texts, bytes and arrays of numbers. Plain data are also tuples, lists,
-dictionaries, dataclasses and named tuples that contain plain data. A file is a checksum and then MessagePack.
+Plain data are None, booleans, integers, floats, texts, bytes, and NumPy arrays of numbers or booleans. Plain data are
+also tuples, lists, dictionaries, dataclasses and named tuples that contain plain data. A file is a checksum and then
+MessagePack.
 """
 
 from __future__ import annotations

@@ -39,7 +39,11 @@ def require_version(version: int | None, where: str) -> None:
 
 @lru_cache
 def versions(mpi: str) -> dict[str, str]:
-    """Return the versions of mpinodes, Python, NumPy and MPI, the host, and the git commit of mpinodes, if known."""
+    """Return the versions of mpinodes, Python and NumPy, the host, and the git commit of mpinodes, if known.
+
+    Args:
+        mpi: the name and version of the MPI library, which are returned under "mpi".
+    """
     names = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}
     names["host"] = platform.node()
     checkout = Path(__file__).parents[2]
