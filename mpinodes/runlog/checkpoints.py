@@ -8,7 +8,7 @@ A participant is an agent or the logger. Each participant writes a file for each
 A checkpoint is complete when all participants have written their files. The last complete checkpoint is kept until the
 next checkpoint is complete. The run proceeds in chunks of consecutive rounds. Agents may be two chunks ahead of the
 logger, so there may be up to five checkpoints while the run goes on, and after a kill. A signal that stops the run
-leaves the last two. When a run is finished, two are left if `checkpoint.every` is set, otherwise none.
+leaves up to two. When a run is finished, two are left if `checkpoint.every` is set, otherwise none.
 """
 
 from __future__ import annotations
