@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Held:
     """Exchange the frames (messages as sent) of one agent over links that lose or delay messages.
 
-    MPI transfers every frame in the round in which the frame is sent. A late frame is stored here until the round in
-    which the simulated link delivers the frame.
+    MPI transfers a frame in the round in which the frame is sent, unless the frame is lost. A late frame is stored here
+    until the round in which the simulated link delivers the frame.
 
     Attributes:
         frames: (turns, n, frame width), where turns = (largest delay of a message, in rounds) + 2. Entry [s % turns, j]

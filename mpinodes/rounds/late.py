@@ -10,7 +10,7 @@ therefore calibrated to the step size of round t. If gradients are taken at rele
 loss functions do not change the message further, as without delay. If gradients are taken at hidden points, the point
 of round t − k may differ between adjacent data even if the hidden parts of round t do not differ. Therefore privacy
 accounting uses, in every round after the first use of a changed sample, the largest possible change of the gradient
-(`offset`), for every delay k.
+(`offset`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from mpinodes.core.messages import Queries, Query, offset_by
 
 @dataclass(slots=True)
 class Late(Loss):
-    """Wrap the loss of a round: an algorithm that asks for the gradient gets the gradient of an earlier loss.
+    """Wrap the loss of a round: an algorithm that asks for the gradient gets the gradient of the loss k rounds before.
 
     Attributes:
         loss: the loss of this round.

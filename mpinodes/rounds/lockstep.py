@@ -37,7 +37,8 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: 
         setup: the set-up of the run.
         plan: decides after which rounds chunks end and checkpoints are saved.
         keepers: for each agent, the writer of its checkpoints; empty if the run saves no checkpoints.
-        saved: for each agent, the checkpoint from which it continues; empty if the run starts at round 1.
+        saved: for each agent, its checkpoint of the round after which the run continues; empty if the run starts at
+            round 1.
     """
     n = setup.topology.agents
     rows = np.empty((n, plan.longest, setup.layout.width))

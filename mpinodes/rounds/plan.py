@@ -19,9 +19,9 @@ def longest_chunk(setup: Setup) -> int:
     """Return the largest number of rounds in a chunk: the rows of consecutive rounds that an agent sends together.
 
     The rows of a chunk fit into about `CHUNK` bytes, and a chunk has at most an eighth of the rounds of the run, so
-    that `mpinodes watch` shows progress; but a chunk has at least one round. If `checkpoint.every` is set, the interval
-    between two checkpoints is divided into chunks of nearly equal length: a chunk may then be up to half as long again,
-    and is at most `checkpoint.every` rounds long.
+    that `mpinodes watch` shows progress; but a chunk has at least one round. If `checkpoint.every` is set, this length
+    is changed so that the interval between two checkpoints consists of chunks of nearly equal length. The largest chunk
+    is then up to half as long again, but at most `checkpoint.every` rounds long.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -74,8 +74,8 @@ class Plan:
     def came(self) -> None:
         """Record that a chunk has arrived from all agents, and adapt the length of later chunks.
 
-        The length is halved if more than `LONG` seconds have passed since the previous chunk arrived. The length is
-        doubled, up to `longest`, if less than half of `LONG` seconds have passed.
+        The length is halved, but at least 1, if more than `LONG` seconds have passed since the previous chunk arrived.
+        The length is doubled, up to `longest`, if less than half of `LONG` seconds have passed.
         """
         now = time.monotonic()
         took, self._came_at = now - self._came_at, now
