@@ -47,7 +47,7 @@ def finish(
     Args:
         setup: the set-up of the run.
         directory: the run directory, whose log contains the rounds.
-        evaluator: the evaluator of the run, which has received all rounds.
+        evaluator: the evaluator of the run, which has received all recorded rounds.
         accounting: the privacy accounting of the run; this function calls its `close`.
         watch: the stopwatch that measures how long each phase of the run takes.
         shares: the names of other run directories whose runs used the same noise on other data.
@@ -118,13 +118,13 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
 def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
     """Write summary.json, then draw the report if `report` is true; return the summary as written.
 
-    Before the report, a short run is run again without noise (`noise_free.make_if_short`). After the report,
-    summary.json is written again, with the time that the report took. If experiment.toml was deleted during the run, it
-    is written again. If the report cannot be drawn, a warning is printed, and the run counts as successful.
+    Before the report, a short run is run again without noise (`noise_free.make_if_short`), unless it ended early. After
+    the report, summary.json is written again, with the time that the report took. If experiment.toml was deleted during
+    the run, it is written again. If the report cannot be drawn, a warning is printed, and the run counts as successful.
 
     Args:
         setup: the set-up of the run, or of its first repeat.
-        directory: the run directory, with the complete record.
+        directory: the run directory, with the record.
         summary: the summary of the run.
         watch: the stopwatch that measured how long each phase of the run took.
     """

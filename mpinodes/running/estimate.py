@@ -38,8 +38,8 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     """Return how many bytes of memory the logger needs: during the rounds, and after the last round.
 
     The memory of Python and of the data set is not counted. After the last round, the logger computes the best fixed
-    decision, and for this holds the samples of all rounds in memory; these samples are not counted again if every round
-    uses all samples (`data.batch` = all). For quadratic losses, the logger may hold a few
+    decision, and for this holds the samples of all rounds in memory. If every round uses all samples (`data.batch` =
+    all), these samples belong to the data set and are not counted. For quadratic losses, the logger may hold a few
     samples with the same sum of losses in place of many samples.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
@@ -54,7 +54,7 @@ def require_room(setup: Setup) -> None:
     """Check, before the first round, that the log and record.h5 of a run fit on the disk.
 
     Raises:
-        BadInput: the two files do not fit, or the output directory is invalid.
+        BadInput: the free space is less than twice the estimate of `record_bytes`, or the output directory is invalid.
     """
     output = setup.experiment.output
     place = Path(output.dir if output else RUNS)

@@ -33,10 +33,11 @@ DRAWN_ROUNDS = 8  # the number of rounds whose graphs are recorded for drawing
 
 
 class Logger:
-    """Log one run. The caller calls `follow` with all rows of the agents, then `finish`.
+    """Log one run. The caller calls `follow` with all rows of the agents, then `finish` if no signal stopped the run.
 
-    Creating a `Logger` writes experiment.toml, starts rounds.log (or cuts it after the round of `checkpoint`), and
-    deletes an old record.h5, the checkpoints of later rounds, and, if the run continues, an old summary.json.
+    Creating a `Logger` writes experiment.toml (if the run continues, only if the text has changed) and starts
+    rounds.log, or cuts it after the round of `checkpoint`. An old record.h5, the logger's checkpoints of later rounds
+    and, if the run continues, an old summary.json are deleted.
 
     Args:
         setup: the set-up of the run.
@@ -116,7 +117,7 @@ class Logger:
 
     @cached_property
     def _files(self) -> list[sources.Stamp]:
-        """Return the size, time and hash of each data and graph file; a resumed run checks that they are the same."""
+        """Return the stamps of the data and graph files; a resumed run checks that the files are the same."""
         return sources.stamps(self._setup)
 
     def take(self, rows: Vector) -> None:
@@ -126,7 +127,7 @@ class Logger:
             rows: (agents, rounds, row width) the rows that the agents sent.
 
         Raises:
-            Diverged: an agent's estimate is not finite; the error names the agent and the round.
+            Diverged: an agent's estimate is not finite; the error names the first such round and agent.
             BadInput: the metrics are not those with which the log began.
             OSError: the run directory was removed, or the log cannot be written.
         """

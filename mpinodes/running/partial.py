@@ -2,7 +2,8 @@
 
 If decisions are recorded (`record.decisions`), all quantities are computed. Otherwise the log contains only the metrics
 of single rounds, such as the loss of the network, and the events of all messages. The summary then has these metrics,
-the network's regret and the privacy loss, but neither accuracy nor the regret of single agents.
+the network's regret (if the comparator is computed) and the privacy loss, but neither accuracy nor the regret of single
+agents.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def sum_up(setup: Setup, run: Path) -> Summary:
         run: the run directory.
 
     Raises:
-        BadInput: no round is recorded, or the record cannot be read or written.
+        BadInput: there is no record or no recorded round, or the record cannot be read or written.
     """
     watch = Stopwatch()
     try:

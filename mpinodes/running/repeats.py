@@ -79,6 +79,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 
     Raises:
         Stopped: a signal stopped the run.
+        Diverged: an estimate of a repeat is not finite.
     """
     e = setup.experiment
     same_data = e.repeats > 1 and e.private and not other_data(setup)
@@ -144,8 +145,8 @@ def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> N
     """Write one record with the variables of all repeats. Each variable gets a new first dimension `repeat`.
 
     The record contains the variables with a dimension `horizon`, and the metrics with a dimension `round`, unless a
-    variable has a dimension `coordinate` or is missing in a repeat. All other variables are only in the records of the
-    repeats.
+    variable has a dimension `coordinate` or is missing in a repeat. The record also contains the seeds of the repeats.
+    All other variables are only in the records of the repeats.
 
     Args:
         run: the run directory, to which the record is written.

@@ -45,15 +45,17 @@ class Reopened(NamedTuple):
 def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     """Check that a run can be resumed, and return its set-up and checkpoints.
 
+    Checkpoints of finished repeats are deleted, unless `checkpoint.every` is set.
+
     Args:
         run: the directory of the run.
         words: key=value pairs that override keys of the run's experiment.
         ranks: the number of MPI processes, as in `set_up`.
 
     Raises:
-        BadInput: the run cannot be resumed: the directory has no run, the run is finished, a pair changes a key on
-            which recorded rounds depend, a file has changed or is missing, or the noise is secret and messages would be
-            sent again with different noise.
+        BadInput: the run cannot be resumed, for example because the directory has no run, the run is finished, a pair
+            changes a key on which recorded rounds depend, a file has changed or is missing, or the noise is secret and
+            messages would be sent again with different noise.
     """
     for word in words:
         if "=" not in word:
@@ -118,7 +120,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
 
 
 def is_done(place: Path) -> bool:
-    """Return whether a run is finished, which means that its directory has a summary."""
+    """Return whether a directory has the summary of a complete run, which this version of mpinodes can read."""
     return summary_of(place) is not None
 
 
@@ -208,14 +210,17 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
 def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
     """Return the checkpoints of the latest round for which the logger and all agents have complete checkpoints.
 
+    A message is printed for each later round, whose checkpoints are not complete.
+
     Args:
         keepers: the readers of the agents' checkpoints.
         checkpoints: the logger's checkpoints, the latest first.
 
-    A message is printed for each round that is left out.
-
     Returns:
         The logger's checkpoint, and the checkpoint of each agent; None and an empty list if there is no such round.
+
+    Raises:
+        BadInput: another version of mpinodes wrote a checkpoint in another layout.
     """
     for checkpoint in checkpoints:
         try:
@@ -226,7 +231,7 @@ def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Ke
 
 
 def tell(place: Path, last: Kept | None) -> None:
-    """Print after which round a run continues, and append the same text to log.txt in the directory `place`.
+    """Print after which round a run continues, and append this to log.txt in `place`, which is created if missing.
 
     Args:
         place: the directory of the run or repeat.

@@ -68,7 +68,7 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
         connected_over: the number of rounds over which the graph is connected, which the first set-up computed.
 
     Raises:
-        BadInput: a file of the experiment is missing or has changed.
+        BadInput: a file of the experiment is missing or malformed.
     """
     return replace(build(experiment), connected_over=connected_over, metrics=metrics_of(experiment.record.metrics))
 
@@ -76,9 +76,10 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
 def rehearse(setup: Setup) -> None:
     """Try out, before the first round, the steps that could fail later in a run and make its computations useless.
 
-    The steps are: find room for the log and the record on the disk, evaluate the losses of a user's stream, compute the
-    bounds of theorems, compute two rounds with a user's parts, find the keys of a user's metrics in summary.json, and,
-    if `checkpoint.every` is set, encode the first states for a checkpoint. No file is written.
+    The steps are: find room for the log and the record on the disk, evaluate a loss of a user's stream, compute the
+    bounds of theorems, compute the first two rounds of agent 0 if a part is a user's, check that summary.json has no
+    other value at the key of a user's metric, and, if `checkpoint.every` is set, encode the first states for a
+    checkpoint. No file is written.
 
     Raises:
         BadInput: a step fails.
@@ -126,7 +127,7 @@ def rehearse(setup: Setup) -> None:
 
 
 def _compute_two_rounds(setup: Setup) -> None:
-    """Compute the first two rounds of agent 0, as if all neighbors sent the same messages as agent 0.
+    """Compute at most two rounds of agent 0, as if all neighbors sent the same messages as agent 0.
 
     Raises:
         BadInput: the state of the algorithm has no field with the name of a hidden part.
