@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """The result of a run with a summary.json. Printing a `Result` shows the text that the run printed at its end.
+    """Read the result of a run with a summary.json. Printing a `Result` shows the text that the run printed at its end.
 
     Attributes:
         directory: the run directory.
@@ -42,7 +42,8 @@ class Result:
     def record(self) -> xarray.Dataset:
         """Return the content of record.h5, read into memory.
 
-        A job with repeats (runs that differ in the seed) has the additional axis `repeat`, whose labels are the seeds.
+        A job with repeats (runs that differ in the seed) has the additional axis `repeat`. The coordinate `seed` has
+        the seed of each repeat.
         """
         from mpinodes.runlog.reader import load
 
@@ -68,7 +69,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Plots:
-    """The figures of a run; each method returns a `matplotlib.figure.Figure`, which a notebook shows.
+    """Draw the figures of a run; each method returns a `matplotlib.figure.Figure`, which a notebook shows.
 
     A method has the name of its file in the directory `figures`: accuracy, rmse, regret, gap, error, training, privacy,
     views, topology, and every metric of `record.metrics` that the summary shows. A method raises BadInput if the run

@@ -2,7 +2,7 @@
 
 If two runs add the same noise to messages about different data, the difference of the messages has no noise, so both
 runs together reveal their data. To find these runs, experiment.toml begins with a comment line that identifies the
-noise, if the noise is drawn from the seed, and a comment line that identifies the data files, if there are any.
+noise, if the noise is drawn from the seed, and a comment line that identifies the files of the data, if there are any.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def headed(setup: Setup) -> str:
     """Return the text of the file experiment.toml for a run: up to two comment lines, then the settings.
 
     The first comment line identifies the noise of the run. This line is written only if the noise is drawn from the
-    seed. The second comment line contains the `files_mark`, which changes when a data file changes. This line is
-    written only if the run reads data files. A job with repeats has no comment lines, because each repeat has its own
-    experiment.toml.
+    seed. The second comment line contains the `files_mark`, which changes when a data file or the code of a user's
+    stream changes. This line is written only if the run has such files. A job with repeats has no comment lines,
+    because each repeat has its own experiment.toml.
     """
     e = setup.experiment
     if e.repeats > 1:
@@ -57,9 +57,10 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     compared with each other.
 
     Data are different if settings of the section `data` differ, apart from settings that change only the number of
-    rounds. If `noise.key` is set, data are also different if a data file was written, moved or replaced since the other
-    run. If `noise.key` is not set, the contents of the data files determine the noise, so runs on different files have
-    different noise, and the paths of the files (`data.file`, `data.dir`) are not compared.
+    rounds. If `noise.key` is set, data are also different if the `files_mark` differs: a data file, or the code of the
+    stream, was written, moved or replaced since the other run. If `noise.key` is not set, the contents of the data
+    files determine the noise, so runs on different files have different noise, and the paths of the files (`data.file`,
+    `data.dir`) are not compared.
 
     Args:
         setup: this run.
