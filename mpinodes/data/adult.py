@@ -77,7 +77,8 @@ def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
         bounds: the numbers by which the numeric fields are divided, in the order of the fields.
 
     Raises:
-        BadInput: the file is missing, empty, truncated or no Adult file; the message names file, line and field.
+        BadInput: the file is missing, empty, truncated or no Adult file; the message names the file and, if a line is
+            wrong, the line.
     """
     codes = coded.codes(path, FIELDS, missing="?")
 
@@ -96,7 +97,7 @@ def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
 def read_by_maxima(paths: Sequence[Path]) -> list[Source]:
     """Read files as `read` does, but divide each numeric field by its largest value in all the files together.
 
-    A field whose largest value is less than 1 becomes 0 in all rows.
+    A field whose largest value is less than 1 becomes 0 in all rows. Then a row of norm above 1 is divided by its norm.
 
     Raises:
         BadInput: see `read`.

@@ -52,7 +52,8 @@ def read(path: Path) -> Source:
     """Return the mushrooms: target −1 for edible and +1 for poisonous; dense rows of 112 zeros and ones, with 21 ones.
 
     Raises:
-        BadInput: the file is missing, empty, truncated or not UCI's file; the message names file, line and field.
+        BadInput: the file is missing, empty, truncated or not UCI's file; the message names the file and, if a line is
+            wrong, the line.
     """
     codes = coded.codes(path, ATTRIBUTES)
 

@@ -28,8 +28,8 @@ def codes(path: Path, fields: Mapping[str, Sequence[str]], missing: str = "") ->
             out. If the text is empty, no row is left out.
 
     Raises:
-        BadInput: the file cannot be read, a row does not have these fields, or no row is left; the message names line
-            and field.
+        BadInput: the file cannot be read, a row does not have these fields, or no row is left; the message names the
+            file and, if a row is wrong, the line.
     """
     return once(path, "coded", lambda: [_read(path, fields, missing)])[0]
 

@@ -36,7 +36,7 @@ class Wanted:
         return self.url.rpartition("/")[2]
 
     def find(self, folders: Sequence[Path]) -> Path | None:
-        """Return the path of the file in the first folder that contains the file; None if no folder contains it."""
+        """Return the path of the file in the first folder that has it under one of its names; None if none does."""
         return next((path for folder in folders for name in self.names if (path := folder / name).is_file()), None)
 
 
@@ -98,7 +98,7 @@ RCV1 = (
 def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
     """Return the paths of files in the order of `wanted`, and download missing files first.
 
-    Files in `directory` are used without a check of their checksums. Missing files are downloaded into `directory`. If
+    Files that exist are used without a check of their checksums. Missing files are downloaded into `directory`. If
     `directory` is None or not writable, missing files are downloaded into the user's cache, where later runs find them.
     Several processes may download the same file at once, because a download gets the name of the file only when the
     download is complete. One rank should nevertheless call this function before the other ranks, to save downloads.

@@ -48,7 +48,7 @@ def read(images: Path, labels: Path) -> Source:
 
     Raises:
         BadInput: a file is missing, empty, truncated, too long or not in IDX format, or the files have different
-            numbers of records; the message names file and byte.
+            numbers of records; the message names the file.
     """
     pixels, targets = _records(images, IMAGES), _records(labels, LABELS)
     if len(pixels) != len(targets):

@@ -78,7 +78,8 @@ def drawn_once(words: str, draw: Callable[[], Arrays]) -> Arrays:
     """Return the arrays that `draw` makes, read-only. While a folder is shared, only one rank of the host calls `draw`.
 
     If the folder cannot be written, every rank calls `draw`. Without a shared folder, this process keeps the arrays for
-    the next call with the same `words`, unless they have more than `HELD` bytes.
+    the next call with the same `words`, unless they have more than `HELD` bytes. The oldest arrays are dropped if all
+    kept arrays would have more than `HELD` bytes.
 
     Args:
         words: a text that names everything that the arrays depend on.

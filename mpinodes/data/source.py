@@ -130,8 +130,9 @@ def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int],
 def _label_of(target: str | float, labels: Labels) -> int | None:
     """Return the index of the label that equals a target; None if no label or more than one label equals the target.
 
-    Target and label are compared as texts, without blanks around them. If the target equals no label as a text, both
-    are compared as numbers: the target 1 then equals the label 1.0, and also the label True.
+    Target and label are compared as texts, without blanks around them and without double quotes around the target. If
+    the target equals no label as a text, both are compared as numbers: the target 1 then equals the label 1.0, and also
+    the label True.
     """
     word = str(target).strip()
     same = [k for k, label in enumerate(labels) if str(label).strip() in (word, word.strip('"'))]
@@ -158,7 +159,7 @@ def unfit(number: float) -> str:
 
 
 def shown(text: bytes | str) -> str:
-    """Return a text of a file for an error message: in quotes, and at most its first 24 characters."""
+    """Return a text of a file for an error message: in quotes; of a longer text, the first 24 characters."""
     text = text if isinstance(text, str) else text.decode(errors="replace")
     return repr(text if len(text) <= 24 else f"{text[:24]}...")
 

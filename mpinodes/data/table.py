@@ -61,9 +61,10 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
     """Return the samples of a user's file. The ending of its name tells the format.
 
     `.npz`: dense arrays `features` (N, d) and `targets` (N,). `.csv`: numbers separated by commas; the first line may
-    contain names. `.parquet`: columns of numbers. The target of a .csv or .parquet is its last column, or the column
-    that the user states. `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text. The numbers of an .npz,
-    .csv or .parquet stay in memory as long as the `Source` exists. The ranks of a host share these numbers.
+    contain names. `.parquet`: columns of numbers, or of texts of numbers. The target of a .csv or .parquet is its last
+    column, or the column that the user states. `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text. The
+    numbers of an .npz, .csv or .parquet stay in memory as long as the `Source` exists. While a folder is shared
+    (`data.shelf`), the ranks of a host share these numbers.
 
     Raises:
         BadInput: the file is missing, empty or malformed, has an unknown ending or an entry that is not finite, or
@@ -309,8 +310,8 @@ def require_no_index(frame: Any, target: str, where: str) -> None:
 def kept(data: dict[str, Any]) -> dict[str, Any]:
     """Write a user's data frame to a numbered .csv in the folder runs/frames.
 
-    If a file in this folder already has the same content, that file is used. File names do not contain a hash of the
-    content, because a hash would reveal something about private rows.
+    If a file with a lower number already has the same content, that file is used. File names do not contain a hash of
+    the content, because a hash would reveal something about private rows.
 
     Args:
         data: the section `data` of an experiment, in which the value of `file` is a data frame.
