@@ -119,8 +119,8 @@ class File(LabelledStream):
     def unproven_because(self) -> str:
         """Return why no epsilon is proven for runs on this file; an empty text if an epsilon can be proven.
 
-        The possible reasons are a partition of the samples by label, facts that the user has not stated, and columns
-        that seem to be scaled by numbers computed from the data.
+        The possible reasons are a partition of the samples by label (unless each agent has its own file), facts that
+        the user has not stated, and columns that seem to be scaled by numbers computed from the data.
         """
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
@@ -154,7 +154,7 @@ class File(LabelledStream):
 
         The first text names the columns of standard deviation 1, and the second text the columns with a largest |entry|
         of 1. A text is empty if there are no such columns. Columns are checked in every file, in all files together,
-        and in the training samples.
+        and in the training samples; a text names the columns of the first of these sets with such columns.
         """
         reasons = ["", ""]
         for source in (*self._files, self._whole, self._sources[0]):
@@ -231,7 +231,7 @@ class File(LabelledStream):
         """Return the pair (training set, test set), made from all files; the test set is None without test samples.
 
         Raises:
-            BadInput: a file is missing or malformed, has too few or too many different labels, or `data.train` is set
+            BadInput: a file is missing or malformed, has too few or too many different labels, or `data.train` is not 1
                 although each agent has its own file.
         """
         source = self._whole

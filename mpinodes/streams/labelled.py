@@ -144,7 +144,7 @@ class LabelledStream(Stream):
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether the order in which an agent uses its rows does not depend on the seed of the run."""
+        """Return whether the order in which an agent uses its rows is known not to depend on the seed."""
         return self.batch == "all" or not self.shuffle
 
     @property
@@ -164,9 +164,10 @@ class LabelledStream(Stream):
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return True if the methods that make, read and check samples are this package's own methods.
+        """Return True if the methods that make, read, check and number samples are those of `LabelledStream`.
 
-        Return False if a user's subclass overrides one of these methods.
+        Return False if a subclass overrides one of these methods, or a user's subclass defines `make_loss` or
+        `__post_init__`.
         """
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
         if any({"make_loss", "__post_init__"} & part.keys() for part in users):
@@ -198,7 +199,7 @@ class LabelledStream(Stream):
         return self.open()
 
     def once(self, draw: Callable[[], Arrays], *of: object) -> Arrays:
-        """Return random arrays that the function `draw` makes from the seed; only one rank of each host calls `draw`.
+        """Return random arrays that the function `draw` makes from the seed, and cache them with `shelf.drawn_once`.
 
         Args:
             draw: draws the arrays.
@@ -337,7 +338,8 @@ class LabelledStream(Stream):
         """Return a function that maps a round to the indices of the groups of samples that the round uses.
 
         The samples of a group are always used together. If all epochs have the same batches, or there is one epoch,
-        each batch is a group. If epochs have different orders, each sample alone is a group.
+        each batch is a group. If epochs have different orders, each sample alone is a group, with its index in the
+        agent's share as its number.
         """
         if not self.shuffle or self.epochs == 1 or self.batch == "all":
             return Cycle(self._batches(agent))

@@ -83,7 +83,8 @@ class OLR(Stream):
     def groups(self, agent: int) -> Callable[[int], range]:
         """Return a function that maps a round to a range with one index: the group of the samples of this round.
 
-        A group is a set of samples that are always used together. Every round has new samples, which form a group.
+        A group is a set of samples that are always used together. Every round has new samples, which form one group of
+        the agent.
         """
         return every_round
 
