@@ -19,8 +19,8 @@ __all__ = ["BConnected"]
 class BConnected(Periodic):
     """Give each edge of a random digraph one random round of the period (after Nedić and Olshevsky 2015).
 
-    The union of the graphs of any `period` consecutive rounds is strongly connected. The graph of a single round
-    usually is not.
+    The union of the graphs of any `period` consecutive rounds is strongly connected. If `period` is above 1, the graph
+    of a single round usually is not.
     """
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5

@@ -1,7 +1,7 @@
 """Provide the base classes of topologies: graphs that repeat after a period, and randomly drawn graphs.
 
-The fields of a topology, except `seed`, are the keys `topology.<field>` of an experiment. To define a new topology,
-write a module like this example, which defines a star graph::
+The fields of a generated topology, except `seed`, are the keys `topology.<field>` of an experiment. To define a new
+topology, write a module like this example, which defines a star graph::
 
     from dataclasses import dataclass
     from functools import cached_property
@@ -154,7 +154,7 @@ class EachRound(Topology):
 
     @property
     def period(self) -> None:
-        """Return None, because the graph never repeats."""
+        """Return None, because the graph has no period."""
 
     @cached_property
     def _latest(self) -> Callable[[int], Matrix]:

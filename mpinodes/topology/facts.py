@@ -134,7 +134,7 @@ def out_edges(topology: Topology, rounds: int) -> int:
 
 
 def laplacian_max(topology: Topology, rounds: int) -> float:
-    """Return the largest eigenvalue that the Laplacian of the graph has in any round of a run.
+    """Return the largest eigenvalue that the Laplacian of the graph has in any round of a run of `rounds` rounds.
 
     Every directed edge is replaced by an undirected edge. If the graph never repeats, return the number of agents,
     which is an upper bound on this eigenvalue.

@@ -4,7 +4,8 @@ The file's ending .json or its first character tells the format. JSON and GraphM
 without a statement, JSON means an undirected graph. The graph attribute `name` is the title of the graph. The graph
 attribute `period` is the number of rounds after which the graph repeats, by default 1. The edge attribute `rounds`
 lists the rounds of the period (1..period) in which the edge exists; without this attribute the edge exists in every
-round. A misspelled `period` or `rounds` is rejected. All other attributes, such as weights, are ignored.
+round. If the attribute `period` or `rounds` is missing, an attribute with a similar name is rejected. All other
+attributes, such as weights, are ignored.
 
 A list of edges has one line `source target` for each edge: the source sends to the target, so the graph is directed. A
 line may continue with weights, which are nonzero numbers, or with attributes as networkx writes them. Comments begin
@@ -15,7 +16,7 @@ networkx reads GraphML files. This module reads the other formats, because netwo
 line as an edge, adds a node for every unknown name, reports no line numbers, and takes 0.3 s to import in every agent.
 
 Names of nodes are whole numbers, texts or, in JSON, lists of these. If all names are whole numbers, agents are numbered
-in the order of these numbers, otherwise in the order of the file.
+in the order of these numbers, otherwise in the order in which the file names the nodes.
 """
 
 from __future__ import annotations
