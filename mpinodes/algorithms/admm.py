@@ -66,7 +66,7 @@ class State(NamedTuple):
     """Hold the state of one agent between two rounds."""
 
     f: Vector  # (d,) f_i(t), as it was sent
-    anchor: Vector  # (d,) the mean over neighbours j of ½(f_i(t) + f_j(t))
+    anchor: Vector  # (d,) the mean over neighbours j of ½(f_i(t) + f_j(t)); before round 1, f_i(0)
     dual: Vector  # (d,) λ_i(t)
 
 
@@ -193,7 +193,7 @@ class Consensus(Algorithm[S]):
 
 @dataclass(frozen=True)
 class ADMM(Consensus[State]):
-    """Run ADMM without noise: send the minimizer of the local problem in every round."""
+    """Run ADMM without noise: send the start f_i(0) in round 1, and then the minimizer of the local problem."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (8)"
 

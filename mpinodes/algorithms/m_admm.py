@@ -1,4 +1,4 @@
-"""M-ADMM: ADMM in which every agent has its own penalty parameter, which increases and is kept secret.
+"""M-ADMM: ADMM in which every agent has its own penalty parameter, which never decreases and is kept secret.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (10) and
 (11). The penalty η_i(t) in the local problem of agent i may differ from the dual step θ. M-ADMM converges to the
@@ -26,7 +26,7 @@ Caps: TypeAlias = Cap | tuple[Cap, ...]
 
 @dataclass(frozen=True)
 class MADMM(ADMM):
-    """Run ADMM in which every agent i has its own penalty η_i(t). The penalties grow up to a cap."""
+    """Run ADMM in which every agent i has its own penalty η_i(t), which never decreases, up to the agent's cap."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (10)"
 

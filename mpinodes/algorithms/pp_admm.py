@@ -18,7 +18,7 @@ __all__ = ["PPADMM"]
 
 @dataclass(frozen=True)
 class PPADMM(DVPADMM, MADMM):
-    """Run private M-ADMM: every agent minimizes a local problem with added noise and with its own, growing penalty."""
+    """Run private M-ADMM: every agent minimizes a local problem with added noise and with its own penalty."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, Algorithm 1"
     against_colluders = True

@@ -46,8 +46,8 @@ class PVPADMM(Perturbed[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start:
         """Return the message of round t: the start f_i(0) if t = 1, otherwise the minimizer f_i(t − 1).
 
-        The mechanism later adds noise to the minimizer. If the solver did not reach the gradient norm `tolerance`, the
-        sensitivity of the message is inf.
+        The mechanism later adds noise to the minimizer, if the run has noise. If the solver did not reach the gradient
+        norm `tolerance`, the sensitivity of the message is inf.
         """
         if here.t == 1:
             return Start()
