@@ -1,6 +1,7 @@
 """Clip gradients in floating point, so that the L2 norm of each sample's gradient is at most the setting `clip`.
 
 With `privacy.adjacency` = one-round, the gradient of all samples of a round together is clipped instead (`reclipped`).
+If `clip` is inf, nothing is clipped.
 
 A sample's gradient is the product of its slope s (a number) and its features a (a vector). The norm |s|·‖a‖ may
 overflow or underflow although the gradient itself does not. If the gradient were clipped by a wrong norm, the bound

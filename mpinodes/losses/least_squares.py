@@ -38,7 +38,9 @@ class LeastSquares(SmoothLoss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return at most d + 1 new samples whose losses sum, at every point x, to the same value as the given samples.
+        """Return at most d + 1 samples whose sum of losses, at every point x, equals that of the given samples.
+
+        The two sums are equal up to rounding.
 
         The new samples are the rows of R in the QR decomposition of the matrix (A, b) of features and targets, because
         ‖Ax − b‖² = ‖R (x, −1)‖².
