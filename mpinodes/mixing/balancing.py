@@ -32,8 +32,8 @@ class Balancing(Mixing):
     def init(self, agent: int) -> float:
         """Return the balancing scalar w_i of round 1, which keeps all weights of round 1 nonnegative.
 
-        w_i is 1/n if each agent's in-degree equals its out-degree in every round. Otherwise w_i is 1/m, where m is the
-        largest number of edges in a round.
+        w_i is 1/n if each agent's in-degree equals its out-degree in every checked round (`GraphFacts`). Otherwise w_i
+        is 1/m, where m is the largest number of edges in a checked round.
         """
         return 1 / (self.graph.agents if self.graph.is_eulerian else self.graph.most_edges)
 
@@ -44,7 +44,8 @@ class Balancing(Mixing):
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
         """Return the balancing scalar w_i of the next round, the weights a_ij of the senders j, and the scale 1.
 
-        The scale is the number by which an algorithm divides the mixed vector.
+        The weight of the agent's own release is a_ii. The scale is the number by which an algorithm divides the mixed
+        vector.
 
         Raises:
             Diverged: the weight a_ii = 1 − w_i d_i of the agent's own release is below −`ROUNDING`.

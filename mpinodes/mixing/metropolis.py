@@ -15,7 +15,7 @@ __all__ = ["Metropolis"]
 
 @dataclass(frozen=True)
 class Metropolis(Mixing):
-    """Mix by Metropolis weights. Every agent sends its degree, its number of neighbors."""
+    """Mix by Metropolis weights. Every agent sends its degree, the number of its out-neighbors in the round."""
 
     anytime = True
     undirected = True

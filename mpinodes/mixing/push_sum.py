@@ -1,8 +1,8 @@
 """Push-sum: column-stochastic weights a_ij = 1/out_j, and push-sum scalars w_i <- Σ_j a_ij w_j.
 
 Here out_j is the number of receivers of agent j, including j itself. The w_i, with the shares of late messages that are
-under way, sum to n in every round. The weights of agent i need not sum to 1. Dividing the mix by the new w_i corrects
-for this (Kempe et al. 2003).
+under way, sum to n after every round. The weights of agent i need not sum to 1. Dividing the mix by the new w_i
+corrects for this (Kempe et al. 2003).
 """
 
 from __future__ import annotations
