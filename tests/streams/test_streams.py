@@ -8,6 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from mpinodes.core.errors import BadInput
+from mpinodes.core.parts import files_of
 from mpinodes.data import Source
 from mpinodes.losses.least_squares import LeastSquares
 from mpinodes.losses.logistic import Logistic
@@ -489,3 +490,10 @@ def test_the_digits_are_those_of_uci_in_their_order():
     kept = np.isin(whole.target, (6, 8))
     own = np.loadtxt(module.FILE, delimiter=",")
     np.testing.assert_array_equal(own, np.column_stack([whole.data, whole.target])[kept])
+
+
+def test_brackets_in_the_name_of_a_file_are_no_pattern(tmp_path):
+    for name in ("mine [1].csv", "mine 1.csv", "part[0]-0.csv", "part[0]-1.csv"):
+        (tmp_path / name).write_text("1,2\n")
+    assert files_of(tmp_path / "mine [1].csv") == [tmp_path / "mine [1].csv"]
+    assert [file.name for file in files_of(tmp_path / "part[0]-{agent}.csv")] == ["part[0]-0.csv", "part[0]-1.csv"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from glob import escape
 from math import inf, sqrt
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -52,7 +53,7 @@ def files_of(path: Path) -> list[Path]:
     name contains "{agent}", the path stands for all files whose names have any text in the place of "{agent}". The list
     is empty if there is no such file.
     """
-    files = path.iterdir() if path.is_dir() else path.parent.glob(path.name.replace("{agent}", "*"))
+    files = path.iterdir() if path.is_dir() else path.parent.glob(escape(path.name).replace("{agent}", "*"))
     return sorted(file for file in files if file.is_file())
 
 
