@@ -54,7 +54,10 @@ class Slip(NamedTuple):
 
 
 def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
-    """Compare all frames of a run, bit by bit, with frames that are computed from public facts and releases.
+    """Compare the frames of a run, bit by bit, with frames that are computed again.
+
+    Headers, scalars and vectors without noise are computed from public facts and releases. A release with noise is
+    compared with the replay of its agent, but only if the noise can be drawn again.
 
     Args:
         run: the run.

@@ -74,7 +74,8 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
     """Return the noise key of a run: a 32-byte hash of the seed and of a text.
 
     The text is the setting `noise.key`. Without this setting, the text is the fingerprint, a hash of all settings and
-    code that can change a message.
+    code that can change a message. The noise key is never written to a file, but anyone who knows the seed and the text
+    can compute it.
 
     Args:
         setup: the set-up of the run.
@@ -82,6 +83,7 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
 
     Raises:
         OSError: a file that the experiment names cannot be read.
+        BadInput: a folder that must be searched for the user's code has too many files.
     """
     e = setup.experiment
     source = ("key", e.noise.key) if e.noise.key is not None else ("fingerprint", fingerprint(setup, with_data))
@@ -185,7 +187,10 @@ def _hashed(data: bytes) -> str:
 
 
 def files_behind(file: Path) -> list[Path]:
-    """Return a user's Python file, and all files that its code may run or read, except installed packages."""
+    """Return a user's Python file, and the files that its code may run or read, as far as the code shows them.
+
+    The standard library and installed packages are left out. Names that the code computes are not found.
+    """
     _, data, code = _counted(file.parent.resolve() / file.name, "")
     return sorted(code | {path for _, path in data})
 

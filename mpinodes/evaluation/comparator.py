@@ -293,7 +293,8 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
     The loss function of a sample has one kink. The program treats the loss function as linear if the minimizer is
     probably far from the kink. The samples to model are those whose kinks are nearest to the best point so far. If a
     kink between this point and the new solution is not modelled, the bound on F(x) − min F is still valid, but large.
-    Then the samples with such kinks are added, unless there are very many, and twice as many near samples are modelled.
+    Then the samples with such kinks are added, unless there are very many. In any case, each new program models twice
+    as many of the nearest samples as the program before.
 
     Args:
         total: F.

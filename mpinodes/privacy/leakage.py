@@ -317,7 +317,11 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 
 
 class Ceilings:
-    """Compute the bounds of the function `ceilings` from bounds on norms, block by block of rounds."""
+    """Bound how far a change of any sample of an earlier message can move each message, block by block of rounds.
+
+    The bounds are those of the function `ceilings` for events for which `is_signed` is false. The bounds follow from
+    the norms of the hidden parts, and ignore the signs of weights.
+    """
 
     def __init__(self) -> None:
         self._lost = False  # whether any earlier message was unknown
