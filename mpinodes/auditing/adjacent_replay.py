@@ -44,7 +44,11 @@ class Finding(NamedTuple):
 
     @property
     def exceeded(self) -> bool:
-        """Return whether a change exceeds the accountant's bound, or a fact that a message states depends on data."""
+        """Return whether a change exceeds its bound by more than rounding, or a fact of a message depends on data.
+
+        The bound is the bound of the accountant on the change. A fact of a message is a statement of the message about
+        itself, such as its sensitivity.
+        """
         return max(self.direct, self.hidden) > SLACK or not self.public
 
 
@@ -66,10 +70,11 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Run one agent again on many adjacent data sets, and return the worst result.
 
     Each adjacent data set differs from the recorded data in one sample of one round (the changed round), or in all
-    samples that the setting `privacy.adjacency` replaces together. The agent's messages on the two data sets are
-    compared from the changed round up to the first message that depends on the changed sample. Feedback may be delayed,
-    so this message may come several rounds later. All later messages are compared too in two cases: for about `rounds`
-    log-spaced changed rounds, and if no message depends directly on the changed sample.
+    samples that the setting `privacy.adjacency` replaces together. The changed round is every round but the last, in
+    turn. The agent's messages on the two data sets are compared from the changed round at least up to the next round
+    and to the first message that depends on the changed sample. Feedback may be delayed, so this message may come
+    several rounds later. All later messages are compared too in two cases: for about `rounds` log-spaced changed
+    rounds, and if no message depends directly on the changed sample.
 
     Args:
         recorded: the transcript of the run.

@@ -30,7 +30,7 @@ RIDGE = 1e-3  # share of the mean variance added to every variance, because few 
 
 @dataclass(frozen=True)
 class Sight:
-    """Compute a linear statistic (a weighted sum) of the numbers that an adversary receives.
+    """Compute a linear statistic of the numbers that an adversary receives: their weighted sum minus `middle`.
 
     The adversary consists of some of the agents, the viewers. A value below 0 suggests that the run had the adjacent
     data.

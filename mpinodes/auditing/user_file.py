@@ -86,7 +86,10 @@ def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
 
 
 def _names(node: ast.AST) -> list[str]:
-    """Return the dotted names that a syntax node imports, calls as a built-in function, or takes from numpy.random."""
+    """Return the dotted names that a syntax node imports, calls or takes from numpy.random.
+
+    A name that is called without a dot gets the prefix "builtins.", also if it is not a built-in function.
+    """
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom):

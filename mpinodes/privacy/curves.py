@@ -1,4 +1,4 @@
-"""Compute the cost of one release by four accountings (pure, zCDP, RDP, GDP), and the ε at δ of a sum of costs.
+"""Compute bounds on the cost of one release in zCDP and RDP, and the ε at δ of a total cost in zCDP, RDP or GDP.
 
 Notation: the noise of a release has the scale b (Laplace, per coordinate) or the standard deviation s (Gaussian). D1
 and D2 are bounds, in L1 and in L2 norm, on the change of the released vector between adjacent data, given all earlier
@@ -60,14 +60,15 @@ def shift_rho(d2: Vector, scale: Vector) -> Vector:
 
 
 def zcdp_epsilon(rho: Vector, delta: float) -> Vector:
-    """Return the ε at δ of ρ-zCDP: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
+    """Return an ε at δ of ρ-zCDP: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
     return np.asarray(rho + 2 * np.sqrt(rho * np.log(1 / delta)))
 
 
 def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
-    """Return the ε at δ of each row of Rényi divergences; a column belongs to an order of `ORDERS`.
+    """Return an ε at δ for each row of Rényi divergences; a column belongs to an order of `ORDERS`.
 
-    Source: Canonne, Kamath, Steinke 2020, Proposition 12.
+    Each order gives an ε. The result is the smallest of them, or 0 if the smallest is negative. Source: Canonne,
+    Kamath, Steinke 2020, Proposition 12.
     """
     a = ORDERS
     at = rdp + np.log1p(-1 / a) - (np.log(delta) + np.log(a)) / (a - 1)
@@ -86,8 +87,9 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Return the ε at δ of μ-GDP; 0 if μ is 0, and inf if μ is inf or ε exceeds every double-precision number.
+    """Return the ε at δ of μ-GDP; inf if μ is inf or ε exceeds every double-precision number.
 
+    The result is 0 if μ is 0, or so small that μ-GDP is (0, δ)-DP.
     Above μ = 1e6 the second term of `gdp_delta` is negligible, and rounding hides the root. The solution of
     Φ(−ε/μ + μ/2) = δ is then returned. This solution is an upper bound on ε, with a relative error of at most 1e-12.
     """

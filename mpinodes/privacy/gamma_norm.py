@@ -43,9 +43,9 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
     """Return the Rényi divergences between gamma-norm noise in R^d and the same noise after a shift.
 
     The result has a row for each shift in `x` and a column for each order of `curves.ORDERS`. The array `x` holds the
-    lengths of the shifts, in units of the noise's scale. Divergences are rounded up by the relative amount `MARGIN`. If
-    both shift and order are large (`EXPONENT`), or if d is large (`LARGEST`),
-    the result is a looser upper bound.
+    lengths of the shifts, in units of the noise's scale. The divergences are rounded up slightly (`MARGIN`). If the
+    shift, or the shift times the order, is large (`EXPONENT`), or if d is above `LARGEST`, the entry may be a looser
+    upper bound.
     """
     x = np.asarray(x, dtype=float)
     small = x[:, None] ** 2 / (2 * d) * ORDERS * (1 + MARGIN)

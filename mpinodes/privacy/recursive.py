@@ -120,9 +120,9 @@ class Clusters:
         """Move every group of samples that has a use in a block of rounds out of its cluster, into a new cluster.
 
         A use is a message that is the first to depend on the loss function of a round that uses the group. Two groups
-        share a new cluster if they come from one cluster (or both have no cluster yet), and have equally many uses in
-        each message. If no message of an agent has two uses in the block, each group gets a cluster of its own. The
-        cost of each group stays the same. Clusters that have lost all their groups are removed.
+        of an agent share a new cluster if they come from one cluster (or both have no cluster yet), and have equally
+        many uses in each message of the block. So if no message has two uses in the block, each group gets a cluster of
+        its own. The cost of each group stays the same. Clusters that have lost all their groups are removed.
 
         Args:
             message: (uses,) the message of each use, counted from 0 in the block, ascending.
@@ -175,7 +175,8 @@ class Clusters:
         docstring of the module lists the three rules. The merged cluster gets the elementwise maximum of the changes of
         the hidden parts. A change of exactly 0 is merged only with 0, and a cluster with infinite costs only with
         clusters that have infinite costs. When clusters are merged, all their groups move into the oldest cluster and
-        keep their costs so far. Before, every change above 0 that is below the share `FLOOR` is raised to it.
+        keep their costs so far. Before the merge, a tiny change above 0 is raised to a change that costs a message at
+        most the share `FLOOR` of the smallest cost of a use.
         """
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
@@ -392,8 +393,8 @@ class Recursive(Ledger):
     def rdp(self, group: Indices) -> Vector:
         """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
-        The divergences are those of rounds 1 to the horizon of the last call of `at`. If no Rényi curves are stored,
-        each divergence is bounded by ρ of zCDP times the order.
+        The divergences are upper bounds for rounds 1 to the horizon of the last call of `at`. If no Rényi curves are
+        stored, each bound is ρ of zCDP times the order.
         """
         costs = self._followed.costs(self._horizon, self._place, group)
         return costs[:, 2:] if costs.shape[1] > 2 else costs[:, [RHO]] * ORDERS

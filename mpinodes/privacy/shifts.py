@@ -57,8 +57,8 @@ class Shifts:
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
         """Return bounds on the Rényi curves of shifts at the upper ends of cells, a row for each shift.
 
-        Cells are intervals of shifts. Each entry is the divergence of the noise distribution, or the largest ρ times
-        the order if that is smaller.
+        Cells are intervals of shifts. Each entry is the divergence of the noise distribution, or `ratio` times the
+        square of the shift times the order if that is smaller.
 
         Args:
             cell: the index of each shift's cell.
@@ -95,7 +95,7 @@ class Shifts:
         return self._ratios.index(up)
 
     def sums(self, shift: Vector, rho: Vector, ratio: Indices, least: Vector) -> Vector:
-        """Return, for each cluster of samples, the sum of the Rényi curves of all releases: (clusters, columns).
+        """Return, for each cluster of samples, the sum of the Rényi curves of the given releases: (clusters, columns).
 
         The sum is inf if a shift is above the limit for its cluster and above `LARGEST`.
 
@@ -104,7 +104,7 @@ class Shifts:
             rho: (releases, clusters) the ρ of zCDP of the release for the same change.
             ratio: (clusters,) the index that the method `ratio` returned for the cluster.
             least: (clusters,) a limit for the cluster. If a shift is above the limit, its Rényi curve is read from the
-                table. If not, the curve is ρ times the order.
+                table. If not, the curve is ρ times `cost_of_rho()`.
         """
         from scipy import sparse
 
@@ -132,8 +132,8 @@ class Shifts:
 class Counts(Shifts):
     """Count shifts (the pure ε of releases) by size, in intervals whose width is 1.5 to 3 % of the size.
 
-    Shifts above 0 and below the lowest interval are counted in the lowest interval. With a shift above the highest
-    interval, all counts are inf.
+    Shifts above 0 and below the lowest interval are counted in the lowest interval. If a shift of a cluster is above
+    the highest interval, all counts of this cluster are inf.
     """
 
     BITS = 47
@@ -218,7 +218,8 @@ class Prices:
         """Return the privacy cost of a block of rounds for each cluster of samples: (clusters, columns).
 
         The columns are pure ε, ρ, and the columns of `shifts` (a Rényi curve, or counts) if `shifts` is not None. All
-        columns are inf if a release without noise, or with an infinite L1 sensitivity, moves.
+        columns of a cluster are inf if the cluster moves a release without noise, or a release with an infinite pure ε
+        or ρ per unit of its change.
 
         Args:
             rounds: the rounds of the block.

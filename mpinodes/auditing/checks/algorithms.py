@@ -22,7 +22,7 @@ from mpinodes.core import Diverged
 from mpinodes.core.asked import Tree
 from mpinodes.core.errors import BadInput
 
-ENOUGH = 5  # after this number of runs, the tests end if any fault was found
+ENOUGH = 5  # after this number of runs and one more, the tests end as soon as any fault was found
 APART = 3  # number of runs, in addition to the longest run, that are repeated in another process
 
 
@@ -32,7 +32,8 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
     Decisions must be finite. Each run tests the purity of the algorithm (equal arguments give equal results) and its
     statements, such as a sensitivity. After the first `ENOUGH` + 1 runs, these tests end as soon as any fault was
     found. The first `APART` runs are repeated without noise. These runs and the longest run are repeated in another
-    process. If no fault was found, one run is repeated over MPI.
+    process. If no fault was found, the first run is repeated over MPI. If the algorithm can run on no experiment, this
+    is the only fault that is reported.
 
     Args:
         algorithm: the class of the algorithm.

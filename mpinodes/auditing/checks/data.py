@@ -123,8 +123,9 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
     Without a clip, the gradient must agree with numerical derivatives of the value, where the loss is smooth. `grad`
     must be `data_grad` plus the gradient of the regularizer, and the gradient of a block must be the block of the
-    gradient. `value` must fit `values`. A call must not change its arguments, and must give the same result again. With
-    a clip, the gradient of several samples must be the sum of the clipped gradients of the single samples.
+    gradient. `value` must fit `values`. A call of `grad` must not change its argument or the samples, and must give the
+    same result again, in a new array. With a clip, the gradient of several samples must be the sum of the clipped
+    gradients of the single samples.
     """
 
     def clipped_grad(of: Any, x: Any) -> Any:
@@ -173,7 +174,10 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if the gradient at the result of `prox` is far above the tolerance that `prox` was given."""
+    """Yield a fault if the gradient norm at the result of `prox` is more than 100 times the tolerance given to `prox`.
+
+    The gradient is the gradient of the function that `prox` minimizes.
+    """
     for _ in range(PAIRS // 10):
         features, targets = _samples(loss, rng, 3, 1.0)
         free = loss(features, np.clip(targets, -3, 3), inf, False, 1.0, 0.3)
@@ -208,7 +212,10 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
-    """Yield a fault for the first error in the loss functions or the sample indices of a stream, and for wrong bounds.
+    """Test the loss functions of a stream in the first rounds, their sample numbers, bounds and merged losses.
+
+    At the first error in the loss functions or the sample numbers the test ends. Each number above a stated bound is a
+    fault of its own.
 
     Args:
         setup: the setup of an experiment with the stream.
@@ -269,7 +276,8 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
 def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
     """Yield a fault if the attribute `drawn_from_seed` of a stream is wrong.
 
-    The attribute states whether the samples depend on the seed. `other` is the same stream with another seed.
+    The attribute states whether the samples depend on the seed. If it is None, nothing is tested. `other` is the same
+    stream with another seed. Only samples of the first rounds are compared.
     """
     if stream.drawn_from_seed is None:
         return
@@ -287,7 +295,8 @@ def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
 def _by_row(stream: Stream) -> dict[int, bytes]:
     """Return a dictionary from a row number of the data source to the sample in this row, as bytes.
 
-    The dictionary has the samples that the agents use in the first rounds.
+    The dictionary has the samples that the agents use in the first rounds. An agent whose samples have no row numbers
+    is left out.
     """
     samples_by_row: dict[int, bytes] = {}
     for i in range(stream.agents):

@@ -52,9 +52,9 @@ def _last_line(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
-    """Yield a fault if any agent's messages or decisions differ when the runs are repeated in another process.
+    """Repeat runs in another process, and yield a fault for each run in which any message or decision differs.
 
-    The other process has another time zone and another seed of Python's hash function.
+    The other process has the time zone of Tokyo and a fixed seed of Python's hash function.
 
     Raises:
         RuntimeError: a run fails in the other process.
@@ -84,10 +84,10 @@ def main(job: str) -> None:
 
 
 def over_mpi(run: Transcript, folder: Path, report: Report) -> Iterator[Fault]:
-    """Yield a fault if a run over MPI and the same run in one process differ in any number of a message.
+    """Yield a fault if a run over MPI and the same run in one process differ in any number of a recorded message.
 
-    At most the first `FEW` rounds are run. `mpirun` starts the run over MPI. If mpirun is missing or does not work, a
-    note is added to the report.
+    At most `FEW` rounds are run. `mpirun` starts the run over MPI. If mpirun is missing or does not work, nothing is
+    compared, and a note is added to the report.
 
     Raises:
         RuntimeError: the run fails over MPI.

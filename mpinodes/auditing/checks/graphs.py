@@ -23,7 +23,11 @@ PURE_MIXING = "outgoing and weights must depend on their arguments alone, and re
 
 
 def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a mixing on all graphs for which the mixing defines weights, and report faults."""
+    """Test a mixing on graphs of 5 agents, and report faults.
+
+    The graphs are those of `OF_MIXINGS`. A graph is left out if the mixing is for fixed or for undirected graphs only
+    and the graph is not. If the mixing defines no weights on a graph, this is noted in the report.
+    """
     for name in OF_MIXINGS:
         graph = registry.find(registry.TOPOLOGIES, name)(agents=5, seed=seed)
         if (mixing.fixed and graph.period != 1) or (mixing.undirected and one_way_edge(graph, ROUNDS)):
@@ -35,10 +39,11 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
-    """Run a mixing for all agents, and yield a fault for the first call that changes an argument or is wrong.
+    """Run a mixing for all agents, and yield a fault for the first wrong result.
 
-    A mixing computes the weights with which an agent averages received messages. A second instance of the mixing runs
-    with the agents in reverse order. The two instances must send the same scalars and return the same weights.
+    A mixing computes the weights with which an agent averages received messages. Its method `weights` must not change
+    its arguments. A second instance of the mixing runs with the agents in reverse order. The two instances must have
+    the same states, send the same scalars and return the same weights.
 
     Args:
         mixing: the class of the mixing.
@@ -82,7 +87,10 @@ def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
 
 
 def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a topology with several numbers of agents, and report faults."""
+    """Test a topology with several numbers of agents, and report faults.
+
+    A number of agents that the topology rejects is noted. If the topology rejects all of them, this is a fault.
+    """
     for agents in (1, 2, 3, 4, 6, 8, 9, 16):
         try:
             pair = [topology(agents=agents, seed=seed) for _ in range(2)]
@@ -93,15 +101,16 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
         report.take("rounds of graphs", edges_of(*pair), ROUNDS)
     if not report.tested.get("rounds of graphs"):
         report.take(
-            "", [Fault("no number of agents fits the topology", topology.__name__, "agents=2 to 16 were tried")]
+            "",
+            [Fault("no number of agents fits the topology", topology.__name__, "1 to 4, 6, 8, 9 and 16 were tried")],
         )
 
 
 def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
     """Test the edges of a graph against its other methods and against `other`, a second instance of the same graph.
 
-    An edge must join two different agents, and the graph must have the period that it states. Only the first fault is
-    yielded.
+    The first `ROUNDS` rounds are tested. An edge must join two different agents, and the graph must have the period
+    that it states. Only the first fault is yielded.
     """
     n, title = graph.agents, f"{graph.title}, {graph.agents} agents"
     later = {t: other.edges(t) for t in range(ROUNDS, 0, -1)}

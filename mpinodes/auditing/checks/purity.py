@@ -28,7 +28,7 @@ PUBLIC = "scalars are sent without noise, so a mixing must not use the algorithm
 
 
 class Noting:
-    """Wrap an algorithm, and record copies of its methods' arguments and images of its methods' results.
+    """Wrap an algorithm, and record the arguments and the results of its methods.
 
     An image (`failures.image`) holds the bits of a value, so that two values can be compared.
 

@@ -20,7 +20,7 @@ MODULUS = 0.5  # the constant of the losses that is given to schedules that need
 
 
 def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a set in several dimensions: its projection at random points, and its statements."""
+    """Test a set in several dimensions: its projection at random points and, if no fault was found, its statements."""
     for d, agents, radius in SIZES:
         settings = registry.fill(registry.SETS, part, {})
         feasible = part(radius, shared_blocks(d, agents), **settings)
@@ -116,7 +116,10 @@ def _holds(cones: Any, v: Vector, slack: Any) -> bool:
 
 
 def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test that the steps of a schedule are positive, finite, and a pure function of the round."""
+    """Test that the steps of a schedule are positive, finite floats, and equal if they are computed again.
+
+    The rounds `ROUNDS` are tested. A second instance of the schedule must give the same steps.
+    """
     given = {part.from_losses: MODULUS} if part.from_losses else {}
     settings = registry.fill(registry.SCHEDULES, part, given)
     schedule, equal = part(**settings), part(**settings)

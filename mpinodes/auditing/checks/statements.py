@@ -30,8 +30,9 @@ RELATIVE = 1e-7  # relative rounding error of a bound over many rounds
 def statements(run: Transcript, seed: int, report: Report) -> None:
     """Test what the messages of every agent state about themselves, such as sensitivities.
 
-    The agents run again on adjacent data. Each of these replays changes samples of one round. The statements
-    `gradients_in_set` and `carried_on` of the algorithm are tested, too.
+    The agents run again on adjacent data. Each of these replays changes one sample, or all samples that the setting
+    `privacy.adjacency` replaces together. The statements `gradients_in_set` and `carried_on` of the algorithm are
+    tested, too.
     """
     setup, total = run.setup, len(run.frames)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
@@ -69,7 +70,10 @@ class Asked(Around):
 
 
 def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
-    """Yield a fault if an algorithm takes a gradient outside the constraint set, but states `gradients_in_set`."""
+    """Yield a fault if an algorithm takes a gradient outside the constraint set, but states `gradients_in_set`.
+
+    Nothing is tested if the class of the algorithm does not set `gradients_in_set` itself.
+    """
     setup, points, project = run.fresh().setup, list[Vector](), run.setup.feasible.project
     own = setup.losses(agent)
     stated = vars(type(setup.algorithm)).get("gradients_in_set", False)
@@ -87,7 +91,8 @@ def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
     The algorithm states that a message contains this factor times the mix of the previous releases. In the first replay
     the received messages are changed. The agent's next message must then change by the factor times the change of the
     mix. In the second replay a sample is changed. All messages of the agent must then change along one common
-    direction.
+    direction. Nothing is tested if gradients are clipped, or if the algorithm does not use all samples in every round
+    (`whole_data`).
 
     Args:
         run: the run.
