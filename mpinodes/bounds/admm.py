@@ -54,8 +54,9 @@ def contraction(
 ) -> float:
     """Compute δ(t) of equation (23) of the paper, which says how fast the algorithm approaches the solution.
 
-    Round t multiplies the squared distance to the solution by at most 1/(1 + δ(t)). The docstring of the module states
-    the theorem and its notation.
+    By the theorem, round t multiplies the squared distance to the solution by at most 1/(1 + δ(t)). This is proven only
+    for the corrected formula, and if releases have no noise. The docstring of the module states the theorem and its
+    notation.
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
@@ -172,6 +173,9 @@ def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
 
 
 def _singular_values(matrix: Vector) -> Vector:
-    """Return the nonzero singular values of a matrix, descending; for a zero matrix, an array with one entry, 0."""
+    """Return the nonzero singular values of a matrix, descending; for a zero matrix, an array with one entry, 0.
+
+    Values below `ZERO` times the largest count as 0.
+    """
     values = np.linalg.svd(matrix, compute_uv=False)
     return np.asarray(values[values >= ZERO * values[0]]) if values[0] else np.zeros(1)

@@ -64,7 +64,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 def broken_by(setup: Setup, weights: Weights) -> str:
     """Return the first assumption of the corrected Theorem 2 that the run breaks; an empty text if there is none.
 
-    The corrected proof has no assumptions on the step sizes and the noise.
+    The corrected proof allows any step sizes and any noise scales.
 
     Args:
         setup: the run.
@@ -87,7 +87,8 @@ def _modulus(setup: Setup) -> float | None:
 def printed_broken_by(setup: Setup, broken: str) -> str:
     """Return the first assumption of the printed Theorem 2 that the run breaks; an empty text if there is none.
 
-    The printed theorem, unlike the corrected proof, needs the steps and the noise of the paper.
+    The printed theorem, unlike the corrected proof, needs the steps and the noise of the paper and, for steps 1/(λt),
+    losses that are λ-strongly convex.
 
     Args:
         setup: the run.
@@ -107,7 +108,10 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
 
 
 def steepness(setup: Setup) -> np.float64:
-    """Return L, a bound on the norm of an agent's gradient at points of 𝒳, including the regularizer's gradient."""
+    """Return L, a bound on the norm of an agent's clipped gradient at points of 𝒳, plus the regularizer's gradient.
+
+    L is inf if gradients are not clipped.
+    """
     regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
     return constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)
 

@@ -74,7 +74,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
     """Compute the bound of Theorem 4, as the DOLA paper prints it, at the rounds `at`: (h,).
 
-    Without a regularizer the bound is inf.
+    Without a regularizer the theorem gives no bound: the entries are inf or nan.
     """
     m, h, modulus = setup.topology.agents, max(setup.samples), np.float64(setup.experiment.problem.regularizer)
     square = dola.steepness(setup) ** 2 / modulus  # L²/λ

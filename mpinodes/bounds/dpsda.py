@@ -74,7 +74,7 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
     """Compute the constant M of Theorem 3, which bounds the regret after T rounds by M√T.
 
     The result has a constant M for the formula as the paper prints it, and for two corrected formulas. The keys of the
-    result name these three forms.
+    result name these three forms. The third constant is inf if the columns of the weights do not sum to 1.
     """
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)

@@ -93,7 +93,8 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared distance from the best decision, for the mean decision and for the farthest agent's decision.
 
     Each bound is computed by Theorem 3.2 as the paper prints it, and by a corrected proof. The best decision is the
-    last row of `minimizer`. If the graph, the penalties or the losses break an assumption, the values are inf.
+    last row of `minimizer`. If the graph, the penalties or the losses break an assumption, the values are inf. The
+    bounds apply only if releases have no noise and are not rounded.
     """
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
     noised = "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
@@ -116,7 +117,8 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
 
     Raises:
         ValueError: penalties differ between agents; dual steps differ between agents or rounds; the first penalty is
-            less than half of the dual step; or the graph is directed, is not connected or has only one agent.
+            less than half of the dual step; the dual step is not positive; or the graph is directed, is not connected
+            or has only one agent.
     """
     a: Any = setup.algorithm
     n, d = setup.topology.agents, setup.dimension

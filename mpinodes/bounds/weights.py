@@ -64,11 +64,14 @@ class Weights:
 
     @property
     def least(self) -> float:
-        """Return the least positive weight in all mixing matrices."""
+        """Return the least positive weight in the computed mixing matrices; weights up to `ROUNDING` count as 0."""
         return float(self.first[self.first > ROUNDING].min())
 
     def sums_to_one(self, axis: int) -> bool:
-        """Return whether all columns (axis 0) or all rows (axis 1) of all mixing matrices sum to 1."""
+        """Return whether all columns (axis 0) or all rows (axis 1) of the computed mixing matrices sum to 1.
+
+        Sums that differ from 1 by at most `ROUNDING` count as 1.
+        """
         return bool(np.abs(self.first.sum(axis=axis + 1) - 1).max() <= ROUNDING)
 
     def contraction(self) -> Vector:
