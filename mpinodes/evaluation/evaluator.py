@@ -39,8 +39,8 @@ class Evaluator:
 
     Attributes:
         judged: the decisions, losses and comparators of the finished run, which metrics read; set by `close`.
-        variables: the values of the metrics that have one value per horizon, by name; filled by `close`. Metrics that
-            do not apply to the run, or have no number, are missing.
+        variables: the values of the metrics that are computed at the horizons, by name; filled by `close`. Metrics that
+            do not apply to the run, have no number, or failed, are missing.
     """
 
     judged: Judged
@@ -60,6 +60,9 @@ class Evaluator:
 
         Args:
             estimates: (r, agents, d) the estimates of all agents in the next r rounds.
+
+        Raises:
+            TypeError: a metric gives values of the wrong shape.
         """
         rounds = self._meter.take(estimates)
         variables: dict[str, Variable] = {}
@@ -100,7 +103,8 @@ class Evaluator:
 
         Args:
             tell: a function that is called with the number of comparators found and the number of all comparators.
-            known: comparators of another run on the same losses, by the number of rounds; these are not computed again.
+            known: comparators of another run on the same losses, by the number of rounds; these are not computed again,
+                unless the losses are the same in every round.
         """
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
@@ -273,7 +277,8 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
         feasible: 𝒳, the feasible set.
         tell: a function that is called after each computed horizon, with the numbers of horizons done and of all
             horizons. If the losses are the same in every round, the function is not called.
-        known: results of another run on the same losses, by horizon; these horizons are not computed.
+        known: results of another run on the same losses, by horizon; these horizons are not computed. If the losses are
+            the same in every round, `known` is not used.
     """
     everything, began = meter.losses.everything, np.nan_to_num(meter.last[0])
     if everything.is_constant:

@@ -152,7 +152,7 @@ class Losses(ABC):
 
 
 class Changing(Losses):
-    """Compute losses if the loss functions may have other samples in every round, because `data.batch` is a number."""
+    """Compute losses if the loss functions may have other samples in every round: `stream.batch` is not "all"."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
@@ -252,8 +252,8 @@ class ConstantLosses(Losses):
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
     """Split samples into blocks of rows, so that computing the losses of a block fits into the processor's cache.
 
-    Samples with sparse features stay in one block.
-    The blocks do not depend on how many rounds are computed together, so sums of losses are the same to the last bit.
+    Samples with sparse features stay in one block. The blocks do not depend on how many rounds are computed together,
+    so sums of losses are the same to the last bit.
 
     Args:
         features: the features of the samples, one row for each sample.
