@@ -1,5 +1,6 @@
-"""Define the metrics of every run, in the order in which they are printed; `evaluation.regret` has their formulas.
+"""Define the built-in metrics, in the order in which they are printed; `evaluation.regret` has most of their formulas.
 
+A metric that does not apply to a run has no values in the run.
 A metric has values for each round or for each horizon (a round at which results are measured). A metric of rounds is
 computed from a `Stretch`, which holds consecutive rounds of a run. A metric of horizons is computed from a `Judged`,
 which holds the finished run.
@@ -112,7 +113,8 @@ def optimality_gap(run: Judged) -> Vector | None:
 def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector | None]:
     """Return a function that computes the squared distance of decisions from the best fixed decision of a run.
 
-    The returned function returns None if the method of the run is an online method.
+    The returned function returns None if the method of the run is an online method. Without comparators, the distances
+    are nan.
 
     Args:
         of: a function that returns the decisions x of a run.
@@ -123,7 +125,7 @@ def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector |
 def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
     """Return a function that computes a metric from the best decision of each single round.
 
-    The returned function returns None unless the setting `record.dynamic_regret` is true.
+    The returned function returns None unless the setting `record.dynamic_regret` is true and the run has comparators.
 
     Args:
         values: computes the metric from a run and from the array `best_of_rounds` of this run.

@@ -15,7 +15,8 @@ class ComparatorDistance(Metric):
 
     The point x(T) is the decision of round T, and v(T) is the best fixed decision of rounds 1 to T. If the agents
     decide separately, x(T) is the mean of their decisions. The point v(T) is the computed minimizer, over the feasible
-    set, of the sum of all loss functions of rounds 1 to T. The metric is defined for online and offline methods.
+    set, of the sum of all loss functions of rounds 1 to T. The metric is defined for online and offline methods. It has
+    no values if the run does not compute the best fixed decisions.
     """
 
     name = "comparator_distance"
