@@ -78,9 +78,9 @@ def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
 
 
 def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Return for each code a text: the code, the number of runs with this warning, and the meaning of the code.
+    """Return, for each warning code, a text with the code, the number of runs with this warning, and its meaning.
 
-    The most frequent code comes first.
+    The code of most runs comes first.
 
     Args:
         of_runs: the warnings of each run, as sentences by code.

@@ -1,6 +1,6 @@
 """Write the text that a run prints at its end.
 
-All numbers of the text are in summary.json. For most numbers, `Row.key` is the key in summary.json.
+The text is made from the content of summary.json alone. For the results, `Row.key` is a key in summary.json.
 """
 
 from __future__ import annotations
@@ -173,7 +173,8 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
 def bounds(s: Summary) -> list[Row]:
     """Return a row of text for each bound of a theorem, which states the bound as a multiple of the measured value.
 
-    If the multiple is unknown, for example because the measured value is 0 or less, the row states the bound itself.
+    If the multiple is unknown, for example because the measured value is 0 or less, the row states the bound itself. If
+    the bound is infinite, the row states that there is no bound.
     """
     rows = []
     for place, bound in enumerate(s.bounds):
