@@ -64,7 +64,7 @@ class Swept:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """Return the content of table.csv, a row for each run: directory, state, settings and results."""
+        """Return a row for each run of `plans`: directory, state, settings and results, as in table.csv."""
         return table_of(self.directory, self.plans)[0]
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class Swept:
 
 
 def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep, part: str | None = None) -> Swept:
-    """Do all runs of a study that are not done yet, and write the table of the study, before and after the runs.
+    """Do all runs of a study that are not done yet, and write the table of the study before and after the runs.
 
     A run that fails does not stop the others. The reason of a failure is written into the directory of the run.
 
