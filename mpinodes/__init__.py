@@ -36,7 +36,7 @@ def load(run: str | Path) -> xarray.Dataset:
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
     """Run all agents of an experiment in this process, and return the run directory.
 
-    The results have the same bits as the results of the same experiment under mpirun.
+    Losses and other results have the same bits as under mpirun, if the noise is drawn from the seed.
 
     Args:
         experiment: the path of a TOML file, or the settings as nested dictionaries.
@@ -54,7 +54,7 @@ def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:
 def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
     """Run all agents of an experiment in this process, for example in a notebook, and return the result.
 
-    The results have the same bits as the results of the same experiment under mpirun.
+    Losses and other results have the same bits as under mpirun, if the noise is drawn from the seed.
 
     Args:
         asked: any number of settings: paths of TOML files, words as on the command line ("privacy.epsilon=0.5"), and
