@@ -175,8 +175,8 @@ class Clusters:
         docstring of the module lists the three rules. The merged cluster gets the elementwise maximum of the changes of
         the hidden parts. A change of exactly 0 is merged only with 0, and a cluster with infinite costs only with
         clusters that have infinite costs. When clusters are merged, all their groups move into the oldest cluster and
-        keep their costs so far. Before the merge, a tiny change above 0 is raised to a change that costs a message about
-        the share `FLOOR` of the smallest cost of a use.
+        keep their costs so far. Before the merge, a tiny change above 0 is raised to a change that costs a message
+        about the share `FLOOR` of the smallest cost of a use.
         """
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
