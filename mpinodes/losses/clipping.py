@@ -13,7 +13,7 @@ would not hold. Therefore:
   is infinite and all features are finite but not all 0, the gradient is replaced by a vector of norm `clip` in the
   direction of the gradient. Both rules depend only on the sample and on the point at which the gradient is taken. The
   privacy proof requires this.
-* The gradients of a user-written loss are clipped once more, sample by sample (`enforced.Reclipped`).
+* The gradients that the code of a user-written loss computes are clipped once more (`enforced.Reclipped`).
 
 Because of rounding, the L2 norm of the sum over k samples in d coordinates may exceed k·clip by a relative amount of at
 most (d + k)·2^-53. The change of the sum between adjacent data sets may grow by the same relative amount. `ROUNDING`
@@ -35,7 +35,9 @@ LONGEST = 1e200  # bound on Σ (|s_k| ‖a_k‖)²
 
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
-    """Return whether computed gradient norms |s_k|·‖a_k‖ are finite and not changed by a harmful underflow.
+    """Return True only if all gradient norms |s_k|·‖a_k‖ were computed without overflow or harmful underflow.
+
+    The result may be False for very large finite numbers too.
 
     An underflow to a norm below 1e-100 is harmless: no clip is below 1e-100, so such a gradient is never clipped.
 

@@ -22,7 +22,7 @@ BYTES_AT_ONCE = 4_000_000  # the approximate memory in bytes that the logger nee
 
 
 def record_bytes(setup: Setup) -> int:
-    """Return the size in bytes of the numbers in rounds.log, summed over all repeats.
+    """Estimate the size in bytes of the numbers in rounds.log, summed over all repeats.
 
     Not counted are checksums, the offsets of two-point feedback (with `record.decisions`), and the lateness of messages
     (with `record.transcript` and faults).
@@ -35,7 +35,7 @@ def record_bytes(setup: Setup) -> int:
 
 
 def logger_bytes(setup: Setup) -> tuple[int, int]:
-    """Return how many bytes of memory the logger needs: during the rounds, and after the last round.
+    """Estimate how many bytes of memory the logger needs: during the rounds, and after the last round.
 
     The memory of Python and of the data set is not counted. After the last round, the logger computes the best fixed
     decision, and for this holds the samples of all rounds in memory. If every round uses all samples (`data.batch` =

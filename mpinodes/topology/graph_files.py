@@ -57,7 +57,8 @@ class FromFile(Periodic):
 
     Attributes:
         source: the path of the file.
-        title: the name of the graph that the file states, otherwise the name of the file.
+        title: the name of the graph that the file states, otherwise the name of the file without its ending; then ",
+            both ways" if reverse edges were added.
         phases: the edges of each round of the period.
     """
 

@@ -58,8 +58,10 @@ class Judged(Struct, frozen=True):
             `averaging` of the algorithm is "linear".
         last, mean: (h, d) the last decision and the running average of the decisions, both averaged over the k
             decisions of a round.
-        judged: (h, k, d) for an offline method, the decisions whose optimality gap is reported.
-        whole: (h, k) the mean over rounds and agents of all losses of the run, at the decisions in `judged`.
+        judged: (h, k, d) for an offline method, the decisions whose optimality gap is reported; empty for an online
+            method.
+        whole: (h, k) for an offline method, the mean over all rounds of the experiment and over agents of the losses,
+            at the decisions in `judged`; zeros for an online method.
         accuracy: for each data set, (h, 2, k) the accuracy of the running average and of the last decision.
         rmse: for each data set with real targets, (h, 2, k) the root mean squared error of the same two decisions.
         least: (h,) the cumulative loss of the best fixed decision in hindsight, as computed.
