@@ -80,7 +80,7 @@ def fork_with_others(words: list[str]) -> list[str]:
         # An abstract address of Linux is a name without a file. Containers that share a network namespace also share
         # abstract addresses, so the address contains the numbers of the mount and process namespaces.
         spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("mnt", "pid")]
-        address = f"\0mpinodes-{os.getuid()}-{proxy}-{spaces}".encode()
+        address, server = f"\0mpinodes-{os.getuid()}-{proxy}-{spaces}".encode(), 0
         for _ in range(int(1000 * PATIENCE)):
             line = socket(AF_UNIX, SOCK_SEQPACKET)
             with suppress(ConnectionRefusedError):
@@ -88,11 +88,13 @@ def fork_with_others(words: list[str]) -> list[str]:
                 return _hand_over(line, words)
             with suppress(OSError):  # another original was first
                 line.bind(address)
-                if os.fork() == 0:
+                if (server := os.fork()) == 0:
                     line.listen(4096)
                     return _Server(line).words(proxy)
             line.close()
             time.sleep(0.001)
+        if server:  # it was stopped before it listened, and has copies of the proxy's pipes
+            os.kill(server, signal.SIGKILL)
     return words
 
 
