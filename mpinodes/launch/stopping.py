@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,7 +31,8 @@ class Signals:
     more than `KEY_PRESS` seconds after the first SIGINT raises KeyboardInterrupt. The process whose attribute `run` is
     set writes the name of each signal to `log.txt` in the run directory, because Open MPI's mpirun no longer prints the
     output of its ranks after it received a signal. When all rounds are recorded, SIGTERM and SIGINT make this process
-    raise `Ended`. Outside the main thread of a program, no signal is handled.
+    raise `Ended`. If a finalizer, which Python calls at any time, loses this exception, the context manager raises it
+    again at its end. Outside the main thread of a program, no signal is handled.
 
     Args:
         numbers: the signals to handle.
@@ -45,7 +47,7 @@ class Signals:
         self._numbers, self.asked = numbers, ""
         self.run: Path | None = None
         self.are_recorded = False
-        self._interrupted = 0.0
+        self._interrupted, self._code = 0.0, 0
         self._before: dict[int, Any] = {}
 
     def is_asked(self) -> bool:
@@ -62,6 +64,8 @@ class Signals:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for number, before in self._before.items():
             signal.signal(number, before)
+        if self._code and kind is None:
+            raise Ended(self._code)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
@@ -82,4 +86,6 @@ class Signals:
             log.write(text + "\n")
         if ends:
             say(text)
-            raise Ended(INTERRUPTED if number == signal.SIGINT else STOPPED)
+            self._code = INTERRUPTED if number == signal.SIGINT else STOPPED
+            sys.unraisablehook = lambda _: None  # a finalizer loses the exception; then `__exit__` raises it again
+            raise Ended(self._code)

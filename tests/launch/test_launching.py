@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -99,3 +101,24 @@ def test_an_agent_that_gives_way_keeps_the_priority_that_the_user_chose(tmp_path
         print(os.sched_getscheduler(0) == os.SCHED_BATCH, os.getpriority(os.PRIO_PROCESS, 0) - START)
     """.replace("START", str(os.getpriority(os.PRIO_PROCESS, 0)))
     assert command([sys.executable, "-c", program], tmp_path).out.split() == ["True", "3"]
+
+
+def test_a_signal_that_a_finalizer_loses_ends_the_run_later(tmp_path: Path):
+    code = (
+        "import os, signal, sys; from pathlib import Path; from mpinodes.launch.stopping import Ended, Signals\n"
+        "class Lost:\n"
+        "    def __del__(self):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        for _ in range(1000): pass\n"
+        f"signals = Signals(); signals.run, signals.are_recorded = Path({str(tmp_path)!r}), True\n"
+        "try:\n"
+        "    with signals:\n"
+        "        Lost()\n"
+        "        print('lost')\n"
+        "except Ended as ended:\n"
+        "    sys.exit(ended.args[0])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (5, "lost\n")
+    assert done.stderr.count("\n") == 1
+    assert "SIGTERM: all rounds are recorded" in done.stderr
