@@ -327,6 +327,7 @@ def has_more_ranks_than_cores() -> bool:
 
 def leave(code: int) -> NoReturn:
     """End MPI and exit with `code`. If MPI does not end within `LEAVE_TAKING` seconds, SIGALRM ends this process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of MPI_Finalize would end in a crash
     mpi = sys.modules.get("mpi4py.MPI")
     if mpi and mpi.Is_initialized() and not mpi.Is_finalized():
         end_in(LEAVE_TAKING)
