@@ -5,6 +5,8 @@ Under MPI, ranks 0 to n - 1 are the agents, and the last rank is the logger. Wit
 exchange these messages:
 
     logger                                                    agents
+      <-------- process and host -----------------------------
+      --------- processes and hosts of all ranks ----------->
     read words, make the run directory, build the `Setup`
       --------- experiment, directory ---------------------> build the same `Setup`, read their samples
       <-------- error message ------------------------------
