@@ -45,10 +45,11 @@ def run_agent(
         if state.left:
             break
         t += 1
+        order = None if step.plays else channel.done(t)  # the logger gets a row early, if it is complete
         arrivals = links.exchange(state.here)
-        if step.plays:
+        if step.plays:  # the row is complete only after `play`
             step.play(state, arrivals, row)
-        order = channel.done(t)
+            order = channel.done(t)
         if order is None:
             continue
         keeper.forget_before(order.forget)
