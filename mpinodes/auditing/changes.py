@@ -31,14 +31,13 @@ class Change(NamedTuple):
         sample: the index of the sample. With None, the new row replaces all samples of `round`. With ALL, the new row
             replaces all samples of `round` and of every later round. Use ALL only if `round` is 1 or if no sample is
             used in two rounds; otherwise a sample may be replaced in some rounds and kept in other rounds.
-        feature: (d,) the features of the new row.
-        target: the target of the new row. If nan, the replaced samples keep their features, and the signs of their
-            targets are flipped.
+        feature: (d,) the features of the new row. None: the sample's gradient becomes zero (zero-out).
+        target: the target of the new row. If nan, the sample keeps its features, and the sign of its target is flipped.
     """
 
     round: int
     sample: int | None
-    feature: Vector
+    feature: Vector | None
     target: float
 
 
@@ -77,6 +76,11 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
+    if change.feature is None:
+        divisor = np.broadcast_to(np.asarray(loss.divisor, float), loss.targets.shape).copy()
+        divisor[rows] = np.inf
+        zeroed: SampleLoss = replace(loss, divisor=divisor)
+        return zeroed
     features, targets = dense(loss.features).copy(), loss.targets.copy()
     if np.isnan(change.target):
         targets[rows] = -targets[rows]
@@ -104,6 +108,9 @@ def adjacent(
         rng: draws the samples.
     """
     changes = list(usual(setup, losses, agent, round, rng))
+    if setup.experiment.privacy.adjacency == "zero-out":
+        yield from changes
+        return
     every = ends(setup, losses(round), changes[0])
     yield from changes
     yield from (every[STRIDE * (FEW * round + agent + k) % len(every)] for k in range(FEW))
@@ -114,9 +121,10 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
 
     The numbers are 0, or as large or as small as double precision and the domain of the samples allow.
     """
-    bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(len(change.feature)))
-    alike = np.where(np.arange(len(change.feature)) % 2, -1.0, 1.0)
-    first = np.where(np.arange(len(change.feature)), 0.0, 1.0)
+    number = setup.stream.dimension
+    bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(number))
+    alike = np.where(np.arange(number) % 2, -1.0, 1.0)
+    first = np.where(np.arange(number), 0.0, 1.0)
     sizes = [size for size in SIZES if size <= bound] + [bound] * bool(np.isfinite(bound))
     features = [size * signs for size in sizes for signs in (alike, first)]
     classes = tuple(map(float, range(setup.stream.classes)))
@@ -144,8 +152,11 @@ def usual(
     row = int(rng.integers(len(loss.targets)))
     adjacency = setup.experiment.privacy.adjacency
     sample = ALL if adjacency == "one-agent" else None
-    if adjacency == "one-sample":
+    if adjacency in ("one-sample", "zero-out"):
         sample = setup.stream.samples(agent)(round)[row]
+    if adjacency == "zero-out":
+        yield Change(round, sample, None, np.nan)
+        return
     feature, target = dense(loss.features[[row]])[0], float(loss.targets[row])
     bound = setup.stream.feature_bound
     edge = min(bound if np.isfinite(bound) else 1.0, setup.stream.feature_norm / np.sqrt(len(feature)))

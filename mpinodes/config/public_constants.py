@@ -43,7 +43,8 @@ def constants_of(
     terms = [problem.weight * (1 if problem.average else k) for k in samples]
     norm, known = stream.feature_norm, stream.makes_all_losses
     convex = known and loss.convex
-    replaced = samples if experiment.privacy.adjacency == "one-agent" else (1,) * n
+    adjacency = experiment.privacy.adjacency
+    replaced = samples if adjacency == "one-agent" else (1,) * n
     # the class that defines `update` must state `gradients_in_set` itself
     updating = next(kind for kind in classes.algorithm.__mro__ if "update" in vars(kind))
     in_set = vars(updating).get("gradients_in_set", False)
@@ -51,8 +52,10 @@ def constants_of(
     # Bounds on the L2 norm of each agent's clipped gradient [∇f]_B. The bounds do not include the gradient of the
     # regularizer, which is λ times the point for all data. For a two-point estimate over k coordinates the bounds are
     # k times as large, and only the clip of a sample bounds the estimate (`losses.two_point`).
-    whole, estimated = experiment.privacy.adjacency == "one-round", bool(experiment.feedback.points)
+    whole, estimated = adjacency == "one-round", bool(experiment.feedback.points)
     of_one = 2 * clip if estimated or not known else min(2 * clip, loss.sample_sensitivity(norm))
+    if adjacency == "zero-out":  # one gradient, instead of the difference of two
+        of_one = clip
     error = 0.0
     if estimated:  # an estimate has the rounding errors of four loss values, divided by 2r
         error = loss.value_rounding(d, norm, sqrt(n) * feasible.reach(d)) if known else inf

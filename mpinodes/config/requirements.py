@@ -80,7 +80,7 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
     yield from _feedback(e, algorithm)
     yield from _noise(e, parts)
     if algorithm.solves:
-        if not isinf(e.clip) or e.privacy.adjacency == "one-round":
+        if not isinf(e.clip) or e.privacy.adjacency in ("one-round", "zero-out"):
             key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else ("adjacency", e.privacy.adjacency)
             yield (
                 f"privacy.{key} = {value!r}: {e.name} minimizes whole losses without clipping, and its privacy follows "
@@ -193,7 +193,8 @@ def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
     """Yield an error message if the loss does not allow the targets of the data, or the sensitivity is unbounded."""
     loss, named = parts.loss, registry.named(registry.LOSSES, e.problem)
     needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
-    unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or e.privacy.adjacency == "one-round"
+    by_clip = e.privacy.adjacency in ("one-round", "zero-out")  # nothing but the clip bounds the change
+    unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or by_clip
     if loss.needs_labels and not stream.has_labels:
         wanted = (False, bool(stream.classes), True)
         fit = _choose(registry.LOSSES, lambda other: (other.needs_labels, other.per_class, other.predicts) == wanted)

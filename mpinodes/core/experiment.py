@@ -32,6 +32,9 @@ Epsilon = Annotated[float, Meta(gt=0, extra={"range": (1e-12, 1e12)})]
 Name = Annotated[str, Meta(pattern=r"^[\w.+-]+$", extra={"expected": "letters, digits and the signs . + - _ alone"})]
 Text = Annotated[str, Meta(min_length=1)]
 VIEW = r"^(links|agent:\d{1,6}|agents:\d{1,6}(,\d{1,6})*)$"
+Adjacency = Literal["one-sample", "zero-out", "one-round", "one-agent"]
+# What an adjacency changes, by which costs are added up.
+UNITS = {"one-sample": "sample", "zero-out": "sample", "one-round": "round", "one-agent": "agent"}
 View = Annotated[str, Meta(pattern=VIEW, extra={"expected": "links, one agent (agent:3) or several (agents:2,5)"})]
 
 
@@ -72,10 +75,10 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         tight: also compute the epsilon of the whole run by numerical composition, which takes about a minute. This key
             needs the package dp-accounting (extra [tight]).
         clip: L2 bound on the gradient of each sample; for adjacency=one-round, on the gradient of each round. The bound
-            is on the coordinates that the agent decides. inf: gradients are not clipped; an epsilon is then proven only
-            if the loss and the norm of the features bound the change of a gradient.
-        adjacency: what differs between adjacent data sets. one-sample: one replaced sample. one-round: the whole loss
-            of one round. one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
+            is on the coordinates that the agent decides. inf: gradients are not clipped, and no epsilon is proven.
+        adjacency: what differs between adjacent data sets. one-sample: one replaced sample. zero-out: one
+            sample, whose gradient is replaced by zero; the number of samples stays public. one-round: the whole loss of
+            one round. one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
             which each agent has its own loss.
         budget: the section privacy.budget.
     """
@@ -87,7 +90,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-5
     tight: bool = False
     clip: Clip = 1.0
-    adjacency: Literal["one-sample", "one-round", "one-agent"] = "one-sample"
+    adjacency: Adjacency = "one-sample"
     budget: Budget | None = None
 
     @property

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Checkpoint, Deadline, Experiment, Record
+from mpinodes.core.experiment import UNITS, Checkpoint, Deadline, Experiment, Record
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished.runs import FinishedRun
 from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
@@ -280,7 +280,8 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
     for who, p in rows:
         rule = f"   by {p.rule}" if p.rule != "unproven" else ""
         lines.append(f"{who:{width}} {number(p.proven_pure):>12} {number(p.proven):>12}{rule}")
-    remarks = " ".join([f"δ = {delta:g} for all runs together.", *notes])
+    adjacency = runs[0].experiment.privacy.adjacency
+    remarks = " ".join([f"δ = {delta:g} of all together, adjacency {adjacency}.", *notes])
     return "\n".join([*lines, *textwrap.wrap(remarks, 100, break_on_hyphens=False, break_long_words=False)])
 
 
@@ -316,8 +317,8 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         if len(classes) > 1:
             notes.append(f"The runs use {len(classes)} data sets with no sample in common, so the largest loss counts.")
         if any(len(c) > 1 and by_sample for c, (_, by_sample) in zip(classes, losses, strict=True)):
-            adjacency = next(iter(adjacencies))
-            notes.append(f"On the same data, losses are added up {adjacency.removeprefix('one-')} by {adjacency[4:]}.")
+            unit = UNITS[next(iter(adjacencies))]
+            notes.append(f"On the same data, losses are added up {unit} by {unit}.")
         if not all(by_sample for _, by_sample in losses):
             notes.append("If the samples of two runs cannot be matched, each run counts with its worst sample.")
         if any("identity" not in run.experiment.data and "file" in run.experiment.data for run in runs):

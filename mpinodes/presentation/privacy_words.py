@@ -26,6 +26,7 @@ CEILING = (
 SOLVERS = "The proof assumes that the local solvers reach their tolerance on adjacent data too."
 DIFFERENCE = {
     "one-sample": "one sample",
+    "zero-out": "one sample, whose gradient becomes zero",
     "one-round": "one round's whole loss",
     "one-agent": "all samples of one agent, in every round",
 }

@@ -91,7 +91,7 @@ def groups(setup: Setup) -> Groups:
     group. With `one-agent`, all samples of an agent are one group.
     """
     adjacency = setup.experiment.privacy.adjacency
-    if adjacency == "one-sample":
+    if adjacency in ("one-sample", "zero-out"):
         # A user's stream may join samples wrongly, so every sample of such a stream is a group.
         return setup.stream.samples if is_users(type(setup.stream)) else setup.stream.groups
     changed = (lambda t: [t - 1]) if adjacency == "one-round" else (lambda t: [0])

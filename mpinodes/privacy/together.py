@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpinodes.core.events import Kind
+from mpinodes.core.experiment import UNITS
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, at_distance, distances, price_curves
@@ -184,9 +185,9 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
     """Return the samples that an agent's messages use, ascending, and the group of each sample in the agent's ledger.
 
-    A ledger has one cost for all samples of a group, which are always used in the same rounds. With the adjacency
-    `one-sample`, either each sample is a group, or the samples of one round are a group. With `one-round` or
-    `one-agent`, the group numbers are returned in place of sample numbers.
+    With adjacency `one-round` or `one-agent`, the group numbers are returned as sample numbers. With the
+    other adjacencies, either each sample is a group, or the samples of one round are a group. Samples of a group cost
+    the same, because they are always used in the same rounds.
 
     Args:
         setup: the set-up of the run.
@@ -198,7 +199,7 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
     """
     own = 0 if setup.experiment.data["partition"] == "shared" else agent * OWN
     groups, samples = accounted_groups(setup)(agent), setup.stream.samples(agent)
-    if setup.experiment.privacy.adjacency != "one-sample":
+    if UNITS[setup.experiment.privacy.adjacency] != "sample":
         group = np.unique(np.fromiter((g for t in used for g in groups(t)), np.int64))
         return group + own, group
     if all(list(groups(t)) == list(samples(t)) for t in used):
@@ -237,7 +238,7 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
     agents = setup.topology.agents
     if stream.drawn_from_seed is False and stream.source_rows(0) is not None:
         dealt_alike = {key: value for key, value in section.items() if key not in stream.dealing}
-        if adjacency == "one-sample":
+        if UNITS[adjacency] == "sample":
             # If every agent has a file, the number of agents determines which rows exist.
             seed, agents, section = 0, agents if "{agent}" in str(section.get("file")) else 0, dealt_alike
         elif adjacency == "one-agent":
@@ -258,6 +259,7 @@ def _rows(setup: Setup) -> Hashable:
 # run may be spread over many rounds (or agents) of another run.
 UNMAPPED = {
     "one-sample": "",
+    "zero-out": "",
     "one-round": "the samples of one round of a run may be used in several rounds of another run; to fix the order of "
     "the samples, set data.seed to the same number in all runs with the same data settings",
     "one-agent": "the samples of one agent of a run may belong to several agents in another run; to fix which agent "
@@ -311,8 +313,8 @@ class Together:
 
     @property
     def by(self) -> str:
-        """Return how costs are added: by "sample", "round" or "agent"; "maxima" if only largest costs are added."""
-        return "maxima" if self._before else self._adjacency.removeprefix("one-")
+        """Return how costs are added: per "sample", "round" or "agent"; "maxima" if only largest costs are added."""
+        return "maxima" if self._before else UNITS[self._adjacency]
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
         """Return the privacy loss of all messages of all runs, and a list with the loss of each agent's messages.

@@ -87,7 +87,8 @@ def result(summary: Summary, directory: Path) -> str:
     if (regret := summary.value("network_regret_per_round")) is not None:
         parts.append(f"R/T {regret:.4g}")
     recorded = " (for the recorded rounds only)" if summary.partial else ""
-    account = f"ε claimed {number(network.claimed, 'none')}, proven {number(network.proven)}{recorded}"
+    account = f"ε claimed {number(network.claimed, 'none')}, proven {number(network.proven)}"
+    account += f" ({summary.privacy.adjacency}){recorded}"
     parts.append(account if summary.privacy.noise else "no noise")
     if (page := directory / "report.html").exists():
         parts.append(f"page: {page}")

@@ -138,11 +138,13 @@ def _cost(comparison: Comparison) -> str:
     _tell(comparison, f"adding up the privacy loss of {len(comparison.runs)} runs, some tenths of a second each")
     try:
         runs = [*comparison.runs, *comparison.again]  # `in_all` counts runs with equal records only once
-        loss, notes, delta = spent.in_all(spent.read([run.place for run in runs]), None)
+        finished = spent.read([run.place for run in runs])
+        loss, notes, delta = spent.in_all(finished, None)
     except BadInput as error:
         return f"The privacy loss of publishing all {len(comparison.runs)} runs is unknown: {error}"
     total = proven(loss)
     epsilons = f"pure ε {number(total.proven_pure)}, ε {number(total.proven)} at δ = {delta:g}"
+    epsilons += f" ({finished[0].experiment.privacy.adjacency})"
     by = f" by {total.rule}" if total.rule != "unproven" else ""
     return " ".join([f"Publishing all {len(comparison.runs)} runs loses, as proven: {epsilons}{by}.", *notes])
 

@@ -18,7 +18,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from mpinodes.core.asked import flat, nested
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Faults
+from mpinodes.core.experiment import Adjacency, Faults
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.runlog.versions import require_version
 from mpinodes.summary import merging
@@ -184,7 +184,7 @@ class PrivacySummary(Struct, kw_only=True):
     """The privacy loss of a run, and the facts that the proof depends on."""
 
     delta: Annotated[float, same, Column("δ")]
-    adjacency: Annotated[Literal["one-sample", "one-round", "one-agent"], same]
+    adjacency: Annotated[Adjacency, same]
     agents: Annotated[list[LossSummary], worst_losses]
     network: Annotated[LossSummary, worst_loss]
     together: Same[TogetherSummary] = None  # only for jobs with repeats

@@ -119,6 +119,6 @@ def test_a_finished_run_is_told_of_at_once_and_on_a_terminal_in_its_place(tmp_pa
     code, told = watched("run")
     assert code == 0
     assert told.startswith("run: done, 4 rounds in ")
-    assert told.rstrip().endswith("ε claimed 1, proven 1")
+    assert told.rstrip().endswith("ε claimed 1, proven 1 (one-sample)")
     code, told = watched("run", terminal=True)
     assert (code, told.count("\x1b[K\n")) == (0, 1)
