@@ -34,6 +34,20 @@ class Kind(IntEnum):
     GAMMA_NORM = 4  # density ∝ exp(−‖e‖₂/scale), added to a vector that does not depend on the noise
 
 
+class Sampling(IntEnum):
+    """Name how a round's batch is drawn by secret coins, and what one change of the data does to its release.
+
+    POISSON takes each sample with probability `rate`; l1 and l2 are those of a zeroed sample. POISSON_REPLACED is the
+    same for a replaced sample, which counts as two zeroed samples of half the change each. FIXED takes a share `rate`
+    of the samples; l1 and l2 are those of a replaced sample of the batch.
+    """
+
+    NONE = 0
+    POISSON = 1
+    POISSON_REPLACED = 2
+    FIXED = 3
+
+
 class Event(NamedTuple):
     """Describe the release of one vector.
 
@@ -53,6 +67,8 @@ class Event(NamedTuple):
             gamma-norm noise `rounding_l1` equals `rounding_l2`.
         residual, solver_steps: the final gradient norm and the steps of the solver that computed the value; 0 if there
             was no solver. Privacy accounting ignores both.
+        rate: the probability with which secret coins take a sample into the batch; 0 if the batch is public.
+        sampling: how the batch is drawn, a `Sampling`.
     """
 
     kind: float
@@ -66,6 +82,8 @@ class Event(NamedTuple):
     rounding_l2: float = 0.0
     residual: float = 0.0
     solver_steps: float = 0.0
+    rate: float = 0.0
+    sampling: float = 0.0
 
     @classmethod
     def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
@@ -92,6 +110,7 @@ AXES = {  # the names of the axes of those fields of a leakage that are arrays
 }  # fmt: skip
 STRETCH = 8192  # how many rounds are read at a time, because a record may not fit into memory
 TELEMETRY = ("residual", "solver_steps")  # fields of an event that privacy accounting ignores
+OF_SAMPLING = ("rate", "sampling")  # fields of an event that only runs with secret batches record
 ADDED = ("offset", "coordinates")  # fields of a leakage that older records lack; a missing field is read as 0
 
 
@@ -105,12 +124,14 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         vectors: the names of the vectors in a message of the algorithm.
         hidden: the names of the hidden parts of the algorithm's state; see `core.messages.Hidden`.
         frame: the number of floats of the frame; 0 if rows have no frame.
+        sampled: whether rows have the fields of secret batches.
     """
 
     dimension: int
     vectors: tuple[str, ...] = ("x",)
     hidden: tuple[str, ...] = ()
     frame: int = 0
+    sampled: bool = False
 
     @cached_property
     def record(self) -> np.dtype[Any]:
@@ -121,7 +142,13 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
             shapes = {"transition": (m, m), "gradient": (m,), "sensitivity": (), "point": (m,), "lipschitz": ()}
             shapes |= {"largest": (), "reads": (k, m), "offset": (), "coordinates": ()}
             leakage += [(name, np.float64, shape) for name, shape in shapes.items()]
-        return np.dtype([("event", [(name, np.float64) for name in Event._fields], (k,)), ("leakage", leakage)])
+        fields = [(name, np.float64) for name in self.fields]
+        return np.dtype([("event", fields, (k,)), ("leakage", leakage)])
+
+    @cached_property
+    def fields(self) -> tuple[str, ...]:
+        """Return the fields of an event that a row has."""
+        return Event._fields if self.sampled else tuple(name for name in Event._fields if name not in OF_SAMPLING)
 
     @cached_property
     def message_end(self) -> int:
@@ -136,7 +163,8 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
         """Write the events of a message's vectors, and the leakage of the message, into a row (width,)."""
         numbers = leakage.numbers(len(self.hidden), len(self.vectors))
-        row[self.dimension : self.message_end] = [*chain.from_iterable(events), *numbers]
+        columns = chain.from_iterable(events if self.sampled else (event[: len(self.fields)] for event in events))
+        row[self.dimension : self.message_end] = [*columns, *numbers]
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Split rows into decisions, `Events` and frames.
@@ -231,9 +259,11 @@ class Events(msgspec.Struct, frozen=True):
     def event(self, name: str) -> Vector:
         """Return a field of `Event` for all messages.
 
-        The result has the axes of `data`, and then one axis with an entry for each vector of a message.
+        The result has the axes of `data`, and then one axis with an entry for each vector of a message. The result is 0
+        for a field that the rows lack.
         """
-        return np.asarray(self.data["event"][name])
+        columns = self.data["event"]
+        return np.zeros(columns.shape) if name not in (columns.dtype.names or ()) else np.asarray(columns[name])
 
     def leakage(self, name: str) -> Vector:
         """Return one field of the leakage for all messages: "kind", or a field of `Hidden` except `exact`.

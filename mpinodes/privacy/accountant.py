@@ -29,13 +29,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mpinodes.core.errors import is_users
-from mpinodes.core.events import STRETCH, Events, Kind
+from mpinodes.core.events import STRETCH, Events
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.curves import ORDERS, gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.leakage import Indices
 from mpinodes.privacy.ledger import Ledger, Unlisted
 from mpinodes.privacy.recursive import open_ledgers
+from mpinodes.privacy.subsampling import by_two_zero_outs
 
 BATCH = 16  # number of groups in the first batch of Rényi curves; every next batch is twice as large
 
@@ -44,14 +45,13 @@ class PrivacyLoss(NamedTuple):
     """Hold the privacy loss of one agent or of the network over the rounds 1 to a horizon.
 
     Attributes:
-        pure: the proven pure ε; nan if no pure ε is proven, for example with Gaussian noise or if `delta_spent` is
-            above 0.
-        epsilon: the proven ε at δ; nan if nothing is proven.
-        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven.
-        delta_spent: the part of δ that pays for an approximation: the privacy loss is computed for a distribution of
-            the releases that differs slightly from the exact distribution, by the total variation distance
-            `Event.tv_distance` of each release. If nothing is proven because this part would be above δ/2 or is nan,
-            the part that would be needed.
+        pure: the proven pure ε.
+        epsilon: the proven ε at δ.
+        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven;
+            "RDP, twice" for two changes that count as one.
+        delta_spent: the part of δ that is needed because the exact distribution of the releases differs from the
+            distribution for which the privacy loss is computed. `Event.tv_distance` is the total variation distance
+            between these two distributions for one release.
     """
 
     pure: float
@@ -231,7 +231,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     for (own_pure, own_rho), count in zip(read, counts, strict=True):
         pure[: len(own_pure)] += count * own_pure
         rho[: len(own_rho)] += count * own_rho
-    is_gaussian = all(ledger.facts.is_all(Kind.GAUSSIAN) for ledger in ledgers)
+    is_gaussian = all(ledger.facts.is_gdp for ledger in ledgers)
 
     def rdp(group: Indices) -> Vector:
         """Return the sum of the agents' Rényi curves for each group of samples, as an array (groups, Rényi orders).
@@ -244,7 +244,8 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
             curves[here] += count * ledger.rdp(group[here])
         return curves
 
-    loss = price_curves(pure, rho, rdp, is_gaussian, delta)
+    pairs = any(ledger.facts.are_pairs for ledger in ledgers)
+    loss = price_curves(pure, rho, rdp, is_gaussian, delta, pairs)
     if tight and not is_gaussian and loss.epsilon > 0:
         from mpinodes.privacy.tight import compose
 
@@ -254,7 +255,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
 
 
 def price_curves(
-    pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], is_gaussian: bool, delta: float
+    pure: Vector, rho: Vector, rdp: Callable[[Indices], Vector], is_gaussian: bool, delta: float, pairs: bool = False
 ) -> PrivacyLoss:
     """Return the privacy loss of the group of samples with the largest loss, from the costs of all groups.
 
@@ -265,13 +266,14 @@ def price_curves(
             `curves.ORDERS`.
         is_gaussian: whether all noise is Gaussian.
         delta: δ of the proven ε.
-
-    Returns:
-        The privacy loss. Its pure ε is the largest pure ε of a group, and nan if that is inf. Its ε at δ is the largest
-        ε of a group, where the ε of a group is the smallest of pure ε, the ε of zCDP and the ε of Rényi DP, or the ε of
-        Gaussian DP if all noise is Gaussian. Without groups both are 0. The result is `UNPROVEN` if a group has neither
-        a finite pure ε nor a finite ε at δ.
+        pairs: whether adjacent data sets differ in two changes of such costs, one after the other.
     """
+    if pairs:
+        one = price_curves(pure, rho, rdp, is_gaussian, delta)
+        if np.isnan(one.epsilon):
+            return one
+        both = by_two_zero_outs(lambda part: price_curves(pure, rho, rdp, is_gaussian, part).epsilon, delta)
+        return PrivacyLoss(2 * one.pure, both, f"{one.rule}, twice")
     if not len(pure):
         return PrivacyLoss(0.0, 0.0, "pure")
     worst = float(pure.max()) if np.isfinite(pure.max()) else np.nan

@@ -28,13 +28,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.core.events import STRETCH, Events, Kind
+from mpinodes.core.events import STRETCH, Events, Kind, Sampling
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import ORDERS, laplace_rdp, pure_rdp, pure_rho, shift_rho
 from mpinodes.privacy.gamma_norm import gamma_norm_rdp
 from mpinodes.privacy.leakage import Ceilings, Indices, ceilings, has_signs
+from mpinodes.privacy.subsampling import amplified_pure, sampled_rdp
 
 AT_ONCE = 2048  # number of messages, or of uses, whose costs are computed in one call
+FEW_LAWS = 64  # releases of secret batches have a curve each, up to this number of different costs
 MOST_KEPT = 50_000  # Rényi curves are kept for agents with at most this number of groups
 PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the Rényi curve
 
@@ -118,6 +120,9 @@ class Costs:
     In the methods, `t` is an array of release numbers, and `delta` has the L2 change of each of these releases between
     adjacent data.
 
+    Where secret coins draw the batch of a release, pure ε and the Rényi curve are amplified. ρ is not: the cost of all
+    samples bounds that of a batch. If a replaced sample counts as two zeroed samples, all costs are those of one.
+
     Attributes:
         kind: the noise distribution of each release. If the dimension of the vectors is unknown, gamma-norm noise is
             replaced by PURE.
@@ -134,27 +139,27 @@ class Costs:
         rounding_l2 = events.rounding_l2.ravel()
         self.roundings = np.where(by_norm, rounding_l2, events.rounding_l1.ravel()), rounding_l2
         self._ratio = events.l1_per_l2.ravel()
+        self._rate, self._sampling = events.rate.ravel(), events.sampling.ravel()
+        self._zeroed = np.where(self._sampling == Sampling.POISSON_REPLACED, 0.5, 1.0)
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε of each release in `t` if the release moves by `delta` in L2.
+        """Return the pure ε of each release, (m,); inf if the release has no pure ε."""
+        return amplified_pure(self._rate[t], self._whole_pure(t, delta))
 
-        The pure ε is 0 if `delta` is 0. Otherwise it includes the rounding of the release, and is inf if the noise is
-        Gaussian or if there is no noise.
-        """
+    def _whole_pure(self, t: Indices, delta: Vector) -> Vector:
+        """Return the pure ε of each release if the batch were all samples, (m,)."""
+        delta = delta * self._zeroed[t]
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
         shift = np.where((delta > 0) & (self.kind[t] == Kind.GAUSSIAN), np.inf, shift)
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
-        """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2.
-
-        ρ is 0 if `delta` is 0. Otherwise ρ includes the rounding of the release, and is inf if there is no noise.
-        """
+        """Return ρ of zCDP of each release, (m,); inf if the release has no ρ."""
+        of_pure, delta = pure_rho(self._whole_pure(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self.kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
-        pure = self.kind[t] == Kind.PURE
-        return np.asarray(np.where(pure, pure_rho(self.pure(t, delta)), self._draws[t] * shift))
+        return np.asarray(np.where(self.kind[t] == Kind.PURE, of_pure, self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
         """Return two arrays: for each release, the shift per unit of L2 change, and ρ per squared unit of L2 change.
@@ -177,7 +182,7 @@ class Costs:
         rounded up by at most 0.1 %. An entry is inf if there is no noise.
         """
         draws = self._draws[t]
-        single, rho = self.pure(t, delta) / draws, self.rho(t, delta)
+        single, rho = self._whole_pure(t, delta) / draws, self.rho(t, delta)
         curve: Vector = rho[:, None] * ORDERS
         with np.errstate(over="ignore", invalid="ignore"):
             by_norm = partial(gamma_norm_rdp, self._dimension)
@@ -188,6 +193,15 @@ class Costs:
                     step = np.ceil(np.log(single[here]) / log(1.001) - 1e-9).astype(int)
                     values, where = np.unique(step, return_inverse=True)
                     curve[here] = np.minimum(curve[here], draws[here, None] * curves(1.001**values)[where])
+        drawn = np.flatnonzero(self._rate[t] > 0)
+        if len(drawn):  # all draws of a release share the coins of its batch
+            laws = np.stack([a[drawn] for a in (self.kind[t], self._sampling[t], self._rate[t], single * draws, rho)])
+            if len(np.unique(laws, axis=1).T) > FEW_LAWS:  # within a thousandth, rounded up, costs count as equal
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    laws[3:] = np.where(laws[3:] > 0, 1.001 ** np.ceil(np.log(laws[3:]) / log(1.001) - 1e-9), 0.0)
+            values, where = np.unique(laws, axis=1, return_inverse=True)
+            curves = np.array([sampled_rdp(*law) for law in values.T.tolist()])
+            curve[drawn] = np.minimum(curve[drawn], curves[where.ravel()])
         return curve
 
 
@@ -206,7 +220,9 @@ class Facts:
             the Lipschitz constant ℓ and the offset w, which may be inf.
         is_exact: whether the leakage of all messages with hidden parts is exact; true if there is no such message.
         has_signs: whether the leakage of at least one message has a negative weight.
-        groups: the largest number of a group of samples in any use, plus 1; 0 if there is no use.
+        is_sampled: whether secret coins draw a batch.
+        are_pairs: whether the costs are those of one of two zeroed samples, which count as one replaced sample.
+        groups: the number of groups of samples.
     """
 
     unknown_from: float = inf
@@ -216,6 +232,8 @@ class Facts:
     is_finite: bool = True
     is_exact: bool = True
     has_signs: bool = False
+    is_sampled: bool = False
+    are_pairs: bool = False
     groups: int = 0
 
     def take(self, first: int, events: Events, uses: Uses) -> None:
@@ -227,7 +245,10 @@ class Facts:
             uses: the uses of the messages of the block, which are counted from 0 in the block.
         """
         self.groups = max(self.groups, uses.groups)
-        unknown = events.is_unknown
+        sampled = (events.rate > 0).any(axis=-1)
+        self.is_sampled |= bool(sampled.any())
+        self.are_pairs |= bool((events.sampling == Sampling.POISSON_REPLACED).any())
+        unknown = events.is_unknown | (sampled & events.is_hidden)  # no theorem amplifies hidden state
         if unknown.any():
             self.unknown_from = min(self.unknown_from, first + int(np.argmax(unknown)))
         telling = (events.uses > 0) | unknown
@@ -253,6 +274,11 @@ class Facts:
         The signs can be used only if the leakage of all messages is exact.
         """
         return self.is_exact and self.has_signs
+
+    @property
+    def is_gdp(self) -> bool:
+        """Return whether ρ determines the loss exactly: all noise is Gaussian, and no batch is secret."""
+        return self.is_all(Kind.GAUSSIAN) and not self.is_sampled
 
     def is_all(self, kind: Kind) -> bool:
         """Return whether the noise of every message that may depend on data has the distribution `kind`.
@@ -334,7 +360,7 @@ class Saturated(Ledger):
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
         super().__init__(events, uses, facts)
         self.uses_ceiling = facts.moves or not facts.is_saturated
-        self._has_curves = facts.groups <= MOST_KEPT and not facts.is_all(Kind.GAUSSIAN)
+        self._has_curves = facts.groups <= MOST_KEPT and not facts.is_gdp
         self._begin()
 
     def _begin(self) -> None:

@@ -20,13 +20,15 @@ from math import floor
 
 import numpy as np
 
+from mpinodes.core.events import Kind, Sampling
 from mpinodes.core.messages import Vector
-from mpinodes.privacy.curves import LOST, ORDERS, laplace_rdp
+from mpinodes.privacy.curves import LOST, ORDERS, laplace_rdp, pure_rdp
 
 EXACT_UP_TO = 12.0  # orders whose integrals are computed; above, the binomial sum at integer orders is exact
 TAIL = 14.0  # standard deviations of Gaussian noise beyond which nothing is integrated
 MOST_CENTRAL = 256  # orders up to which central moments sharpen the bound of fixed-size sampling
 STEP = 0.1  # of the trapezoidal rule, in standard deviations; its error is below exp(-2π·π/STEP)
+LARGEST = 20.0, 5.0  # shifts up to which Poisson and fixed-size sampling are priced; above, integrals take long
 SMALL = 1e-4  # of an exponent, below which a series replaces a difference
 
 
@@ -158,6 +160,41 @@ def _central(k: int, x: float) -> float:
 def poisson_pure(rate: float, epsilon: float) -> float:
     """Return the pure ε of a Poisson-subsampled ε-DP mechanism: ln(1 + q (e^ε - 1))."""
     return float(np.log1p(rate * np.expm1(epsilon))) if epsilon < 700 else epsilon + float(np.log(rate))
+
+
+def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
+    """Return the pure ε of ε-DP releases of a secret batch: ln(1 + q (e^ε - 1)); ε where the rate q is 0.
+
+    For zero-out a batch is drawn by Poisson sampling; for replace-one it has a fixed size (Balle, Barthe, Gaboardi
+    2018, Theorems 8 and 9).
+    """
+    with np.errstate(divide="ignore"):
+        small = np.log1p(rate * np.expm1(np.minimum(epsilon, 700)))
+        amplified = np.where(epsilon < 700, small, epsilon + np.log(rate))
+    return np.asarray(np.where(rate > 0, amplified, epsilon))
+
+
+def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: float) -> Vector:
+    """Return a bound on the Rényi curve (orders,) of a release of a secret batch; inf where amplification gives none.
+
+    Args:
+        kind: the law of the noise, a `Kind`.
+        sampling: how the batch is drawn, a `Sampling` other than NONE.
+        rate: the rate of the sampling.
+        pure: pure ε of the release if it had all samples; for Laplace noise also the shift in scales.
+        rho: ρ of the same; for Gaussian noise half the squared shift in standard deviations.
+    """
+    is_fixed = sampling == Sampling.FIXED
+    if rho == 0:
+        return np.zeros(len(ORDERS))
+    if kind == Kind.GAUSSIAN:
+        x, of_gaussian = float(np.sqrt(2 * rho)), fixed_gaussian_rdp if is_fixed else poisson_gaussian_rdp
+        return of_gaussian(rate, x) if x <= LARGEST[is_fixed] else np.full(len(ORDERS), np.inf)
+    if not np.isfinite(pure):
+        return np.full(len(ORDERS), np.inf)
+    if kind == Kind.LAPLACE and not is_fixed and pure < 700:
+        return poisson_laplace_rdp(rate, pure)
+    return np.asarray(pure_rdp(amplified_pure(np.array([rate]), np.array([pure])))[0])
 
 
 def by_two_zero_outs(epsilon_of: Callable[[float], float], delta: float) -> float:

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpinodes.core.events import Kind
 from mpinodes.core.experiment import UNITS
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
@@ -43,6 +42,7 @@ class Cost(NamedTuple):
         distance: the total variation distance between the exact distribution of the releases and the distribution for
             which the cost is computed.
         unknown: whether the leakage of any message is unknown, so that nothing is proven.
+        pairs: whether adjacent data sets differ in two changes of such costs.
     """
 
     samples: Indices
@@ -52,13 +52,16 @@ class Cost(NamedTuple):
     is_gaussian: bool = False
     distance: float = 0.0
     unknown: bool = False
+    pairs: bool = False
 
     def loss(self, delta: float) -> PrivacyLoss:
         """Return the privacy loss at δ of the sample with the largest loss."""
         if self.unknown:
             return UNPROVEN
         return at_distance(
-            lambda part: price_curves(self.pure, self.rho, self.rdp, self.is_gaussian, part), delta, self.distance
+            lambda part: price_curves(self.pure, self.rho, self.rdp, self.is_gaussian, part, self.pairs),
+            delta,
+            self.distance,
         )
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
@@ -121,7 +124,8 @@ def composed(costs: Sequence[Cost]) -> Cost:
         return curves
 
     is_gaussian, distance = all(cost.is_gaussian for cost in costs), sum(cost.distance for cost in costs)
-    return Cost(samples, pure, rho, rdp, is_gaussian, distance, any(cost.unknown for cost in costs))
+    unknown, pairs = any(cost.unknown for cost in costs), any(cost.pairs for cost in costs)
+    return Cost(samples, pure, rho, rdp, is_gaussian, distance, unknown, pairs)
 
 
 def whole(classes: Sequence[Cost]) -> Cost:
@@ -174,8 +178,8 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
         if key not in made:
             pure, rho = ledger.at(horizon)
             rdp, unknown = partial(curves, ledger, group), ledger.facts.unknown_from < horizon
-            is_gaussian, distance = ledger.facts.is_all(Kind.GAUSSIAN), float(apart[i])
-            made[key] = Cost(samples, pure[group], rho[group], rdp, is_gaussian, distance, unknown)
+            is_gaussian, distance, pairs = ledger.facts.is_gdp, float(apart[i]), ledger.facts.are_pairs
+            made[key] = Cost(samples, pure[group], rho[group], rdp, is_gaussian, distance, unknown, pairs)
         agents.append(made[key])
     # If the data are not shared, no two agents have a sample in common, so `composed` adds nothing across agents.
     network = composed(agents)

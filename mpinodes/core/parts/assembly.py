@@ -104,4 +104,5 @@ class Setup:
     def layout(self) -> Layout:
         """Return the layout of the rows that agents send to the logger."""
         frame = self.frame_width if self.experiment.record.transcript else 0
-        return Layout(self.dimension, self.algorithm.vectors, self.algorithm.hidden, frame)
+        sampled = self.experiment.data.get("sampling", "none") != "none"
+        return Layout(self.dimension, self.algorithm.vectors, self.algorithm.hidden, frame, sampled)
