@@ -249,7 +249,9 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     if tight and not is_gaussian and loss.epsilon > 0:
         from mpinodes.privacy.tight import compose
 
-        epsilon, rule = min((loss.epsilon, loss.rule), (compose(ledgers, counts, delta), "PLD"))
+        composed = compose(ledgers, counts)
+        least = by_two_zero_outs(composed, delta) if pairs else composed(delta)
+        epsilon, rule = min((loss.epsilon, loss.rule), (least, "PLD, twice" if pairs else "PLD"))
         return loss._replace(epsilon=epsilon, rule=rule)
     return loss
 

@@ -124,10 +124,9 @@ class Costs:
     samples bounds that of a batch. If a replaced sample counts as two zeroed samples, all costs are those of one.
 
     Attributes:
-        kind: the noise distribution of each release. If the dimension of the vectors is unknown, gamma-norm noise is
-            replaced by PURE.
-        roundings: two arrays: for each release, the amounts that rounding adds to the L1 change and to the L2 change.
-            For gamma-norm noise, whose cost depends on the L2 change alone, both amounts are that of the L2 change.
+        kind: (releases,) the distribution of the noise.
+        roundings: two arrays (releases,): the amounts that rounding adds to the L1 change and to the L2 change.
+        rate, sampling: two arrays (releases,), as in `Event`.
     """
 
     def __init__(self, events: Events) -> None:
@@ -139,14 +138,14 @@ class Costs:
         rounding_l2 = events.rounding_l2.ravel()
         self.roundings = np.where(by_norm, rounding_l2, events.rounding_l1.ravel()), rounding_l2
         self._ratio = events.l1_per_l2.ravel()
-        self._rate, self._sampling = events.rate.ravel(), events.sampling.ravel()
-        self._zeroed = np.where(self._sampling == Sampling.POISSON_REPLACED, 0.5, 1.0)
+        self.rate, self.sampling = events.rate.ravel(), events.sampling.ravel()
+        self._zeroed = np.where(self.sampling == Sampling.POISSON_REPLACED, 0.5, 1.0)
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Return the pure ε of each release, (m,); inf if the release has no pure ε."""
-        return amplified_pure(self._rate[t], self._whole_pure(t, delta))
+        return amplified_pure(self.rate[t], self.unamplified(t, delta))
 
-    def _whole_pure(self, t: Indices, delta: Vector) -> Vector:
+    def unamplified(self, t: Indices, delta: Vector) -> Vector:
         """Return the pure ε of each release if the batch were all samples, (m,)."""
         delta = delta * self._zeroed[t]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -156,7 +155,7 @@ class Costs:
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """Return ρ of zCDP of each release, (m,); inf if the release has no ρ."""
-        of_pure, delta = pure_rho(self._whole_pure(t, delta)), delta * self._zeroed[t]
+        of_pure, delta = pure_rho(self.unamplified(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self.kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
         return np.asarray(np.where(self.kind[t] == Kind.PURE, of_pure, self._draws[t] * shift))
@@ -182,7 +181,7 @@ class Costs:
         rounded up by at most 0.1 %. An entry is inf if there is no noise.
         """
         draws = self._draws[t]
-        single, rho = self._whole_pure(t, delta) / draws, self.rho(t, delta)
+        single, rho = self.unamplified(t, delta) / draws, self.rho(t, delta)
         curve: Vector = rho[:, None] * ORDERS
         with np.errstate(over="ignore", invalid="ignore"):
             by_norm = partial(gamma_norm_rdp, self._dimension)
@@ -193,15 +192,15 @@ class Costs:
                     step = np.ceil(np.log(single[here]) / log(1.001) - 1e-9).astype(int)
                     values, where = np.unique(step, return_inverse=True)
                     curve[here] = np.minimum(curve[here], draws[here, None] * curves(1.001**values)[where])
-        drawn = np.flatnonzero(self._rate[t] > 0)
+        drawn = np.flatnonzero(self.rate[t] > 0)
         if len(drawn):  # all draws of a release share the coins of its batch
-            laws = np.stack([a[drawn] for a in (self.kind[t], self._sampling[t], self._rate[t], single * draws, rho)])
+            laws = np.stack([a[drawn] for a in (self.kind[t], self.sampling[t], self.rate[t], single * draws, rho)])
             if len(np.unique(laws, axis=1).T) > FEW_LAWS:  # within a thousandth, rounded up, costs count as equal
                 with np.errstate(divide="ignore", invalid="ignore"):
                     laws[3:] = np.where(laws[3:] > 0, 1.001 ** np.ceil(np.log(laws[3:]) / log(1.001) - 1e-9), 0.0)
             values, where = np.unique(laws, axis=1, return_inverse=True)
-            curves = np.array([sampled_rdp(*law) for law in values.T.tolist()])
-            curve[drawn] = np.minimum(curve[drawn], curves[where.ravel()])
+            amplified = np.array([sampled_rdp(*law) for law in values.T.tolist()])
+            curve[drawn] = np.minimum(curve[drawn], amplified[where.ravel()])
         return curve
 
 

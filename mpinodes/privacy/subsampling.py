@@ -168,10 +168,11 @@ def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
     For zero-out a batch is drawn by Poisson sampling; for replace-one it has a fixed size (Balle, Barthe, Gaboardi
     2018, Theorems 8 and 9).
     """
-    with np.errstate(divide="ignore"):
-        small = np.log1p(rate * np.expm1(np.minimum(epsilon, 700)))
-        amplified = np.where(epsilon < 700, small, epsilon + np.log(rate))
-    return np.asarray(np.where(rate > 0, amplified, epsilon))
+    if not np.any(rate):
+        return epsilon
+    drawn = np.where(rate > 0, rate, 1.0)
+    small = np.log1p(drawn * np.expm1(np.minimum(epsilon, 700)))
+    return np.asarray(np.where(rate > 0, np.where(epsilon < 700, small, epsilon + np.log(drawn)), epsilon))
 
 
 def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: float) -> Vector:
@@ -210,7 +211,9 @@ def by_two_zero_outs(epsilon_of: Callable[[float], float], delta: float) -> floa
         return float(log_part + np.logaddexp(0.0, epsilon_of(float(np.exp(log_part)))) - np.log(delta))
 
     top = float(np.log(delta / 2))
-    if not excess(-690.0) < 0:
+    # A numerical composition has ε = inf at δ below the mass that it truncates.
+    least = next((low for low in (-690.0, -100.0, -60.0, -45.0, -35.0, -28.0, -22.0) if excess(low) < 0), None)
+    if least is None:
         return np.inf
-    part = top if excess(top) <= 0 else float(brentq(excess, -690.0, top, xtol=1e-9))
+    part = top if excess(top) <= 0 else float(brentq(excess, least, top, xtol=1e-9))
     return 2 * epsilon_of(float(np.exp(part - 1e-9)))

@@ -276,7 +276,7 @@ def test_a_hidden_change_is_rounded_too(law, hidden):
     plain = events(12, l1=3.0, l2=1.0, scale=5.0, **hidden)
     without = open_ledger(plain, Uses.of(plain, by_round))
     without.at(12)
-    assert compose([without], [1], DELTA) < compose([ledger], [1], DELTA) < 1.02 * pure[0] + 11 * 0.3 / 5.0
+    assert compose([without], [1])(DELTA) < compose([ledger], [1])(DELTA) < 1.02 * pure[0] + 11 * 0.3 / 5.0
 
 
 # ---- runs

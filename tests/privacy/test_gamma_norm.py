@@ -195,7 +195,7 @@ def test_numerical_composition_takes_it_as_any_pure_mechanism():
     for made in (one, other):
         ledger = open_ledger(made, Uses.of(made, by_round))
         ledger.at(4)
-        found.append(compose([ledger], [1], DELTA))
+        found.append(compose([ledger], [1])(DELTA))
     assert found[0] == found[1] > 0
 
 
