@@ -249,7 +249,9 @@ def guess(ready: Ready) -> tuple[int, int, int]:
             sample = setup.stream.samples(agents[0].agent)(t)[0]
             change = Change(t, sample, loss.features[0], -float(loss.targets[0]))
             ratio = sum(agent.log_ratio(change, t + 1) for agent in agents)
-            shift = sum(float((agent.moved(change, t + 1)[0][-1, :, 0] / agent.scale[t]).sum()) for agent in agents)
+            carrier = int(not setup.algorithm.noises_gradients)  # rounds until a release carries the loss
+            moved = [agent.moved(change, t + 1)[0][carrier, :, 0] / agent.scale[t - 1 + carrier] for agent in agents]
+            shift = float(np.sum(moved))
             secrets += 1
             if shift > 0 and abs(ratio) >= CLEAR * shift:
                 made, right = made + 1, right + (ratio > 0)

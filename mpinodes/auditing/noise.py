@@ -20,7 +20,7 @@ its comparisons by a union bound. The tests examine
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, log
 from typing import Any, NamedTuple
@@ -169,6 +169,8 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
                     message = Query(message.center, l1, message.l2, message.uses, leaks, message.calibration)
                 if not noised[source, agent.agent] or not isinstance(message, (Query, Queries)):
                     continue
+                if setup.algorithm.noises_gradients and isinstance(message, Queries):
+                    message = replace(message, uses=t)
                 events, _ = releaser.release(message, t, None, out)
                 noise[r, place, i], value[0, place, i] = out.reshape(k, d), clean_vectors(message)
                 for part, event in enumerate(events):

@@ -23,7 +23,7 @@ import numpy as np
 from mpinodes.auditing.changes import Change, changed
 from mpinodes.config.building import build, rebuilt
 from mpinodes.config.compose import compose
-from mpinodes.core import Inbox, Kind, Loss, Message, Queries, Query, Setup, Solve, Vector
+from mpinodes.core import RELEASED, Inbox, Kind, Loss, Message, Payload, Queries, Query, Setup, Solve, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import TELEMETRY, Event, Events
 from mpinodes.core.experiment import stored
@@ -123,21 +123,31 @@ class Recorded(Transcript):
 class Replayed:
     """Run one agent again on a transcript, from any round on.
 
+    If the agent noises gradients, the gradients before noise stand for its messages, and the noised gradients, which
+    are drawn again from the key, for its releases. All that it sends follows from them.
+
     Attributes:
         agent: the number of the agent.
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise.
 
     Raises:
-        NotThatRun: the transcript was read from a run directory, and a replayed message differs from the record.
+        BadInput: the run cannot be replayed, because nobody knows its key.
     """
 
     def __init__(self, recorded: Transcript, agent: int) -> None:
         self._setup, self._frames, self.agent = recorded.setup, recorded.frames, agent
         self._step = Step(recorded.setup, agent)
         self._own = self._step.losses
-        self._vectors = len(recorded.setup.algorithm.vectors)
-        self._end = HEADER + self._vectors * recorded.setup.dimension
+        e, self._noises = recorded.setup.experiment, recorded.setup.algorithm.noises_gradients
+        if e.secret and (self._noises or e.sampling != "none"):
+            raise BadInput(
+                "noise.entropy = 'os': replay and audit of noised gradients and of secret batches need the key of the "
+                "run, and nobody has it; set noise.entropy=seed"
+            )
+        self._vectors = len(recorded.setup.algorithm.releases)
+        self._end = HEADER + len(recorded.setup.algorithm.vectors) * recorded.setup.dimension
+        self._gradients: list[tuple[list[Vector], list[Event]]] = []  # by round, as released
         self.kind, self.scale = recorded.events.kind[:, agent], recorded.events.scale[:, agent]
         self._states: list[State] = []
         self._arrivals: list[Arrivals] = []  # what the agent receives in each round, whatever its data are
@@ -145,16 +155,26 @@ class Replayed:
         state = self._step.start()
         for _ in range(len(self._frames)):
             self._states.append(state)
-            self.messages.append(self._step.message(state))
+            message = self._step.message(state)
             self._arrivals.append(
                 Arrivals.of_round(recorded.setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
             )
             state = self._step.receive(state, self._arrivals[-1], self._own(state.here.t))
+            if noised := self._step.noised:
+                self._gradients.append((noised.released, noised.events))
+                message = self._queries()
+            self.messages.append(message)
         if isinstance(recorded, Recorded):
             self.require_same_run(recorded)
 
     def said(self, t: int) -> Vector:
-        """Return the agent's recorded releases of round t, one vector after the other: (vectors of a message x d,)."""
+        """Return the releases of round t, one vector after the other: (vectors x d,)."""
+        if self._noises:
+            return np.concatenate(self._gradients[t - 1][0])
+        return self.sent(t)
+
+    def sent(self, t: int) -> Vector:
+        """Return the vectors in the recorded frame of round t."""
         return np.asarray(self._frames[t - 1, self.agent, HEADER : self._end])
 
     def heard(self, t: int) -> Inbox | None:
@@ -162,14 +182,11 @@ class Replayed:
         return self._states[t].heard
 
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
-        """Release the agent's message of round t again.
-
-        Returns:
-            The releases, one vector after the other, and the event of each release (its noise and its sensitivity).
-        """
-        out = np.empty(self._end - HEADER)
-        events, _ = self._step.releaser.release(self.messages[t - 1], t, self._states[t - 1].heard, out)
-        return out, events
+        """Release the message of round t again, and return the releases, (vectors x d,), and their events."""
+        out, state = np.empty(self._end - HEADER), self._states[t - 1]
+        message = self._step.message(state) if self._noises else self.messages[t - 1]
+        events, _ = self._step.releaser.release(message, t, state.heard, out)
+        return out, tuple(self._gradients[t - 1][1]) if self._noises else events
 
     def wanted(self, t: int) -> Message:
         """Return the message that the algorithm would send in round t if the privacy budget allowed every message."""
@@ -188,7 +205,7 @@ class Replayed:
         reproducible = self._setup.experiment.reproducible
         names = Event._fields if reproducible else PRICED
         for t in range(1, len(self.messages) + 1):
-            (out, events), sent, stated = self.released(t), self.said(t), recorded.events[t - 1, self.agent]
+            (out, events), sent, stated = self.released(t), self.sent(t), recorded.events[t - 1, self.agent]
             slack = 1e-9 * (1 + np.abs(sent).max()) + max(e.rounding_l1 for e in events) / self._setup.dimension
             is_noised = any(event.scale > 0 for event in events)
             is_same = (is_noised and not reproducible) or np.allclose(out, sent, rtol=1e-9, atol=slack)
@@ -209,6 +226,11 @@ class Replayed:
         losses = changed(self._own, self._setup.stream.samples(self.agent), change)
         state = self._states[change.round - 1]
         for t in range(change.round, last + 1):
+            if self._noises:  # states follow from releases, which are the same on adjacent data
+                state = self._states[t - 1]
+                self._step.receive(state, self._arrivals[t - 1], losses(t), self._gradients[t - 1][0])
+                yield t, self.messages[t - 1], self._queries(), losses
+                continue
             yield t, self.messages[t - 1], self._step.message(state), losses
             if t < last:
                 state = self._step.receive(state, self._arrivals[t - 1], losses(t))
@@ -239,6 +261,13 @@ class Replayed:
                 apart = [sizes(b - a, a) for a, b in zip(own_vectors, other_vectors, strict=True)]
                 moved.append(apart or [[0.0, 0.0]] * self._vectors)
         return np.array(moved), differing
+
+    def _queries(self) -> Queries:
+        """Return the gradients of the latest update, before noise, as the vectors of one message."""
+        assert self._step.noised
+        named = zip(self._setup.algorithm.releases, self._step.noised.queries, strict=True)
+        vectors = {name: Payload(query.value, query.l1, query.l2, query.calibration) for name, query in named}
+        return Queries(vectors, self._step.noised.queries[0].uses, RELEASED)
 
     def _public(self, message: Message) -> tuple[Any, ...]:
         """Return everything that a message states about itself. These facts must not depend on data."""

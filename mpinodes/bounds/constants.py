@@ -54,8 +54,8 @@ def whole_losses(setup: Setup) -> list[LinearLoss]:
 
 
 def largest_gradient(setup: Setup) -> np.float64:
-    """Return L, a bound on the L2 norm of an agent's clipped gradient without the regularizer; inf without clipping."""
-    whole = setup.experiment.privacy.adjacency == "one-round"
+    """Return L, the largest L2 norm of an agent's gradient after clipping, without the regularizer's gradient."""
+    whole = setup.experiment.clips_rounds
     return np.float64(setup.experiment.clip * (1.0 if whole else terms(setup)))
 
 
@@ -79,7 +79,7 @@ def clipped(setup: Setup, within: float = inf) -> str:
     """Return the reason why clipping may change gradients at points x with ‖x‖ ≤ `within`; empty if none is changed."""
     clip = setup.experiment.clip
     reach = sample_gradient(setup, within)
-    if setup.experiment.privacy.adjacency == "one-round":
+    if setup.experiment.clips_rounds:
         reach *= terms(setup)
     if reach <= clip * (1 + 1e-12):
         return ""

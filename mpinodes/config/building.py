@@ -148,7 +148,7 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
         run: the public constants of the run.
         stated: checks whether a loss has the properties that a user's stream states; None if the stream is built in.
     """
-    clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
+    clip, whole = experiment.clip, experiment.clips_rounds
     regularizer = experiment.problem.regularizer
 
     def cut(agent: int, loss: Loss) -> Loss:
@@ -186,7 +186,7 @@ def stream_of(e: Experiment, classes: Classes, agents: int) -> Stream:
     Raises:
         BadInput: files are missing or malformed.
     """
-    problem, whole, clip = e.problem, e.privacy.adjacency == "one-round", e.clip
+    problem, whole, clip = e.problem, e.clips_rounds, e.clip
 
     def make_loss(features: Features, targets: Vector) -> SampleLoss:
         """Return the loss of a round from its features (k, d) and targets (k,)."""
@@ -194,4 +194,6 @@ def stream_of(e: Experiment, classes: Classes, agents: int) -> Stream:
         return classes.loss(arrays(features), np.asarray(targets), clip, whole, divisor, problem.regularizer)
 
     settings = registry.picked(registry.STREAMS, classes.stream, e.data)
+    if e.sampling != "none":  # the agent draws the batch, from all its samples
+        settings["batch"] = "all"
     return classes.stream(**settings, seed=e.data.get("seed", e.seed), agents=agents, make_loss=make_loss)

@@ -69,6 +69,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     asked, preset, preset_name = presets.taken_out(asked, problems)
     typed = dict(flat(asked))
     in_preset = {key: place for key, place in getattr(preset, "places", {}).items() if key not in typed}
+    if {"privacy.epsilon", "privacy.noise_multiplier"} <= typed.keys():
+        problems.append("privacy.noise_multiplier and privacy.epsilon: each sets the noise; leave one of them out")
     sections = ("algorithm", *CHOICES, *SECTIONS)
     asked, preset = (
         _absolute({k: v for k, v in layer.items() if k not in sections or is_section(k, v, problems)})
@@ -100,6 +102,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     section = merge(*layers).get("data", {})
     stream = _chosen(registry.STREAMS, section, problems)
     of_data = _of_data(stream, algorithm, asked) if stream else {}
+    if stream and section.get("sampling") == "poisson" and "batch" not in asked.get("data", {}) and shows_all(stream):
+        layers[-1] = merge(layers[-1], {"data": {"batch": "all"}})  # a Poisson batch has no size of its own
     if stream and "data" in preset and "data" not in layers[1]:  # keep those keys of the preset that the data have
         known = registry.keys(registry.STREAMS, stream)
         layers[1] = layers[1] | {"data": {key: value for key, value in preset["data"].items() if key in known}}
@@ -242,7 +246,9 @@ def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: in
         is_free = "partition" not in registry.keys(registry.STREAMS, stream) and tree["data"]["partition"] == "shared"
         fixed = keys_of(DataKeys)
         data = _part(registry.STREAMS, stream, tree["data"], problems, ("partition",) * is_free, fixed)
-        parts["data"] = {key: value for key, value in data.items() if key not in fixed or value is not None}
+        # A run that asks for sampling = "none", the default, has the same noise as a run that does not.
+        kept = {key: value for key, value in data.items() if key not in fixed or value is not None}
+        parts["data"] = {key: value for key, value in kept.items() if key != "sampling" or value != "none"}
     return _decode_fixed(tree, problems) | parts
 
 

@@ -131,6 +131,10 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     if with_data and (read or beside):
         tree["contents"] = [*map(_digest, read), *sorted([name, _digest(path)] for name, path in beside)]
     tree["privacy"].pop("tight")
+    if e.privacy.clipping == "sample":
+        tree["privacy"].pop("clipping")
+    if e.privacy.noise_multiplier is None:
+        tree["privacy"].pop("noise_multiplier")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]
     tree["stops"] = stops if stops and any(stops) else None  # other effects of a budget are in `privacy.epsilon`
     if not (e.faults.takes or e.faults.most_late):

@@ -52,29 +52,36 @@ def constants_of(
     # Bounds on the L2 norm of each agent's clipped gradient [∇f]_B. The bounds do not include the gradient of the
     # regularizer, which is λ times the point for all data. For a two-point estimate over k coordinates the bounds are
     # k times as large, and only the clip of a sample bounds the estimate (`losses.two_point`).
-    whole, estimated = adjacency == "one-round", bool(experiment.feedback.points)
+    whole, estimated = experiment.clips_rounds, bool(experiment.feedback.points)
+    # A secret batch counts as a batch of its expected size: bounds are those of all samples over the rate.
+    drawn = [experiment.data["batch"] / k for k in samples] if experiment.sampling == "fixed" else [0.0] * n
+    rates = (float(experiment.data["rate"]),) * n if experiment.sampling == "poisson" else tuple(drawn)
     of_one = 2 * clip if estimated or not known else min(2 * clip, loss.sample_sensitivity(norm))
-    if adjacency == "zero-out":  # one gradient, instead of the difference of two
-        of_one = clip
+    if adjacency == "zero-out" and experiment.sampling != "fixed":  # one gradient, instead of the difference of two
+        of_one = clip  # a batch of fixed size draws another sample in the place of the zeroed one
+    elif experiment.sampling == "poisson":  # the price is that of two zeroed samples, each of which moves it by clip
+        of_one = 2 * clip
     error = 0.0
     if estimated:  # an estimate has the rounding errors of four loss values, divided by 2r
         error = loss.value_rounding(d, norm, sqrt(n) * feasible.reach(d)) if known else inf
         error *= 2 / (experiment.feedback.radius * experiment.rounds**-experiment.feedback.decay)
     sensitivity, largest, lipschitz, rounding = [], [], [], []
-    for block, batch, changed, weight in zip(blocks, samples, replaced, terms, strict=True):
+    for block, batch, changed, weight, rate in zip(
+        blocks, samples, replaced, terms, [rate or 1.0 for rate in rates], strict=True
+    ):
         size = block.stop - block.start
         scale = float(size) if estimated else 1.0
         # A replaced sample changes the sum of clipped gradients by up to 2·clip, and their mean by up to 2·clip/batch.
         # If the gradient of a round is clipped as a whole, replacing the round changes the gradient by up to 2·clip.
-        of_all = 2 * clip if whole else changed * of_one * problem.weight / (batch if problem.average else 1.0)
+        of_all = 2 * clip if whole else changed * of_one * problem.weight / (batch if problem.average else 1.0) / rate
         sensitivity.append(scale * of_all)
         # The Lipschitz constant of the gradient is Σ_k ℓ''‖[a_k]_B‖‖a_k‖, or Σ_k ℓ''‖[a_k]_B‖² if only the block B of
         # the point changes. Clipping and projecting do not increase the constant.
         moving = size if feasible.by_blocks else d
         norms = [min(norm, stream.feature_bound * sqrt(k)) for k in (size, moving)]
-        smooth = scale * weight * loss.sample_smoothness(*norms) if known else inf
+        smooth = scale * weight * loss.sample_smoothness(*norms) / rate if known else inf
         lipschitz.append(smooth)
-        most = scale * 2 * clip * (1.0 if whole else weight)
+        most = scale * 2 * clip * (1.0 if whole else weight / rate)
         rounding.append(min(scale * weight * error, most))
         within = smooth * feasible.diameter(moving) + rounding[-1] if in_set or estimated else inf
         largest.append(min(most, within))
@@ -108,6 +115,7 @@ def constants_of(
         steps=steps,
         gdp=gdp,
         grad_rounding=tuple(rounding),
+        rates=rates,
     )
 
 
@@ -117,7 +125,7 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
     Raises:
         BadInput: an agent has no samples.
     """
-    batch = experiment.data.get("batch", 1)
+    batch = experiment.shown
     samples = tuple(map(len, stream.shares or ())) if batch == "all" else (batch,) * agents
     if 0 in samples:
         raise BadInput(f"data: agent {samples.index(0)} has no training sample: use fewer agents, or more data")

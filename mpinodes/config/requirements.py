@@ -41,7 +41,7 @@ def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
 def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
     """Yield an error message for each conflict that can be found from the settings and the classes of the parts."""
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
-    partition, batch = e.data["partition"], e.data.get("batch", 1)
+    partition, batch = e.data["partition"], e.shown
 
     def decomposable() -> str:
         return _choose(registry.ALGORITHMS, lambda a: a.decomposable)
@@ -77,11 +77,14 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
                 f"messages that {'do not arrive' if is_lost else 'come late'}; leave faults.{key} out, or set "
                 f"{_choose(registry.ALGORITHMS, lambda a: a.bears_loss and a.bears_delay)}"
             )
+    yield from _sampling(e, algorithm, stream)
     yield from _feedback(e, algorithm)
     yield from _noise(e, parts)
     if algorithm.solves:
-        if not isinf(e.clip) or e.privacy.adjacency in ("one-round", "zero-out"):
-            key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else ("adjacency", e.privacy.adjacency)
+        if not isinf(e.clip) or e.clips_rounds or e.privacy.adjacency == "zero-out":
+            agent = e.privacy.clipping == "agent"
+            key, value = ("clipping", "agent") if agent else ("adjacency", e.privacy.adjacency)
+            key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else (key, value)
             yield (
                 f"privacy.{key} = {value!r}: {e.name} minimizes whole losses without clipping, and its privacy follows "
                 "from the loss and the features' norm: set privacy.clip=inf, and privacy.adjacency=one-sample or "
@@ -110,12 +113,42 @@ def shows_all(stream: type[Stream]) -> bool:
     return False
 
 
+def _sampling(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Stream]) -> Iterator[str]:
+    """Yield why batches cannot be drawn by secret coins: where no theorem is known that says what they cost."""
+    scheme, adjacency, batch = f"data.sampling = {e.sampling!r}", e.privacy.adjacency, e.data.get("batch")
+    if e.sampling == "none":
+        if "rate" in e.data:
+            yield f"data.rate = {e.data['rate']:g}: set data.sampling=poisson, or leave it out"
+        return
+    if (e.sampling == "poisson") != ("rate" in e.data):
+        is_missing = e.sampling == "poisson"
+        yield f"{scheme}: {'set data.rate' if is_missing else 'leave data.rate out, and set data.batch'}"
+    if shows_all(stream) and (e.sampling == "poisson") != (batch == "all"):
+        yield f"{scheme}: {'leave data.batch out' if e.sampling == 'poisson' else 'set data.batch to a number'}"
+    named = registry.named(registry.STREAMS, e.data)
+    if not (shows_all(stream) and stream.__module__.startswith("mpinodes.")):
+        yield f"{scheme}: the losses of {named} are not known to be those of all samples; set data.sampling=none"
+    if adjacency in ("one-round", "one-agent"):
+        yield f"{scheme}: privacy.adjacency = {adjacency!r} is not amplified; set it to zero-out or one-sample"
+    elif adjacency == "one-sample" and e.sampling == "poisson" and e.clips_rounds:
+        yield f"{scheme}: privacy.clipping = 'agent' is priced for zero-out alone; set privacy.adjacency=zero-out"
+    if algorithm.solves or algorithm.whole_data:
+        uses = "minimizes whole losses" if algorithm.solves else "needs the same losses in every round"
+        yield f"{scheme}: {e.name} {uses}; set data.sampling=none"
+    elif len(algorithm.vectors) > 1:
+        yield f"{scheme}: {e.name} sends several vectors of one batch, which are not priced together; set it to none"
+    if e.feedback.points or e.feedback.delay:
+        yield f"{scheme}: the feedback of {e.name} must be immediate gradients; leave the section feedback out"
+    if isinf(e.clip):
+        yield f"{scheme}: the change by one sample of a batch must be bounded; set a finite privacy.clip"
+
+
 def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
     """Yield an error message if the algorithm or another setting does not allow bandit or delayed feedback."""
     points, delay = e.feedback.points, e.feedback.delay
     if not (points or delay):
         return
-    if algorithm.whole_data or algorithm.solves or not algorithm.takes_steps:
+    if algorithm.whole_data or algorithm.solves or algorithm.noises_gradients or not algorithm.takes_steps:
         yield (
             f"feedback.{f'points = {points}' if points else f'delay = {delay}'}: {e.name} is not an online method with "
             f"one gradient per round; leave feedback.{'points' if points else 'delay'} out, or set "
@@ -152,6 +185,13 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
     ):
         own = f"uses {parts.algorithm.scale_key} instead" if parts.algorithm.scale_key else "scales its noise itself"
         yield f"privacy.scale = {privacy.scale!r}: {e.name} {own}; leave privacy.scale out"
+    if privacy.noise_multiplier is not None and not parts.algorithm.noises_gradients:
+        others = _choose(registry.ALGORITHMS, lambda a: a.noises_gradients)
+        yield f"privacy.noise_multiplier = {privacy.noise_multiplier:g}: {e.name} noises its messages; set {others}"
+    elif privacy.noise_multiplier is not None and isinf(e.clip):
+        yield "privacy.clip = inf: privacy.noise_multiplier is a multiple of the clip; set a finite privacy.clip"
+    if privacy.budget and privacy.budget.kept_by == "stopping" and parts.algorithm.noises_gradients:
+        yield f"privacy.budget.kept_by = 'stopping': {e.name} noises a gradient in every round; set it to noise"
     if e.noise.key is not None and e.secret:
         other = "noise.entropy=seed" if e.noise.entropy == "os" else "another noise.backend than opendp"
         yield f"noise.key = {e.noise.key!r}: secret noise does not use noise.key; leave noise.key out, or set {other}"
@@ -224,6 +264,8 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
     """
     e, graph, algorithm, mixing = setup.experiment, setup.topology, setup.algorithm, setup.mixing
     where, weights, feasible = graph.source, e.algorithm["mixing"], setup.feasible
+    if e.sampling == "fixed" and (least := min(setup.samples)) < e.data["batch"]:
+        yield f"data.batch = {e.data['batch']}: an agent has only {least} samples; lower data.batch"
     if algorithm.unconstrained and not isinf(feasible.inradius):
         named = registry.named(registry.SETS, e.problem)
         yield f"{named}: {e.name} never projects; set {_choose(registry.SETS, lambda other: not other.bounded)}"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Queries,
         Query,
         Relay,
+        Say,
         Solve,
         Solved,
         Start,

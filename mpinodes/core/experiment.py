@@ -76,10 +76,15 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
             needs the package dp-accounting (extra [tight]).
         clip: L2 bound on the gradient of each sample; for adjacency=one-round, on the gradient of each round. The bound
             is on the coordinates that the agent decides. inf: gradients are not clipped, and no epsilon is proven.
+        clipping: which gradient the clip bounds. sample: the gradient of each sample. agent: the gradient of an agent
+            in a round, which one sample may then move by twice the clip.
         adjacency: what differs between adjacent data sets. one-sample: one replaced sample. zero-out: one
             sample, whose gradient is replaced by zero; the number of samples stays public. one-round: the whole loss of
             one round. one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
             which each agent has its own loss.
+        noise_multiplier: for algorithms that noise gradients: the noise on the sum of clipped gradients has this
+            standard deviation times the clip. It replaces privacy.epsilon, which calibrates the noise of one gradient
+            without sampling.
         budget: the section privacy.budget.
     """
 
@@ -90,7 +95,9 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-5
     tight: bool = False
     clip: Clip = 1.0
+    clipping: Literal["sample", "agent"] = "sample"
     adjacency: Adjacency = "one-sample"
+    noise_multiplier: Finite | None = None
     budget: Budget | None = None
 
     @property
@@ -287,10 +294,16 @@ class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
         identity: a name that you give to the samples of this data set, for mpinodes spent. You state that runs with
             equal names use the same samples in the same rows, and that runs with different names have no sample in
             common. experiment.toml contains the name.
+        sampling: how an agent draws the batch of a gradient. none: in a public order. poisson: every sample with
+            probability data.rate, by secret coins. fixed: data.batch samples by secret coins. A secret batch costs less
+            privacy. The sum of its gradients is divided by its expected size.
+        rate: for sampling=poisson: the probability with which a sample is taken.
     """
 
     seed: Seed | None = None
     identity: Text | None = None
+    sampling: Literal["none", "poisson", "fixed"] | None = None
+    rate: Annotated[float, Meta(gt=0, lt=1)] | None = None
 
 
 class GraphFile(Struct, forbid_unknown_fields=True, frozen=True):
@@ -353,6 +366,21 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         return float(self.privacy.clip)
 
     @property
+    def sampling(self) -> Any:
+        """Return `data.sampling`: "none", "poisson" or "fixed"."""
+        return self.data.get("sampling", "none")
+
+    @property
+    def shown(self) -> Any:
+        """Return how many samples of an agent the stream shows in a round: a number, or "all"."""
+        return self.data.get("batch", 1) if self.sampling == "none" else "all"
+
+    @property
+    def clips_rounds(self) -> bool:
+        """Return whether the gradient of a round is clipped as a whole, instead of the gradient of each sample."""
+        return self.privacy.adjacency == "one-round" or self.privacy.clipping == "agent"
+
+    @property
     def sources(self) -> dict[str, Path]:
         """Return the user's Python files, as a dictionary from keys such as "algorithm.path" to paths."""
         sections = msgspec.to_builtins(self)
@@ -380,6 +408,8 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
         tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}  # TOML has no null
         tree["problem"] |= tree["problem"].pop("settings", {})
+        if self.privacy.noise_multiplier is not None:
+            tree["privacy"].pop("epsilon")  # the default, which has no meaning here; to set both is refused
         return tomli_w.dumps(tree)
 
     @classmethod

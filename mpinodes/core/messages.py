@@ -384,6 +384,17 @@ class Solve:
     grid: float = 0.0
 
 
+@dataclass(slots=True, eq=False)
+class Say:
+    """Hold a vector (d,) that is sent as it is.
+
+    The vector must be a function of the noised gradients of `NoisedLoss` and of received messages alone, so it reveals
+    nothing more about the data. Only an algorithm that states `noises_gradients` may return it.
+    """
+
+    value: Vector
+
+
 class Start(Struct, frozen=True):
     """Ask the agent to send, in round 1, the point that `Algorithm.init` received.
 
@@ -398,7 +409,7 @@ class Relay(Struct, frozen=True):
     """
 
 
-Message: TypeAlias = Query | Queries | Solve | Start | Relay
+Message: TypeAlias = Query | Queries | Solve | Say | Start | Relay
 
 
 class Solved(NamedTuple):

@@ -35,6 +35,7 @@ class Purpose(IntEnum):
     DITHER = 11
     FAULTS = 12
     DIRECTION = 13
+    BATCH = 14
 
 
 class Draws:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from msgspec import UNSET, structs
+from msgspec import UNSET, UnsetType, structs
 from numpy.typing import NDArray
 
 from mpinodes.config.compose import compose
@@ -156,6 +156,10 @@ class Accounting:
             hops = sorted({int(at) for at in distance[~np.isnan(distance)].tolist()}, key=lambda at: (at < 0, at))
             largest = [_number(epsilon[distance == at].max()) for at in hops]
             seen = typed.ViewsSummary(relayed_from=self._views.start, distance=hops, largest=largest)
+        drawn: typed.SamplingSummary | UnsetType = UNSET
+        if e.sampling != "none":
+            rates, scheme = setup.run.rates, e.sampling
+            drawn = typed.SamplingSummary(scheme=scheme, least=min(rates), largest=max(rates))
         return typed.PrivacySummary(
             delta=e.privacy.delta, adjacency=e.privacy.adjacency,
             agents=[_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
@@ -164,7 +168,7 @@ class Accounting:
             unproven_because="; ".join(filter(None, reasons)),
             uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=setup.algorithm.exact_minimizers,
             against_colluders=bool(holds_alone and not is_shared and not math.isnan(network[-1].epsilon)),
-            views=seen, views_left_out=self._too_many,
+            views=seen, views_left_out=self._too_many, sampling=drawn,
         )  # fmt: skip
 
 

@@ -48,6 +48,8 @@ class Reclipped(Around):
         this package, which clips, and `whole` is not set, the gradient is not clipped again.
         """
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
+        if isinstance(loss, SampleLoss) and not len(loss.targets):  # an empty batch
+            return np.zeros(len(x[block]))
         if not isinstance(loss, SampleLoss) or self.whole:
             return reclipped(doubles(loss.data_grad(x, block)), most)
         if _is_clipped(type(loss)):

@@ -9,6 +9,7 @@ and `NoisyGradient` wrap another loss and change its gradient.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import Any, ClassVar
@@ -254,6 +255,10 @@ class Around(Loss):
     def value(self, x: Vector) -> float:
         """Return the value of the wrapped loss."""
         return self.loss.value(x)
+
+    def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
+        """Return the same wrapper of the batch of the wrapped loss."""
+        return replace(self, loss=self.loss.batch(draw, rate))
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
         """Return the result of the wrapped loss's `prox`, which uses neither noisy nor clipped gradients."""

@@ -187,7 +187,7 @@ def two_point(
         stated: what the accountant assumes about the losses of a user-written stream; None for the streams of this
             package.
     """
-    clip, whole = experiment.clip, experiment.privacy.adjacency == "one-round"
+    clip, whole = experiment.clip, experiment.clips_rounds
     regularizer = experiment.problem.regularizer
 
     def seen(t: int, loss: Loss) -> Loss:

@@ -104,9 +104,21 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
         f"Proven against an observer of every link{rounds} at δ = {privacy.delta:g}, where adjacent data differ in "
         f"{DIFFERENCE[privacy.adjacency]}.{claim * (privacy.network.claimed is not None)}",
         "Decisions are not covered, because they depend on the agents' hidden state.",
+        *([secret_batches(privacy.sampling)] if privacy.sampling else []),
         f"{KEYS[privacy.key or 'unknown']}.",
         *remarks(privacy, noise),
     ]
+
+
+def secret_batches(sampling: typed.SamplingSummary) -> str:
+    """Return a sentence with the conditions under which a secret batch costs less privacy."""
+    rate = f"{sampling.least:.4g}" + (f" to {sampling.largest:.4g}" if sampling.largest > sampling.least else "")
+    taken = "every sample with probability" if sampling.scheme == "poisson" else "a fixed number of samples, a share of"
+    return (
+        f"Batches are secret: in every round an agent takes {taken} {rate}, by coins from the key of its noise. Sums "
+        "of clipped gradients are divided by the expected size of the batch, an empty batch sends a message too, and "
+        "neither noise nor message sizes nor records depend on the batch. Timing is not covered."
+    )
 
 
 ADDED = {

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import norm
 
-from mpinodes.core.errors import is_users, place_of
-from mpinodes.core.events import NOTHING_SAID, Event, Kind
+from mpinodes.core.errors import BadInput
+from mpinodes.core.events import NOTHING_SAID, Event, Kind, Sampling
 from mpinodes.core.messages import (
     HEADER,
     RELEASED,
@@ -35,6 +35,7 @@ from mpinodes.core.messages import (
     Queries,
     Query,
     Relay,
+    Say,
     Solve,
     Start,
     Vector,
@@ -42,6 +43,7 @@ from mpinodes.core.messages import (
 )
 from mpinodes.core.parts import Loss, Setup
 from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.rounds.noised import NoisedLoss
 from mpinodes.runlog.checkpoints import Keeper
 
 RELEASE_FRAME = 1.0  # the kind of a frame that contains releases and scalars of the mixing
@@ -167,8 +169,10 @@ class Step:
 
     Attributes:
         losses: maps a round to the agent's loss.
-        plays: whether the agent learns only the values of its loss at two points (bandit feedback).
+        plays: whether the row of a round is complete only after the update of the round: the agent learns its loss only
+            at two points that it plays (bandit feedback), or it noises gradients.
         releaser: adds noise to the agent's messages.
+        noised: the loss of the latest update, if the algorithm noises gradients.
     """
 
     def __init__(self, setup: Setup, agent: int) -> None:
@@ -184,10 +188,12 @@ class Step:
         self._last_release = budget.stops[agent] if budget and budget.stops else 0
         self._recorded = setup.experiment.record.transcript
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
-        self.plays = bool(setup.experiment.feedback.points)
+        self._noises = setup.algorithm.noises_gradients
+        self.plays = bool(setup.experiment.feedback.points) or self._noises
+        self.noised: NoisedLoss | None = None
         # The least `offset` of a leakage, divided by `grad_range`, which accounts for rounding in two-point estimates.
         rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
-        self._rounding = (rounding / most if rounding < most else 1.0) if self.plays else 0.0
+        self._rounding = (rounding / most if rounding < most else 1.0) if setup.experiment.feedback.points else 0.0
         self._taken: tuple[State, State] | None = None  # the states before and after the update that `play` made
         self.losses, self._cut = setup.losses(agent), setup.cut
         self.releaser = Releaser(setup, agent, self.losses)
@@ -224,7 +230,8 @@ class Step:
         t, release = s.here.t, frame[HEADER : self._end]
         changed = self._late or self._rounding
         wanted = self._wanted(s) if changed else self._algorithm.message(s.algorithm, s.here)
-        allowed = wanted if isinstance(wanted, Query) and not self._last_release else self._allowed(wanted, t)
+        is_plain = isinstance(wanted, Query) and not self._last_release and not self._noises
+        allowed = wanted if is_plain else self._allowed(wanted, t)
         relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
         events, leakage = self.releaser.release(allowed, t, s.heard, release)
         frame[:2] = t, RELEASE_FRAME
@@ -239,17 +246,19 @@ class Step:
         if (shape := getattr(decision, "shape", ())) != (d,):
             raise ValueError(f"decision() returned a vector of shape {shape}, not {(d,)}")
         row[:d] = decision
-        self._layout.write(row, events, leakage)
+        if not self._noises:
+            self._layout.write(row, events, leakage)
         if self._recorded:
             row[self._layout.message_end :] = frame
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """Compute the next state under bandit feedback, and write the decision of this round to the row.
+        """If the step `plays`, update the state in the same round, and complete the row of the round.
 
-        Under bandit feedback (`plays`), an agent learns only the values of its loss at two points. The decision is the
-        midpoint of these two points. The points may depend on the frames received in this round, so the row is complete
-        only after this call. The next round uses the state that is computed here.
+        Under bandit feedback, the decision is the midpoint of the two points at which the loss was revealed. If
+        gradients are noised, the decision is the point of the first gradient, and the row receives the events of the
+        gradients. Both may depend on the frames received in this round. The next call of the step uses the state that
+        is computed here.
 
         Args:
             s: the state that the step returned in this round.
@@ -259,8 +268,11 @@ class Step:
         """
         loss = self.losses(s.here.t)
         self._taken = s, self.receive(s, arrivals, loss)
-        if loss.played is not None:
-            row[: self._dimension] = loss.played
+        played = loss.played if self.noised is None else self.noised.played
+        if played is not None:
+            row[: self._dimension] = played
+        if self.noised is not None:
+            self._layout.write(row, self.noised.events, RELEASED)
 
     def message(self, s: State) -> Message:
         """Return the message that the algorithm wants to send in this round.
@@ -290,20 +302,22 @@ class Step:
                 f"message() returned a Relay in round {t}, which states no leakage of the hidden parts "
                 f"{self._algorithm.hidden}: return a Query, and state the leakage by the argument `leaks`"
             )
+        if self._noises != isinstance(wanted, Say) and not isinstance(wanted, (Start, Relay)):
+            raise ValueError(
+                f"message() returned a {type(wanted).__name__} in round {t}: a Say is for algorithms that state "
+                "noises_gradients = True, which return nothing else but a Start or a Relay"
+            )
         overspent = 0 < self._last_release < t and not isinstance(wanted, (Start, Relay))
         return Relay() if overspent else wanted
 
-    def receive(self, s: State, arrivals: Arrivals, loss: Loss) -> State:
-        """Return the next state: compute the weights of the received messages, and update the algorithm's state.
+    def receive(self, s: State, arrivals: Arrivals, loss: Loss, recorded: Sequence[Vector] | None = None) -> State:
+        """Compute the mixing weights, update the algorithm with the inbox and the loss, and return the next state.
 
         Args:
-            s: the state of this round.
-            arrivals: the frames that the agent received in this round.
-            loss: the loss function of this round.
-
-        Raises:
-            ValueError: `update` returned None; or feedback is delayed, and `update` asked for no gradient, or for
-                gradients at two points.
+            s: the state.
+            arrivals: the frames received in the round.
+            loss: the loss of the round.
+            recorded: the noised gradients of a replay, which the algorithm receives instead of those of this loss.
         """
         if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
@@ -311,14 +325,21 @@ class Step:
         mixing, weights, scale = self._mixing.weights(s.mixing, here, arrivals.scalars)
         inbox = Inbox(arrivals.releases, weights, scale, arrivals.own, self._vectors)
         shown: Any = loss
+        batches = self.releaser.batches
+        if self._noises:
+            shown = self.noised = NoisedLoss(
+                lambda x, part: self.releaser.gradient(loss, x, here.t, part, recorded), self._algorithm.gradients
+            )
+        elif batches:
+            shown = loss = batches.drawn(loss, here.t)
         if self._late:
             from mpinodes.rounds.late import Late
 
             due, pending = (pending[0], pending[1:]) if len(pending) == self._late else (None, pending)
             shown = Late(loss, due, self._regularizer)
         algorithm = self._algorithm.update(s.algorithm, here, inbox, shown)
-        if algorithm is None:
-            raise ValueError(f"update() returned None in round {here.t}: expected a state")
+        if self._noises:
+            shown.require_all()
         if self._late:
             if shown.asked is None:
                 raise ValueError(
@@ -346,17 +367,34 @@ class Releaser:
     round and, if a user's mechanism may be the cause, this mechanism.
 
     Attributes:
-        start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
-            `random_start`. If the message of round 1 is a `Start`, the agent sends this point without noise.
+        start: (d,) the starting point, which `Algorithm.init` receives, and which a `Start` sends.
+        batches: draws the secret batches of the agent; None if batches are public.
     """
 
     def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
         e, d = setup.experiment, setup.dimension
-        self._mechanism, self._vectors, self._losses = setup.mechanism, setup.algorithm.vectors, losses
-        self._agent = agent
+        self._mechanism, self._vectors, self._losses = setup.mechanism, setup.algorithm.releases, losses
+        self._agent, self._noises = agent, setup.algorithm.noises_gradients
         key = os.urandom(32) if e.private and e.noise.entropy == "os" else setup.noise_key
         self._noise = [Draws(key, Purpose.NOISE, agent, part) for part in range(len(self._vectors))]
         self._dither = Draws(key, Purpose.DITHER, agent)
+        self._rate = setup.run.rates[agent]
+        self.batches, self._sampling = None, Sampling.NONE
+        if self._rate:
+            from mpinodes.rounds.sampling import Batches  # imported here because most runs do not need it
+
+            coins = os.urandom(32) if e.secret and e.noise.entropy != "os" else key
+            fixed = e.data["batch"] if e.sampling == "fixed" else 0
+            self.batches = Batches(coins, agent, self._rate, fixed, len(self._vectors))
+            zeroed = Sampling.POISSON if e.privacy.adjacency == "zero-out" else Sampling.POISSON_REPLACED
+            self._sampling = Sampling.FIXED if fixed else zeroed
+        self._sensitivity, self._deviation = setup.run.grad_sensitivity[agent], 0.0
+        if self._noises and e.private:
+            if (multiplier := e.privacy.noise_multiplier) is None:
+                self._deviation = self._sensitivity / setup.run.gdp(e.privacy.epsilon, e.privacy.delta)
+            else:
+                weight = 1.0 if e.clips_rounds else setup.run.sample_weight[agent] / (self._rate or 1.0)
+                self._deviation = multiplier * e.clip * weight
         drawn = setup.algorithm.random_start
         self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else np.zeros(d)
 
@@ -389,36 +427,67 @@ class Releaser:
             for part, (value, l1, l2, calibration) in enumerate(message.vectors.values()):
                 query = Query(value, l1, l2, message.uses, leaks, calibration)
                 events += (self._noised(query, t, part, places[part]),)
+        elif isinstance(message, Say):
+            events, leaks = (), RELEASED
+            if message.value.shape != out.shape:
+                raise ValueError(f"message() returned a vector of shape {message.value.shape}, not {out.shape}")
+            out[:] = message.value
         elif isinstance(message, Start if heard is None else Relay):
-            out[:] = np.tile(self.start, len(self._vectors)) if heard is None else heard.mix()
+            out[:] = np.tile(self.start, len(out) // len(self.start)) if heard is None else heard.mix()
             events, leaks = (NOTHING_SAID,) * len(self._vectors), RELEASED
         else:
             raise ValueError(
                 f"message() returned a {type(message).__name__} in round {t}: expected a Query, Queries or Solve, "
                 "a Start in round 1, or a Relay in a later round"
             )
+        if self._rate and leaks is not RELEASED:
+            raise BadInput(
+                "data.sampling: messages depend on hidden state, on top of which no theorem amplifies privacy; set "
+                "data.sampling=none, or take gradients at public points (algorithm.gradient_at=public), where there is "
+                "such a key"
+            )
+        self._require_finite(out, t)
+        return events, leaks
+
+    def _require_finite(self, out: Vector, t: int) -> None:
         # The scalar product is a fast test. It may overflow although all entries are finite, so test each entry then.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             why, mechanism = (
                 "the run diverges; use smaller steps, less noise, or a bounded problem.set",
                 self._mechanism,
             )
-            if is_users(type(mechanism)) and np.isfinite(getattr(message, "value", inf)).all():
-                why = f"{place_of(type(mechanism), 'release')} must return finite numbers, also for calibration = 0"
-            raise Diverged(f"the message of agent {self._agent} in round {t} is not finite and was not sent: {why}")
-        return events, leaks
+
+    def gradient(
+        self, loss: Loss, x: Vector, t: int, part: int, recorded: Sequence[Vector] | None = None
+    ) -> tuple[Query, Event, Vector]:
+        """Return a gradient of the loss of round t as a query, the event of its release, and the noised gradient (d,).
+
+        Args:
+            loss: the loss of the round, of all samples that the stream shows.
+            x: (d,) the point.
+            t: the round.
+            part: the number of the gradient in the round; each has noise, and a secret batch, of its own.
+            recorded: the noised gradients of a replay; None: noise is drawn.
+        """
+        clean = (self.batches.drawn(loss, t, part) if self.batches else loss).grad(x)
+        l2 = self._sensitivity
+        query = Query(clean, sqrt(len(clean)) * l2, l2, t, RELEASED, self._deviation)
+        out = np.empty(len(clean))
+        event = self._noised(query, t, part, out)
+        if recorded is not None:
+            out[:] = recorded[part]
+        self._require_finite(out, t)
+        return query, event, out
 
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
-        if not 0 <= query.uses < t:
+        if not 0 <= query.uses < t + self._noises:
             raise ValueError(
                 f"message() of round {t} states uses={query.uses}: expected an earlier round, or 0 for no new loss"
             )
         if query.value.shape != out.shape:
             raise ValueError(f"message() returned a vector of shape {query.value.shape}, not {out.shape}")
         event = self._mechanism.release(query, t, self._noise[part], out)
-        if not isinstance(event, Event):
-            raise ValueError(f"release() returned a {type(event).__name__}: expected an Event")
-        return event
+        return event._replace(rate=self._rate, sampling=self._sampling) if self._rate and query.uses else event
 
     def _solved(self, ask: Solve, t: int, out: Vector) -> Event:
         l1 = sqrt(len(out)) * ask.l2

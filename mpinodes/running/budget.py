@@ -78,7 +78,14 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     published = [runs] if together else [[run] for run in runs]
     if budget.kept_by == "noise":
         nominal = min(_nominal_epsilon(part, budget, near) for part in published)
-        return replace(experiment, privacy=replace(experiment.privacy, epsilon=nominal))
+        chosen = _at(setup, nominal)
+        asked, multiplier = experiment.privacy.noise_multiplier, chosen.privacy.noise_multiplier
+        if asked is not None and asked != multiplier:
+            raise BadInput(
+                f"privacy.noise_multiplier = {asked:g}: privacy.budget.epsilon chooses it ({multiplier:.6g} here); "
+                "leave one of them out"
+            )
+        return chosen
     by_run = np.array([_stops(part, budget) for part in published])
     if len(budget.stops) == by_run.shape[1]:  # stops that were computed before, for this run together with other runs
         by_run = np.concatenate([by_run, [budget.stops]])
@@ -97,9 +104,18 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
         nominal: the nominal epsilon; None means `privacy.epsilon` of the experiment.
     """
     e, nothing = run.experiment, Nothing()
-    privacy = replace(e.privacy, budget=None, epsilon=e.privacy.epsilon if nominal is None else nominal)
+    e = e if nominal is None else _at(run, nominal)
+    privacy = replace(e.privacy, budget=None)
     unbound = rebuilt(run, replace(e, repeats=1, record=Record(), privacy=privacy))
     return events(dataclasses.replace(unbound, losses=lambda agent: lambda t: nothing, cut=None, endless=True))
+
+
+def _at(run: Setup, nominal: float) -> Experiment:
+    """Return the experiment with a nominal epsilon; if gradients are noised, with its inverse as noise multiplier."""
+    e = run.experiment
+    if run.algorithm.noises_gradients:
+        return replace(e, privacy=replace(e.privacy, noise_multiplier=1 / nominal))
+    return replace(e, privacy=replace(e.privacy, epsilon=nominal))
 
 
 def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> float:

@@ -180,6 +180,14 @@ class ViewsSummary(Struct, kw_only=True):
     largest: list[float | None]
 
 
+class SamplingSummary(Struct, kw_only=True):
+    """How agents draw their secret batches, and the least and the largest rate of an agent."""
+
+    scheme: Literal["poisson", "fixed"]
+    least: float
+    largest: float
+
+
 class PrivacySummary(Struct, kw_only=True):
     """The privacy loss of a run, and the facts that the proof depends on."""
 
@@ -200,6 +208,7 @@ class PrivacySummary(Struct, kw_only=True):
     against_colluders: Least[bool]
     views: Same[ViewsSummary] = None
     views_left_out: Same[bool] = None
+    sampling: Annotated[SamplingSummary | UnsetType, same] = UNSET  # only of runs with secret batches
     recorded: Annotated[int | UnsetType, same] = UNSET  # for a run that ended early: the rounds that the numbers cover
 
 

@@ -22,11 +22,14 @@ from mpinodes.core import (
     Queries,
     Query,
     Relay,
+    Say,
     Setup,
     Solve,
     Start,
 )
-from tests.helpers.parts import decisions, setup_of
+from mpinodes.rounds.noised import NoisedLoss
+from mpinodes.rounds.step import Releaser
+from tests.helpers.parts import decisions, run_of, setup_of
 
 
 def found(name: str) -> type[Algorithm]:
@@ -91,8 +94,22 @@ def some_states(parts: Setup):
         k = len(place.senders)
         said = [sealed(rng.standard_normal(d)) for _ in range(k)]
         inbox = Inbox(said, [1 / k] * k, rng.uniform(0.5, 1.5), said[place.senders.index(me)])
+        if parts.algorithm.noises_gradients:
+            losses = noised(parts, losses)
         yield state, place, inbox, losses
         state = sealed(parts.algorithm.update(state, place, inbox, losses(t)))
+
+
+def noised(parts: Setup, losses):
+    """Losses with noised gradients, as a step hands them to the algorithm."""
+    if losses.__name__ == "of_round":
+        return losses
+    releaser = Releaser(parts, parts.topology.agents - 1, losses)
+
+    def of_round(t: int) -> NoisedLoss:
+        return NoisedLoss(lambda x, part: releaser.gradient(losses(t), x, t, part), parts.algorithm.gradients)
+
+    return of_round
 
 
 @everywhere
@@ -124,9 +141,10 @@ def test_every_message_states_what_it_leaks_in_public_numbers(name, variant):
     hidden, vectors = len(parts.algorithm.hidden), parts.algorithm.vectors
     for state, place, *_ in some_states(parts):
         message = parts.algorithm.message(state, place)
-        assert isinstance(message, Query | Queries | Solve | Start | Relay)
+        assert isinstance(message, Query | Queries | Solve | Say | Start | Relay)
+        assert isinstance(message, Say) <= parts.algorithm.noises_gradients
         assert isinstance(message, Start) <= (place.t == 1)
-        if isinstance(message, Start | Relay):
+        if isinstance(message, Start | Relay | Say):
             continue
         assert message.leaks in (RELEASED, UNKNOWN) or (isinstance(message.leaks, (Feedback, Hidden)) and hidden > 0)
         assert all(isinstance(x, int | float) for x in message.leaks.numbers(hidden, len(vectors)))
@@ -204,7 +222,8 @@ def test_replayed_sensitivity_is_at_most_the_claimed_one(name, variant, sections
 
 @everywhere
 def test_with_noise_going_to_zero_the_run_becomes_the_one_without(name, variant):
-    quiet = built(name, variant, privacy={"scale": 1e-13} if of_rounds(name) else {"epsilon": 1e11})
+    least = {"noise_multiplier": 1e-13} if found(name).noises_gradients else {"scale": 1e-13}
+    quiet = built(name, variant, privacy=least if of_rounds(name) else {"epsilon": 1e11})
     if name in ("two-stage-gaussian", "gossip-averaging"):  # whose noise falls like the root of epsilon only
         quiet = built(name, variant | {"noise_scale": 1e-13})
     silent = built(name, variant, privacy={"epsilon": "inf"})
@@ -214,7 +233,14 @@ def test_with_noise_going_to_zero_the_run_becomes_the_one_without(name, variant)
 @everywhere
 def test_it_says_what_its_paper_claims(name, variant):
     algorithm = built(name, variant).algorithm
-    if name in ("dpps", "dpsr", "admm", "m-admm", "gossip-averaging"):  # no paper at hand, or no noise, or no claim
+    if name in (
+        "dpps",
+        "dpsr",
+        "admm",
+        "m-admm",
+        "gossip-averaging",
+        "dp-dsgd",
+    ):
         assert algorithm.claimed_epsilon(10, 1) is None
         return
     algorithm = dataclasses.replace(algorithm, run=dataclasses.replace(algorithm.run, epsilon=0.5))

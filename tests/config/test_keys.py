@@ -90,7 +90,8 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
         "mechanism": ("laplace", "gaussian"), "set": ("ball", "box"), "adjacency": ("one-sample", "one-round"),
         "backend": ("numpy", "lattice"), "entropy": ("seed", "os"), "scale": ("calibrated", 1.0),
         "kept_by": ("noise", "stopping"), "view": ("links", "agent:0"),
-        "seconds": ("inf", 9.0),
+        "seconds": ("inf", 9.0), "clipping": ("sample", "agent"),
+        "noise_multiplier": (None, 2.0),
     }  # fmt: skip
     if path[0] == "checkpoint":
         return 9

@@ -81,6 +81,8 @@ def differences(one: Path, other: Path) -> list[str]:
         "admm", "m-admm", "pp-admm problem.weight=20", "dvp-admm problem.weight=20", "pvp-admm problem.weight=20",
         "two-stage-gaussian algorithm.gradient_rounds=5 algorithm.stop=1e-9", "huang-dp", "gossip-averaging",
         "dola topology.name=erdos-renyi-each-round noise.backend=lattice problem.gradient_noise=0.1 data.epochs=2",
+        "dp-dsgd data.batch=1 algorithm.local_steps=2 algorithm.momentum=0.5",
+        "dp-dsgd data.sampling=poisson data.rate=0.2 noise.backend=lattice",
     ],
 )  # fmt: skip
 def test_agents_go_on_to_the_same_bits(words, tmp_path):

@@ -60,6 +60,8 @@ class Run:
         grad_rounding: for each agent, the largest L2 error that rounding causes in a two-point gradient estimate; 0 if
             gradients are revealed. An algorithm with hidden parts must include this error in the `offset` of its
             leakage.
+        rates: for each agent, the probability or share with which secret coins take a sample into a batch; 0 where
+            batches are public.
     """
 
     agents: int
@@ -85,6 +87,7 @@ class Run:
     steps: Schedule | None
     gdp: Callable[[float, float], float] = field(repr=False)
     grad_rounding: tuple[float, ...] = ()
+    rates: tuple[float, ...] = ()
 
     @cached_property
     def step(self) -> Schedule:
@@ -176,6 +179,9 @@ class Algorithm(ABC, Generic[S]):
     gradients_in_set: ClassVar[bool] = False
     # Whether an agent needs all its samples in every round.
     whole_data: ClassVar[bool] = False
+    # Whether the agent noises gradients instead of messages: `update` then receives a loss whose only method is
+    # `gradient(x)`, the clipped gradient plus noise, and `message` returns a `Say`. Every call is accounted for.
+    noises_gradients: ClassVar[bool] = False
     # Whether an agent solves minimization problems with its losses, by `Loss.prox` or by a `Solve`.
     solves: ClassVar[bool] = False
     # Whether `init` receives a draw of N(0, I) instead of 0.
@@ -265,6 +271,16 @@ class Algorithm(ABC, Generic[S]):
         part, and there is no projection and no clipping. Return None if the messages may have another form.
         """
         return None
+
+    @property
+    def gradients(self) -> int:
+        """Return how many gradients `update` takes in every round, for an algorithm that noises gradients."""
+        return 1
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """Return the names of what is noised and accounted for in a round: the vectors of a message, or gradients."""
+        return tuple(f"gradient {k + 1}" for k in range(self.gradients)) if self.noises_gradients else self.vectors
 
     settled_key: ClassVar[str] = ""  # the setting from which `settled_below` is computed, for messages to the user
 

@@ -104,5 +104,5 @@ class Setup:
     def layout(self) -> Layout:
         """Return the layout of the rows that agents send to the logger."""
         frame = self.frame_width if self.experiment.record.transcript else 0
-        sampled = self.experiment.data.get("sampling", "none") != "none"
-        return Layout(self.dimension, self.algorithm.vectors, self.algorithm.hidden, frame, sampled)
+        algorithm, sampled = self.algorithm, self.experiment.sampling != "none"
+        return Layout(self.dimension, algorithm.releases, algorithm.hidden, frame, sampled)

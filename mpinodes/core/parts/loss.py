@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, ClassVar
 
@@ -39,6 +40,13 @@ class Loss(ABC):
     @abstractmethod
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the coordinates `block` of the gradient of the samples' loss, clipped and without the regularizer."""
+
+    def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
+        """Return the loss of the samples that `draw` chooses, given their number; by default the loss itself.
+
+        The sum over the chosen samples is divided by `rate` times the divisor of all samples, however many there are.
+        """
+        return self
 
     @abstractmethod
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
@@ -157,6 +165,12 @@ class SampleLoss(Loss):
         if self.regularizer:
             gradient += self.regularizer * (x if block is ALL else x[block])
         return gradient
+
+    def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> SampleLoss:
+        """Return the loss of the samples that `draw` chooses, given their number."""
+        rows = draw(len(self.targets))
+        divisor = self.divisor if np.ndim(self.divisor) == 0 else np.asarray(self.divisor)[rows]
+        return replace(self, features=self.features[rows], targets=self.targets[rows], divisor=divisor * rate)
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
         """Raise NotImplementedError: by default a loss has no proximal operator."""

@@ -1,0 +1,42 @@
+"""Draw the secret batches of an agent (`data.sampling`): which of its samples a gradient uses.
+
+The stream shows an agent all its samples in every round, and the logger evaluates all of them. The agent alone draws a
+batch, by coins that have the address (key, batch, agent, part, round); the key is that of the agent's noise. Every
+condition of amplification that a batch could break is kept here: the divisor of the batch's sum is the public constant
+rate times that of all samples, whatever the size of the batch, and an empty batch has the gradient 0 and is released
+like any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpinodes.core import Loss
+from mpinodes.core.seeds import Draws, Purpose
+
+
+class Batches:
+    """The batches of one agent.
+
+    Args:
+        key: the key of the coins.
+        agent: the agent.
+        rate: the public rate, or share, of the samples in a batch.
+        fixed: the public number of samples in a batch; 0: each sample is taken with probability `rate`.
+        parts: how many batches a round has, each with coins of its own.
+    """
+
+    def __init__(self, key: bytes, agent: int, rate: float, fixed: int, parts: int) -> None:
+        self._rate, self._fixed = rate, fixed
+        self._coins = [Draws(key, Purpose.BATCH, agent, part) for part in range(parts)]
+
+    def drawn(self, loss: Loss, t: int, part: int = 0) -> Loss:
+        """Return the loss of a batch of the samples of a loss; a loss without samples is returned itself."""
+        coins = self._coins[part].at(t)
+
+        def rows(number: int) -> NDArray[np.int64]:
+            size = self._fixed or int(coins.binomial(number, self._rate))
+            return coins.choice(number, size, replace=False, shuffle=False)
+
+        return loss.batch(rows, self._rate)

@@ -1,0 +1,182 @@
+"""Secret batches: how they are drawn, and that nothing but the gradient depends on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpinodes.core.errors import BadInput
+from mpinodes.losses.enforced import Reclipped
+from mpinodes.losses.linear import NoisyGradient
+from mpinodes.losses.logistic import Logistic
+from mpinodes.rounds import sampling
+from mpinodes.rounds.sampling import Batches
+from mpinodes.rounds.step import Releaser
+from tests.helpers.parts import rows_of, setup_of
+
+N, Q = 200, 0.05
+POISSON = {
+    "algorithm": {"name": "dp-dsgd"}, "rounds": 15, "topology": {"name": "ring", "agents": 4},
+    "data": {"name": "unit-ball", "total": 4 * N, "dimension": 3, "sampling": "poisson", "rate": Q},
+    "privacy": {"adjacency": "zero-out", "noise_multiplier": 1.0}, "record": {"transcript": True},
+}  # fmt: skip
+
+
+@pytest.fixture
+def whole() -> Logistic:
+    rng = np.random.default_rng(0)
+    return Logistic(rng.normal(size=(N, 3)), rng.choice([-1.0, 1.0], N), divisor=float(N), regularizer=0.1)
+
+
+def test_a_batch_is_a_binomial_number_of_distinct_samples(whole: Logistic) -> None:
+    batches, numbers, taken = Batches(bytes(32), 0, Q, 0, 1), [], np.zeros(N)
+    for t in range(1, 2001):
+        batch = batches.drawn(whole, t)
+        numbers.append(len(batch.targets))
+        here = [int(np.flatnonzero((whole.features == row).all(axis=1))[0]) for row in batch.features]
+        assert len(set(here)) == len(here)
+        taken[here] += 1
+    assert np.mean(numbers) == pytest.approx(N * Q, abs=4 * np.sqrt(N * Q * (1 - Q) / 2000))
+    assert np.var(numbers) == pytest.approx(N * Q * (1 - Q), rel=0.15)
+    assert abs(taken / 2000 - Q).max() < 5 * np.sqrt(Q * (1 - Q) / 2000)
+
+
+def test_the_divisor_is_public_whatever_the_size(whole: Logistic) -> None:
+    batches, x = Batches(bytes(32), 0, Q, 0, 1), np.array([0.1, -0.3, 0.2])
+    for t in range(1, 20):
+        batch = batches.drawn(whole, t)
+        assert batch.divisor == N * Q
+        each = [Logistic(batch.features[[k]], batch.targets[[k]]).grad(x) for k in range(len(batch.targets))]
+        np.testing.assert_allclose(batch.grad(x), np.sum(each, axis=0) / (N * Q) + 0.1 * x, rtol=1e-12)
+
+
+def test_an_empty_batch_has_the_gradient_of_the_regularizer(whole: Logistic) -> None:
+    batch = Batches(bytes(32), 0, 1e-9, 0, 1).drawn(whole, 1)
+    assert len(batch.targets) == 0
+    x = np.array([0.1, -0.3, 0.2])
+    np.testing.assert_array_equal(batch.grad(x), 0.1 * x)
+    np.testing.assert_array_equal(Reclipped(batch, 1.0, False, 0.1).data_grad(x), np.zeros(3))
+
+
+def test_a_batch_of_fixed_size_has_that_size(whole: Logistic) -> None:
+    batches = Batches(bytes(32), 0, 7 / N, 7, 1)
+    for t in range(1, 20):
+        batch = batches.drawn(whole, t)
+        assert len(batch.targets) == len(np.unique(batch.features, axis=0)) == 7
+        assert batch.divisor == pytest.approx(7)
+
+
+def test_coins_have_addresses(whole: Logistic) -> None:
+    def drawn(key: bytes, agent: int, t: int, part: int):
+        return Batches(key, agent, Q, 0, 2).drawn(whole, t, part).targets.tobytes()
+
+    first = drawn(bytes(32), 0, 1, 0)
+    assert first == drawn(bytes(32), 0, 1, 0)
+    others = [
+        drawn(b"1" * 32, 0, 1, 0),
+        drawn(bytes(32), 1, 1, 0),
+        drawn(bytes(32), 0, 2, 0),
+        drawn(bytes(32), 0, 1, 1),
+    ]
+    assert first not in others
+
+
+def test_wrapped_losses_keep_their_wrapper(whole: Logistic) -> None:
+    drawn = Batches(bytes(32), 0, Q, 0, 1).drawn(Reclipped(NoisyGradient(whole, 0.0, 1, None), 1.0, False, 0.1), 1)
+    assert isinstance(drawn, Reclipped)
+    assert isinstance(drawn.loss, NoisyGradient)
+    assert len(drawn.loss.loss.targets) < N
+
+
+def rows_with_coins(key: bytes, monkeypatch: pytest.MonkeyPatch, asked: dict) -> tuple:
+    with monkeypatch.context() as patch:
+        own = sampling.Batches.__init__
+        patch.setattr(sampling.Batches, "__init__", lambda self, _, *rest: own(self, key, *rest))
+        setup = setup_of(asked)
+        return setup.layout.open(rows_of(setup))
+
+
+def test_without_gradients_nothing_depends_on_the_coins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(tmp_path / "zeros.npz", features=np.zeros((400, 3)), targets=np.resize([-1.0, 1.0], 400))
+    data = {"name": "file", "file": str(tmp_path / "zeros.npz"), "labels": [-1, 1], "bound": 1.0}
+    asked = POISSON | {"data": data | {"sampling": "poisson", "rate": Q}, "problem": {"loss": "logistic"}}
+    runs = [rows_with_coins(key * 32, monkeypatch, asked) for key in (b"a", b"b")]
+    for one, other in zip(*runs, strict=True):
+        assert getattr(one, "data", one).tobytes() == getattr(other, "data", other).tobytes()
+
+
+def test_on_ordinary_data_the_columns_of_events_do_not_depend_on_the_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    (x, events, frames), (y, others, sent) = (rows_with_coins(key * 32, monkeypatch, POISSON) for key in (b"a", b"b"))
+    assert events.data.tobytes() == others.data.tobytes()
+    assert frames.shape == sent.shape
+    assert (x[1:] != y[1:]).any()
+
+
+def test_an_empty_batch_sends_its_message() -> None:
+    asked = POISSON | {"data": {**POISSON["data"], "rate": 1e-9}}
+    setup = setup_of(asked)
+    _, events, frames = setup.layout.open(rows_of(setup))
+    assert (frames[:, :, 0] == np.arange(1, 16)[:, None]).all()
+    assert (events.uses == np.arange(1, 16)[:, None]).all()
+
+
+def test_secret_runs_have_secret_coins(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    own = sampling.Batches.__init__
+    monkeypatch.setattr(
+        sampling.Batches, "__init__", lambda self, key, *rest: keys.append(key) or own(self, key, *rest)
+    )
+    for entropy in ("seed", "os", "os"):
+        setup = setup_of(POISSON | {"noise": {"entropy": entropy}})
+        Releaser(setup, 0, setup.losses(0))
+    assert keys[0] == setup_of(POISSON).noise_key
+    assert len(set(keys)) == 3
+
+
+def test_a_run_that_asks_for_the_default_has_the_same_noise() -> None:
+    asked = POISSON | {"data": {"name": "unit-ball", "total": 3000}}
+    explicit = asked | {"data": asked["data"] | {"sampling": "none"}}
+    assert setup_of(asked).noise_key == setup_of(explicit).noise_key
+
+
+REFUSED = [
+    ({"data": {"rate": None, "sampling": "poisson"}}, "set data.rate"),
+    ({"data": {"batch": 5}}, "leave data.batch out"),
+    ({"data": {"sampling": "none"}}, "set data.sampling=poisson"),
+    ({"data": {"sampling": "fixed", "rate": None, "batch": 1000}}, "an agent has only 200 samples"),
+    ({"data": {"sampling": "fixed", "rate": None, "batch": "all"}}, "set data.batch to a number"),
+    ({"data": {"name": "olr", "total": None}}, "not known to be those of all samples"),
+    ({"privacy": {"adjacency": "one-round"}}, "is not amplified"),
+    ({"privacy": {"adjacency": "one-agent"}}, "is not amplified"),
+    ({"privacy": {"adjacency": "one-sample", "clipping": "agent"}}, "priced for zero-out alone"),
+    ({"algorithm": {"name": "admm"}, "privacy": None}, "minimizes whole losses"),
+    ({"algorithm": {"name": "two-stage-gaussian"}, "privacy": None}, "the same losses in every round"),
+    ({"algorithm": {"name": "dola"}, "privacy": None, "feedback": {"delay": 2}}, "must be immediate gradients"),
+    ({"algorithm": {"name": "dola"}, "privacy": None, "feedback": {"points": 2}}, "must be immediate gradients"),
+    ({"privacy": {"clip": "inf", "noise_multiplier": None}}, "set a finite privacy.clip"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "line"), REFUSED, ids=str)
+def test_conditions_are_enforced(keys: dict, line: str) -> None:
+    tree = {name: dict(section) if isinstance(section, dict) else section for name, section in POISSON.items()}
+    for name, section in keys.items():
+        tree[name] = {} if section is None else tree.get(name, {}) | section
+        tree[name] = {key: value for key, value in tree[name].items() if value is not None}
+    with pytest.raises(BadInput, match=line):
+        setup_of(tree)
+
+
+def test_hidden_state_is_refused() -> None:
+    hidden = {"algorithm": {"name": "dpsda-c"}, "privacy": {"adjacency": "zero-out"}}
+    with pytest.raises(BadInput, match="no theorem amplifies"):
+        rows_of(setup_of(POISSON | hidden | {"topology": {"name": "complete", "agents": 3}}))
+
+
+def test_methods_that_noise_messages_sample_too() -> None:
+    setup = setup_of(POISSON | {"algorithm": {"name": "dola"}, "privacy": {"adjacency": "zero-out"}})
+    _, events, _ = setup.layout.open(rows_of(setup))
+    assert (events.rate[1:] == Q).all()
+    assert (events.rate[0] == 0).all()  # the first message carries no data
