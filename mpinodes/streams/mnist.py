@@ -1,0 +1,36 @@
+"""MNIST, all ten digits: 28 × 28 pixels in [0, 1], 60,000 training and 10,000 test images, in the published split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mpinodes.core.errors import BadInput
+from mpinodes.data import Source, fetch, idx
+from mpinodes.streams.labelled import FileStream
+
+__all__ = ["MnistDigits"]
+
+PIXELS = 28 * 28
+
+
+@dataclass(frozen=True)
+class MnistDigits(FileStream):
+    """The ten classes of MNIST, for the softmax loss."""
+
+    wanted: ClassVar = fetch.MNIST
+    name: ClassVar[str] = "MNIST"
+    feature_bound: ClassVar[float] = 1.0
+    has_labels: ClassVar[bool] = False
+    classes: ClassVar[int] = 10
+    defaults = {"problem": {"loss": "softmax", "average": True, "set": "none"}, "privacy": {"clip": 1.0}}
+
+    def open(self) -> tuple[Source, Source | None]:
+        """Return training and test set, each from its own files."""
+        train, test = (idx.read(*self.source_files[k : k + 2]) for k in (0, 2))
+        for source, images in ((train, self.source_files[0]), (test, self.source_files[2])):
+            if source.dimension != PIXELS:
+                raise BadInput(f"{images}: images of {source.dimension} pixels; MNIST's have {PIXELS}")
+            if (largest := source.targets.max()) >= self.classes:
+                raise BadInput(f"{images}: its labels go up to {largest:g}; MNIST's classes are 0 to 9")
+        return train, test
