@@ -43,6 +43,7 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     broken = first_broken(
         "agents stopped using their data, to keep a budget" if budget and any(budget.stops) else "",
         "gradients are estimated from two values, and the theorem has exact ones" if feedback.points else "",
+        "agents do not send in every round" if e.baseline in ("alone", "one-shot") else "",
         "gradients are those of secret batches, and the theorem has whole losses" if e.sampling != "none" else "",
         "gradients arrive late, and the theorem applies each in its own round" if feedback.delay else "",
         "messages arrive late, and the theorem assumes that none does" if faults.most_late else "",

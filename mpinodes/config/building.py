@@ -26,6 +26,7 @@ from mpinodes.core.parts import Loss, Run, SampleLoss, Setup, Stream, Topology
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.losses.enforced import Reclipped, Stated, enforced
 from mpinodes.losses.linear import NoisyGradient
+from mpinodes.topology.isolated import Isolated
 from mpinodes.topology.stored import file_of
 
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # maps an agent, then a round, to a loss
@@ -65,6 +66,10 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         graph: the topology of the experiment.
         stream: the stream of losses of the experiment.
     """
+    if experiment.baseline in ("alone", "one-shot"):
+        meets = experiment.rounds if experiment.baseline == "one-shot" else 0
+        inner = graph.inner if isinstance(graph, Isolated) else graph
+        graph = Isolated(graph.agents, inner=inner, meets=meets)
     samples = samples_of(experiment, stream, graph.agents)
     run = constants_of(experiment, graph, stream, classes, samples)
     stated = Stated(classes.loss, stream, run, samples) if is_users(type(stream)) else None

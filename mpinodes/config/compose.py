@@ -66,7 +66,8 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
                 facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
         problems += requirements.of_setup(setup, bool(connected_over))
         problems.settle()
-        return replace(setup, connected_over=connected_over, metrics=metrics)
+        apart = experiment.baseline in ("alone", "one-shot")
+        return replace(setup, connected_over=0 if apart else connected_over, metrics=metrics)
 
 
 def origin(key: str, asked: Tree, ranks: int | None) -> str:

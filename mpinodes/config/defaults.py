@@ -72,6 +72,11 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     if {"privacy.epsilon", "privacy.noise_multiplier"} <= typed.keys():
         problems.append("privacy.noise_multiplier and privacy.epsilon: each sets the noise; leave one of them out")
     sections = ("algorithm", *CHOICES, *SECTIONS)
+    if asked.get("baseline") == "no-noise":
+        chosen = {key: value for key, value in (asked.get("privacy") or {}).items() if key in ("clip", "adjacency")}
+        asked = asked | {"privacy": chosen | {"mechanism": "none"}}
+    elif asked.get("baseline") == "curator":
+        asked = asked | {"topology": {"name": "complete", "agents": 1}}
     asked, preset = (
         _absolute({k: v for k, v in layer.items() if k not in sections or is_section(k, v, problems)})
         for layer in (asked, preset)

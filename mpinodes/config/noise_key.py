@@ -133,6 +133,8 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     tree["privacy"].pop("tight")
     if e.privacy.clipping == "sample":
         tree["privacy"].pop("clipping")
+    if e.baseline == "none":
+        tree.pop("baseline")
     if e.privacy.noise_multiplier is None:
         tree["privacy"].pop("noise_multiplier")
     stops = tree["privacy"].pop("budget") and e.privacy.budget.stops  # type: ignore[union-attr]

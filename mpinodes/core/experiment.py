@@ -333,6 +333,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         topology: name or file of the graph, and its parameters.
         data: name of the stream of losses, and its parameters.
         problem, privacy, noise, record, audit, deadline, checkpoint, faults, feedback, output: the fixed sections.
+        baseline: what to compare a run with, by the same code. none: the run itself. curator: one agent has the data of
+            all. alone: agents never send. one-shot: agents send once, in the last round, and average. no-noise:
+            messages carry no noise. curator and alone are priced as if everything that carries noise were sent.
         report: draw the figures and write the page (HTML) at the end of the run.
         comparator: compute the best fixed decision, against which regret is measured. For a loss that is not known to
             be convex, this decision is never computed. Default: true, unless the computation is expected to take more
@@ -358,6 +361,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     feedback: Revealed = field(default_factory=Revealed)
     output: Output | None = None
     report: bool = True
+    baseline: Literal["none", "curator", "alone", "one-shot", "no-noise"] = "none"
     comparator: bool | None = None
 
     @property

@@ -90,7 +90,7 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
         "mechanism": ("laplace", "gaussian"), "set": ("ball", "box"), "adjacency": ("one-sample", "one-round"),
         "backend": ("numpy", "lattice"), "entropy": ("seed", "os"), "scale": ("calibrated", 1.0),
         "kept_by": ("noise", "stopping"), "view": ("links", "agent:0"),
-        "seconds": ("inf", 9.0), "clipping": ("sample", "agent"),
+        "seconds": ("inf", 9.0), "clipping": ("sample", "agent"), "baseline": ("none", "alone"),
         "noise_multiplier": (None, 2.0),
     }  # fmt: skip
     if path[0] == "checkpoint":
