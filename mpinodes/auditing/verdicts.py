@@ -223,6 +223,8 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: 
     """
     label, loss, setup = ready.probe.what or MANY, ready.summary.privacy.network, ready.run.setup
     values = loss.claimed, loss.proven_pure, loss.proven
+    if setup.experiment.privacy.adjacency != "one-sample":
+        label = f"{label} ({setup.experiment.privacy.adjacency})"
     if target is None or ratios is None:
         right, made, secrets = guess(ready)
         shown = Shown(guessed(right, made, alpha), 0.0)

@@ -234,6 +234,7 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
         rounding=rounding, epsilon=epsilon, scale=largest, least_scale=-least,
         calibrated_scale=largest_l1 / epsilon, calibrated=e.privacy.scale == "calibrated", release=release,
         remark=setup.stream.remark if structs.replace(e, **same) == default else "",
+        multiplier=e.privacy.noise_multiplier or UNSET,
     )  # fmt: skip
 
 

@@ -117,7 +117,7 @@ def secret_batches(sampling: typed.SamplingSummary) -> str:
     return (
         f"Batches are secret: in every round an agent takes {taken} {rate}, by coins from the key of its noise. Sums "
         "of clipped gradients are divided by the expected size of the batch, an empty batch sends a message too, and "
-        "neither noise nor message sizes nor records depend on the batch. Timing is not covered."
+        "neither the noise nor the number and size of messages depend on the batch. Timing is not covered."
     )
 
 
@@ -153,7 +153,9 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []
         text = f"The budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}{of}, kept by "
         if budget.kept_by == "noise":
-            notes.append(f"{text}noise of nominal ε = {noise.epsilon:.4g}.")
+            chosen = f"nominal ε = {noise.epsilon:.4g}"
+            chosen = f"multiplier {noise.multiplier:.4g}" if noise.multiplier else chosen
+            notes.append(f"{text}noise of {chosen}.")
         elif not any(stops):
             notes.append(f"{text}stopping, but no agent had to stop.")
         else:
@@ -236,6 +238,8 @@ def _what_noise_buys(noise: typed.NoiseSummary) -> str:
     part = mechanism(noise)
     text = f"Noise of scale {used:.4g}{'' if used == least else f' down to {least:.4g}'}"
     text += f" ({part.scale_is})" if part.scale_is else ""
+    if noise.multiplier:
+        return f"{text}: {noise.multiplier:.4g} times the clip on the sum of an agent's clipped gradients."
     if not part.pure:
         return f"{text}."
     if needed is None and release is None:

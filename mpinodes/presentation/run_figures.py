@@ -209,7 +209,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
             everything.append(shown)
         unproven = "" if last is not None else ": nothing is proven"
         axes.set_title(f"{who}{unproven}", fontsize=9)
-        axes.set(xlabel="rounds", ylabel="privacy loss ε")
+        axes.set(xlabel="rounds", ylabel=f"privacy loss ε ({summary.privacy.adjacency})")
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.18))
     known = np.concatenate(everything)
     if np.isnan(known).all():

@@ -162,6 +162,7 @@ class NoiseSummary(Struct, kw_only=True):
     calibrated: Same[bool]  # whether privacy.scale is "calibrated"
     release: Annotated[float | None, merging.worst]  # ε of the worst release; None: no limit
     remark: Same[str]
+    multiplier: Annotated[float | UnsetType, same] = UNSET  # `privacy.noise_multiplier`, in the place of the nominal ε
 
 
 class ViewsSummary(Struct, kw_only=True):

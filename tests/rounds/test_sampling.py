@@ -11,10 +11,12 @@ from mpinodes.core.errors import BadInput
 from mpinodes.losses.enforced import Reclipped
 from mpinodes.losses.linear import NoisyGradient
 from mpinodes.losses.logistic import Logistic
+from mpinodes.presentation.privacy_words import lines
 from mpinodes.rounds import sampling
 from mpinodes.rounds.sampling import Batches
 from mpinodes.rounds.step import Releaser
-from tests.helpers.parts import rows_of, setup_of
+from mpinodes.summary.summary import Summary
+from tests.helpers.parts import rows_of, run_of, setup_of
 
 N, Q = 200, 0.05
 POISSON = {
@@ -173,6 +175,17 @@ def test_hidden_state_is_refused() -> None:
     hidden = {"algorithm": {"name": "dpsda-c"}, "privacy": {"adjacency": "zero-out"}}
     with pytest.raises(BadInput, match="no theorem amplifies"):
         rows_of(setup_of(POISSON | hidden | {"topology": {"name": "complete", "agents": 3}}))
+
+
+def test_the_conditions_are_printed(tmp_path: Path) -> None:
+    summary = Summary.read(run_of(tmp_path / "run", POISSON))
+    text = " ".join(" ".join(lines(summary.privacy, [])).split())
+    assert "every sample with probability 0.05, by coins from the key of its noise" in text
+    assert "divided by the expected size of the batch" in text
+    assert "Timing is not covered" in text
+    assert "1 times the clip on the sum of an agent's clipped gradients" in text
+    assert "one sample, whose gradient becomes zero" in text
+    assert "The proven numbers hold for a secret key that is used once" in text
 
 
 def test_methods_that_noise_messages_sample_too() -> None:
