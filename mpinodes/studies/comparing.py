@@ -285,7 +285,7 @@ def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
     The key `privacy.epsilon` is among them only if `privacy.budget.kept_by` is noise in every run.
     """
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
-    return {"privacy.budget.stops"} | ({"privacy.epsilon"} if noise else set())
+    return {"privacy.budget.stops"} | ({"privacy.epsilon", "privacy.noise_multiplier"} if noise else set())
 
 
 def _values(runs: Sequence[FinishedRun], key: str) -> list[Any]:

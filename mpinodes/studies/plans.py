@@ -55,10 +55,9 @@ class PlannedRun:
             same noise.
         is_done: whether the directory contains the finished run.
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
-        near: the `privacy.epsilon` of a run that differs from this run only in the seed; 0 if unknown. The search for
-            the noise scale starts from this value.
-        connected_over: the least B such that the union of the graphs of any B consecutive rounds is strongly connected;
-            0 if the run is done.
+        near: the nominal epsilon of a run that differs from this run only in the seed; 0 if unknown. The search for the
+            noise scale starts from this value.
+        connected_over: the number of rounds over which the graph is connected, see `Setup`; 0 if the run is done.
     """
 
     settings: dict[str, Any]
@@ -120,7 +119,8 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
             except (OSError, ValueError, LookupError, TypeError):
                 version = VERSION  # the new run deletes no summary
             require_version(version, f"{runs / name}, to be deleted or kept elsewhere")
-            near, over = e.privacy.epsilon if is_ready else 0.0, setup.connected_over
+            multiplier, over = e.privacy.noise_multiplier, setup.connected_over
+            near = (1 / multiplier if multiplier else e.privacy.epsilon) if is_ready else 0.0
             return make(name=name, experiment=e, noise=noise, is_ready=is_ready, near=near, connected_over=over)
     except BadInput as error:
         return str(error)
@@ -145,9 +145,10 @@ def identity(e: Experiment) -> str:
     Values that mpinodes computes from a privacy budget, the output directory, and `report` are left out.
     """
     privacy = e.privacy
-    if privacy.budget is not None:
-        chosen = 1.0 if privacy.budget.kept_by == "noise" else privacy.epsilon
-        privacy = replace(privacy, epsilon=chosen, budget=replace(privacy.budget, stops=()))
+    if (budget := privacy.budget) is not None:
+        if budget.kept_by == "noise":
+            privacy = replace(privacy, epsilon=1.0, noise_multiplier=None)
+        privacy = replace(privacy, budget=replace(budget, stops=()))
     return replace(e, privacy=privacy, output=None, report=False).toml()
 
 

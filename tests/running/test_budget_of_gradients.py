@@ -6,12 +6,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.runlog.reader import load
+from mpinodes.running import noise_free
+from mpinodes.studies.plans import identity
 from mpinodes.summary.summary import Summary
-from tests.helpers.parts import run_of
+from tests.helpers.parts import run_of, setup_of
 
 ASKED = {
     "algorithm": {"name": "dp-dsgd"}, "rounds": 20, "topology": {"name": "ring", "agents": 4}, "report": False,
@@ -44,3 +47,16 @@ def test_the_run_can_be_repeated_from_its_experiment(tmp_path: Path) -> None:
 def test_another_multiplier_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"privacy\.budget\.epsilon chooses it"):
         run_of(tmp_path / "run", ASKED | {"privacy": ASKED["privacy"] | {"noise_multiplier": 1.0}})
+
+
+def test_the_run_without_noise_is_made(tmp_path: Path) -> None:
+    data = {"name": "unit-ball", "total": 800, "dimension": 3, "batch": 4}
+    where = run_of(tmp_path / "run", ASKED | {"data": data, "privacy": {"noise_multiplier": 1.0}})
+    noise_free.make(where)
+    assert (where / "noise_free.json").exists()
+
+
+def test_a_study_does_not_plan_a_run_again_whose_multiplier_a_budget_has_chosen() -> None:
+    e = setup_of(ASKED).experiment
+    chosen = replace(e, privacy=replace(e.privacy, noise_multiplier=1.5))
+    assert identity(chosen) == identity(e)
