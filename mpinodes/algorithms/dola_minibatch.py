@@ -60,6 +60,11 @@ class DOLAMinibatch(DOLA):
         "φ times public b": {**REGULARIZED, "algorithm": {"regularizer_at": "public"}},
     }
 
+    @property
+    def hides(self) -> bool:
+        """Return whether messages depend on hidden state: with `regularizer_at` = hidden."""
+        return self.regularizer_at == "hidden"
+
     def message(self, s: State, here: Neighborhood) -> Query:
         """Return the decision x_i as the message, with its sensitivities and its leakage.
 

@@ -68,6 +68,11 @@ class DPSDA(Algorithm[State]):
         "joint view, gradient at public point": {"rounds": 3, "algorithm": {"gradient_at": "public"}},
     }
 
+    @property
+    def hides(self) -> bool:
+        """Return whether messages depend on hidden state: with `gradient_at` = hidden."""
+        return self.gradient_at == "hidden"
+
     def init(self, x: Vector) -> State:
         """Return the state before round 1: the dual variable z_i is 0, and y_i is the point of 𝒳 nearest to 0."""
         zero = np.zeros_like(x)

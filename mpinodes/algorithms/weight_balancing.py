@@ -87,6 +87,11 @@ class WeightBalancing(Algorithm[State]):
         "both mended": {"step": INVERSE, "algorithm": {"gradient_at": "public", "noise_index": "corrected"}},
     }  # fmt: skip
 
+    @property
+    def hides(self) -> bool:
+        """Return whether messages depend on hidden state: with `gradient_at` = hidden."""
+        return self.gradient_at == "hidden"
+
     def init(self, x: Vector) -> State:
         """Return the state before round 1: the decision x_i is x."""
         return State(x, made_with=0.0)

@@ -139,6 +139,8 @@ def _sampling(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Strea
         yield f"{scheme}: {e.name} sends several vectors of one batch, which are not priced together; set it to none"
     if e.feedback.points or e.feedback.delay:
         yield f"{scheme}: the feedback of {e.name} must be immediate gradients; leave the section feedback out"
+    if e.audit.viewers:
+        yield f"{scheme}: the view of single nodes is not amplified; set audit.view=links, or data.sampling=none"
     if isinf(e.clip):
         yield f"{scheme}: the change by one sample of a batch must be bounded; set a finite privacy.clip"
 
@@ -264,6 +266,13 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
     """
     e, graph, algorithm, mixing = setup.experiment, setup.topology, setup.algorithm, setup.mixing
     where, weights, feasible = graph.source, e.algorithm["mixing"], setup.feasible
+    if e.sampling != "none" and algorithm.hides:
+        keys = [f"algorithm.{key}=public" for key, value in e.algorithm.items() if value == "hidden"]
+        others = _choose(registry.ALGORITHMS, lambda a: not (a.hidden or a.solves or a.whole_data))
+        yield (
+            f"data.sampling = {e.sampling!r}: messages of {e.name} depend on hidden state, on top of which no theorem "
+            f"amplifies privacy; set data.sampling=none, or {', '.join(keys) or others}"
+        )
     if e.sampling == "fixed" and (least := min(setup.samples)) < e.data["batch"]:
         yield f"data.batch = {e.data['batch']}: an agent has only {least} samples; lower data.batch"
     if algorithm.unconstrained and not isinf(feasible.inradius):

@@ -94,7 +94,8 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
     is_late = links and links.most_late  # if messages arrive late, a message mixes messages of several rounds
     settles = setup.algorithm.settled_below and not setup.endless  # which agents stop depends on messages not received
     spreads = e.data["partition"] == "shared" or setup.stream.unproven_because  # a sample changes several v_k
-    if not (e.private and is_known) or events.vectors > 1 or is_late or settles or spreads:
+    is_amplified = e.sampling != "none"  # the amplified price covers the view of all links only
+    if not (e.private and is_known) or is_amplified or events.vectors > 1 or is_late or settles or spreads:
         return None
     start = 0
     for first, some in events.blocks():

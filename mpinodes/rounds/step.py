@@ -442,9 +442,8 @@ class Releaser:
             )
         if self._rate and leaks is not RELEASED:
             raise BadInput(
-                "data.sampling: messages depend on hidden state, on top of which no theorem amplifies privacy; set "
-                "data.sampling=none, or take gradients at public points (algorithm.gradient_at=public), where there is "
-                "such a key"
+                f"data.sampling: the message of round {t} depends on hidden state, on top of which no theorem amplifies "
+                "privacy; set data.sampling=none"
             )
         self._require_finite(out, t)
         return events, leaks
@@ -483,6 +482,11 @@ class Releaser:
         if not 0 <= query.uses < t + self._noises:
             raise ValueError(
                 f"message() of round {t} states uses={query.uses}: expected an earlier round, or 0 for no new loss"
+            )
+        if self._rate and 0 < query.uses < t - 1 + self._noises:
+            raise ValueError(
+                f"message() of round {t} states uses={query.uses}: with data.sampling a batch is released once, in the "
+                "round after it was drawn"
             )
         if query.value.shape != out.shape:
             raise ValueError(f"message() returned a vector of shape {query.value.shape}, not {out.shape}")

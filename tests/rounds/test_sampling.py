@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mpinodes.algorithms.dola import DOLA
+from mpinodes.algorithms.dpsda_c import DPSDAC
 from mpinodes.core.errors import BadInput
 from mpinodes.losses.enforced import Reclipped
 from mpinodes.losses.linear import NoisyGradient
@@ -158,6 +161,10 @@ REFUSED = [
     ({"algorithm": {"name": "dola"}, "privacy": None, "feedback": {"delay": 2}}, "must be immediate gradients"),
     ({"algorithm": {"name": "dola"}, "privacy": None, "feedback": {"points": 2}}, "must be immediate gradients"),
     ({"privacy": {"clip": "inf", "noise_multiplier": None}}, "set a finite privacy.clip"),
+    ({"audit": {"view": "agent:1"}}, "the view of single nodes is not amplified"),
+    ({"algorithm": {"name": "dpps"}, "privacy": None}, "depend on hidden state.*algorithm.name=dola"),
+    ({"algorithm": {"name": "dpsda-c"}, "privacy": None}, "depend on hidden state.*algorithm.gradient_at=public"),
+    ({"algorithm": {"name": "dola-minibatch"}, "privacy": None}, "depend.*algorithm.regularizer_at=public"),
 ]  # fmt: skip
 
 
@@ -171,10 +178,34 @@ def test_conditions_are_enforced(keys: dict, line: str) -> None:
         setup_of(tree)
 
 
-def test_hidden_state_is_refused() -> None:
+def test_hidden_state_that_an_algorithm_does_not_state_is_refused_in_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DPSDAC, "hides", False)
     hidden = {"algorithm": {"name": "dpsda-c"}, "privacy": {"adjacency": "zero-out"}}
-    with pytest.raises(BadInput, match="no theorem amplifies"):
+    with pytest.raises(BadInput, match="round 1 depends on hidden state, on top of which no theorem amplifies"):
         rows_of(setup_of(POISSON | hidden | {"topology": {"name": "complete", "agents": 3}}))
+
+
+def test_a_batch_is_released_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = DOLA.message
+    monkeypatch.setattr(DOLA, "message", lambda self, s, here: replace(own(self, s, here), uses=min(here.t - 1, 3)))
+    setup = setup_of(POISSON | {"algorithm": {"name": "dola"}, "privacy": {"adjacency": "zero-out"}})
+    with pytest.raises(ValueError, match="message.. of round 5 states uses=3: with data.sampling a batch is released"):
+        rows_of(setup)
+
+
+def test_nothing_is_claimed_of_secret_batches(tmp_path: Path) -> None:
+    dola = POISSON | {"algorithm": {"name": "dola"}, "privacy": {"adjacency": "zero-out"}}
+    assert Summary.read(run_of(tmp_path / "secret", dola)).privacy.network.claimed is None
+    public = dola | {"data": {"name": "unit-ball", "total": 4 * N, "dimension": 3}}
+    assert Summary.read(run_of(tmp_path / "public", public)).privacy.network.claimed is not None
+
+
+def test_tight_has_no_effect_on_batches_of_fixed_size_and_the_summary_says_so(tmp_path: Path) -> None:
+    data = {"name": "unit-ball", "total": 4 * N, "dimension": 3, "sampling": "fixed", "batch": 5}
+    asked = POISSON | {"data": data, "privacy": {**POISSON["privacy"], "tight": True}}
+    privacy = Summary.read(run_of(tmp_path / "run", asked)).privacy
+    assert privacy.network.rule == "RDP"
+    assert "privacy.tight has no effect" in " ".join(" ".join(lines(privacy, [])).split())
 
 
 def test_the_conditions_are_printed(tmp_path: Path) -> None:

@@ -282,6 +282,11 @@ class Algorithm(ABC, Generic[S]):
         """Return the names of what is noised and accounted for in a round: the vectors of a message, or gradients."""
         return tuple(f"gradient {k + 1}" for k in range(self.gradients)) if self.noises_gradients else self.vectors
 
+    @property
+    def hides(self) -> bool:
+        """Return whether messages depend on hidden state that carries data of earlier rounds."""
+        return bool(self.hidden)
+
     settled_key: ClassVar[str] = ""  # the setting from which `settled_below` is computed, for messages to the user
 
     @property
