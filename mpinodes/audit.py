@@ -171,7 +171,8 @@ class AuditedRun:
         for k, probe_run in ready.items():
             played += verdicts.of_probe(probe_run, targets[k], ratios.get(k), alpha, seed)
         name = e.algorithm.get("name") or e.algorithm["path"]
-        title = f"audit of {name}, seed {seed}{'' if e.reproducible else ', with noise that no seed reproduces'}"
+        title = f"audit of {name}, seed {seed}, {e.privacy.adjacency}"
+        title += "" if e.reproducible else ", with noise that no seed reproduces"
         print(verdicts.table(title, rows, played, alpha, e.audit.view), flush=True)
         return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 

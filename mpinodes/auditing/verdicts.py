@@ -256,7 +256,7 @@ def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, v
     if view == "links":
         lines += [
             "", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence",
-            "(the algorithm on small problems; only word-valued algorithm.* keys of the run apply)",
+            "(the algorithm on small problems; only word-valued algorithm.* keys apply; one-sample, unless named)",
         ]  # fmt: skip
     else:
         lines += ["", f"this run against audit.view={view}: a lower bound on ε, with {confidence} % confidence"]

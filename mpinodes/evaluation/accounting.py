@@ -60,6 +60,7 @@ class Accounting:
         self._accountant = Accountant(events, groups(setup), setup.experiment.data["partition"] == "shared")
         algorithm, passes = setup.algorithm, setup.stream.passes
         claims = setup.experiment.private and (privacy.adjacency != "one-agent" or algorithm.claims_agents)
+        claims &= setup.experiment.sampling == "none"  # no paper claims an epsilon for secret batches
         claim = (lambda t: algorithm.claimed_epsilon(t, passes(t))) if claims else None
         losses = self._accountant.losses(horizons, privacy.delta, claim, privacy.tight, tell)
         if setup.stream.unproven_because or self._key == "unknown":
@@ -99,21 +100,23 @@ class Accounting:
         before agents only relay messages, and the part of the relayed messages.
         """
         claimed, agents, network = self._losses
-        delta = self._setup.experiment.privacy.delta
+        privacy = self._setup.experiment.privacy
+        at = f"at δ = {privacy.delta:g}, adjacency {privacy.adjacency}"
+        delta = privacy.delta
         pure, epsilon = np.moveaxis(np.array([[loss[:2] for loss in at] for at in agents]), -1, 0)
         pure_network, epsilon_network = np.array([loss[:2] for loss in network]).T
         variables = {}
         for name, label, of_agents, of_network in (
             ("claimed", "ε that the paper claims", claimed, claimed.max(axis=1)),
-            ("proven_pure", "pure ε, as proven", pure, pure_network),
-            ("proven", f"ε at δ = {delta:g}, as proven", epsilon, epsilon_network),
+            ("proven_pure", f"pure ε as proven, adjacency {privacy.adjacency}", pure, pure_network),
+            ("proven", f"ε as proven {at}", epsilon, epsilon_network),
         ):
             axes, of = ("horizon", "agent"), f"{label}, of an agent's share"
             variables[f"epsilon_{name}"] = Variable(axes, of_agents, of)
             variables[f"epsilon_{name}_network"] = Variable(axes[:1], of_network, f"{label}, of the network")
         if seen := self._views:  # a single node provably learns less than an observer of all links
-            pair, node = ("viewer", "agent"), f"ε toward one node at δ = {delta:g}"
-            before = f"ε on all links at δ = {delta:g}, before relaying"
+            pair, node = ("viewer", "agent"), f"ε toward one node {at}"
+            before = f"ε on all links {at}, before relaying"
             relayed = f"{node}, of what is relayed, at most"
             variables |= {
                 "epsilon_node": Variable(pair, epsilons(seen.mu, delta), f"{node}, at most"),
@@ -158,8 +161,9 @@ class Accounting:
             seen = typed.ViewsSummary(relayed_from=self._views.start, distance=hops, largest=largest)
         drawn: typed.SamplingSummary | UnsetType = UNSET
         if e.sampling != "none":
-            rates, scheme = setup.run.rates, e.sampling
-            drawn = typed.SamplingSummary(scheme=scheme, least=min(rates), largest=max(rates))
+            rates, idle = setup.run.rates, e.privacy.tight and e.sampling == "fixed"
+            drawn = typed.SamplingSummary(scheme=e.sampling, least=min(rates), largest=max(rates), tight_is_idle=idle)
+        released = "gradient" if setup.algorithm.noises_gradients else "message"
         return typed.PrivacySummary(
             delta=e.privacy.delta, adjacency=e.privacy.adjacency,
             agents=[_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
@@ -169,6 +173,7 @@ class Accounting:
             uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=setup.algorithm.exact_minimizers,
             against_colluders=bool(holds_alone and not is_shared and not math.isnan(network[-1].epsilon)),
             views=seen, views_left_out=self._too_many, sampling=drawn,
+            unsent=released if e.baseline in ("curator", "alone", "one-shot") else UNSET,
         )  # fmt: skip
 
 

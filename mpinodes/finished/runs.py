@@ -118,8 +118,13 @@ def short(key: str) -> str:
 
 
 def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
-    """Return the result columns of all runs, as a dictionary from column names to columns with label and unit."""
-    return {column.name: column for run in reversed(runs) for column, _ in run.table}
+    """Return the columns of the results of all runs, with labels and units, by name.
+
+    The label of an epsilon names the adjacency, or all adjacencies of the runs.
+    """
+    of = " or ".join(sorted({run.summary.privacy.adjacency for run in runs}))
+    columns = {column.name: column for run in reversed(runs) for column, _ in run.table}
+    return {name: c._replace(label=f"{c.label} ({of})") if "ε" in c.label else c for name, c in columns.items()}
 
 
 def summary_of(place: Path) -> Summary | None:

@@ -46,7 +46,9 @@ def condition(checked: list[typed.FileSummary] | None) -> str:
     return NOT_TESTED
 
 
-HEAD = ("privacy loss, ε", "claimed", "proven pure", "proven at δ", "")
+def head(privacy: typed.PrivacySummary) -> tuple[str, ...]:
+    """Return the head of the privacy table, which names the adjacency of every epsilon."""
+    return f"privacy loss, ε ({privacy.adjacency})", "claimed", "proven pure", "proven at δ", ""
 
 
 def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[str]:
@@ -61,8 +63,9 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
     if privacy.noise is None:
         return ["  privacy: none, messages carry no noise"]
     rows = [(f"  {row[0]}", *row[1:]) for row in table(privacy, checked)]
+    rows = [head(privacy), *rows]
     width = max(28, *(len(row[0]) + 2 for row in rows))
-    cells = [f"  {who:{width}} {a:>10} {b:>12} {c:>12}   {rule}".rstrip() for who, a, b, c, rule in (HEAD, *rows)]
+    cells = [f"  {who:{width}} {a:>10} {b:>12} {c:>12}   {rule}".rstrip() for who, a, b, c, rule in rows]
     wrap = textwrap.TextWrapper(100, initial_indent="    ", subsequent_indent="      ").wrap
     return [*cells, *(line for sentence in sentences(privacy) for line in wrap(sentence))]
 
@@ -105,6 +108,7 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
         f"{DIFFERENCE[privacy.adjacency]}.{claim * (privacy.network.claimed is not None)}",
         "Decisions are not covered, because they depend on the agents' hidden state.",
         *([secret_batches(privacy.sampling)] if privacy.sampling else []),
+        *([f"The price is that of a run that releases every noised {privacy.unsent}."] if privacy.unsent else []),
         f"{KEYS[privacy.key or 'unknown']}.",
         *remarks(privacy, noise),
     ]
@@ -114,10 +118,11 @@ def secret_batches(sampling: typed.SamplingSummary) -> str:
     """Return a sentence with the conditions under which a secret batch costs less privacy."""
     rate = f"{sampling.least:.4g}" + (f" to {sampling.largest:.4g}" if sampling.largest > sampling.least else "")
     taken = "every sample with probability" if sampling.scheme == "poisson" else "a fixed number of samples, a share of"
+    idle = " privacy.tight has no effect: no numerical composition of such batches is known." * sampling.tight_is_idle
     return (
-        f"Batches are secret: in every round an agent takes {taken} {rate}, by coins from the key of its noise. Sums "
-        "of clipped gradients are divided by the expected size of the batch, an empty batch sends a message too, and "
-        "neither the noise nor the number and size of messages depend on the batch. Timing is not covered."
+        f"Batches are secret: for every gradient an agent takes {taken} {rate}, by coins from the key of its noise. "
+        "Sums of clipped gradients are divided by the expected size of the batch, an empty batch sends a message too, "
+        f"and neither the noise nor the number and size of messages depend on the batch. Timing is not covered.{idle}"
     )
 
 

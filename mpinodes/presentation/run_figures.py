@@ -118,7 +118,9 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
     Only metrics with values at horizons are in the tables. Values over time are means over agents and seeds. Values of
     agents are means over seeds.
     """
-    kinds = {"claimed": "claimed", "proven_pure": "proven pure", "proven": f"proven at δ = {summary.privacy.delta:g}"}
+    of = f" ({summary.privacy.adjacency})"
+    kinds = {"claimed": f"claimed{of}", "proven_pure": f"proven pure{of}"}
+    kinds["proven"] = f"proven at δ = {summary.privacy.delta:g}{of}"
     curves = [curve for figure in curve_figures(summary).values() for curve in figure.curves if curve.variable in data]
     curves = [curve for curve in curves if "horizon" in data[curve.variable].dims]
     agents = [curve for curve in curves if "agent" in data[curve.variable].dims]
@@ -245,7 +247,9 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
         left.axhline(before, color=AGENT, lw=7, alpha=0.5, zorder=1, label=f"before round {since}, on all links")
     links = _by("horizon", data["epsilon_proven_network"], np.max)[-1]
     left.axhline(links, color="black", ls=":", label="in all, on all links")
-    left.set(xlabel="distance (hops)", ylabel="privacy loss ε toward one node, at most", ylim=(0, None))
+    left.set(
+        xlabel="distance (hops)", ylabel=f"ε toward one node, at most ({summary.privacy.adjacency})", ylim=(0, None)
+    )
     left.set_ylim(0, 1.12 * left.get_ylim()[1])
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
     left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)

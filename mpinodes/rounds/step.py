@@ -442,8 +442,8 @@ class Releaser:
             )
         if self._rate and leaks is not RELEASED:
             raise BadInput(
-                f"data.sampling: the message of round {t} depends on hidden state, on top of which no theorem amplifies "
-                "privacy; set data.sampling=none"
+                f"data.sampling: the message of round {t} depends on hidden state, on top of which no theorem "
+                "amplifies privacy; set data.sampling=none"
             )
         self._require_finite(out, t)
         return events, leaks

@@ -94,7 +94,13 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
         left_out = [*filter(None, [write_parquet(target / "table.parquet", numbers)])]
         drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
         reasons = Counter(why for run in comparison.runs if (why := run.summary.comparator_left_out))
-        notes = [*comparison.remarks, *(f"{n} runs have no regret: {why}." for why, n in reasons.most_common())]
+        adjacent = sorted({run.summary.privacy.adjacency for run in comparison.runs})
+        differ = ": ε of different adjacencies cannot be compared" * (len(adjacent) > 1)
+        notes = [
+            f"Adjacency of every ε: {' or '.join(adjacent)}{differ}.",
+            *comparison.remarks,
+            *(f"{n} runs have no regret: {why}." for why, n in reasons.most_common()),
+        ]
         warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
         beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
         cost, along_axis = _cost(comparison), []

@@ -141,7 +141,8 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
                 values = np.array([values[np.isin(t, shared)] for t, values in there])
                 mean, _, half = interval(values)
                 lines[group] = np.array(shared), mean, half
-        label = f"{curve.label}{' (%)' * (curve.unit == 'share')}"
+        label = comparison.columns[PROVEN].label if curve is PRIVACY else curve.label
+        label += " (%)" * (curve.unit == "share")
         yield Plot(name, "rounds", label, comparison.axes, lines, guesses if name == "accuracy" else {})
     first, *rest = compared_results(comparison) or [PROVEN]
     for axis in filter(comparison.is_numeric, comparison.axes):

@@ -182,11 +182,18 @@ class ViewsSummary(Struct, kw_only=True):
 
 
 class SamplingSummary(Struct, kw_only=True):
-    """How agents draw their secret batches, and the least and the largest rate of an agent."""
+    """How agents draw their secret batches.
+
+    Attributes:
+        scheme: the name of the scheme.
+        least, largest: the least and the largest rate of an agent.
+        tight_is_idle: whether `privacy.tight` is set, but cannot compose batches of this scheme.
+    """
 
     scheme: Literal["poisson", "fixed"]
     least: float
     largest: float
+    tight_is_idle: bool = False
 
 
 class PrivacySummary(Struct, kw_only=True):
@@ -210,6 +217,7 @@ class PrivacySummary(Struct, kw_only=True):
     views: Same[ViewsSummary] = None
     views_left_out: Same[bool] = None
     sampling: Annotated[SamplingSummary | UnsetType, same] = UNSET  # only of runs with secret batches
+    unsent: Annotated[Literal["gradient", "message"] | UnsetType, same] = UNSET  # of baselines: what is priced as sent
     recorded: Annotated[int | UnsetType, same] = UNSET  # for a run that ended early: the rounds that the numbers cover
 
 

@@ -17,7 +17,7 @@ def test_over_mpi_it_prints_a_table_and_leaves_nothing_behind(tmp_path):
     done = command([*mpirun(), "-n", "3", sys.executable, "-c", few, *words], tmp_path)
     assert done.code == 0, done.err
     assert done.err == ""
-    assert done.out.startswith("audit of dola, seed 0\n")
+    assert done.out.startswith("audit of dola, seed 0, one-sample\n")
     assert done.out.count("holds") == 8
     assert list(tmp_path.iterdir()) == []
 
