@@ -15,13 +15,17 @@ from scipy.special import expit
 from mpinodes.auditing.adjacent_replay import replay
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.core import RELEASED, Query, Setup
+from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from mpinodes.rounds.noised import NoisedLoss
 from mpinodes.rounds.step import Step
+from mpinodes.runlog.checkpoints import Stopped
 from mpinodes.runlog.reader import load
+from mpinodes.running import job
 from tests.helpers.parts import rows_of, run_of, setup_of
 from tests.helpers.running import run_mpi
+from tests.running.test_resuming import Asked
 
 NOISE, BATCH = 1, 14
 DATA = {"name": "unit-ball", "total": 320, "dimension": 3}
@@ -136,8 +140,15 @@ def test_a_run_over_mpi_and_a_resumed_run_have_the_bits_of_lockstep(tmp_path: Pa
     alone = records(run_of(tmp_path / "alone", asked(case, **more)))
     over_mpi = records(tmp_path / "mpi")
     assert alone.keys() == over_mpi.keys()
+    words = [f"{tmp_path}/e.toml", "checkpoint.every=5", f"output.dir={tmp_path / 'stopped'}"]
+    with pytest.raises(Stopped):
+        job.run(parse(words[0], words[1:]), signals=Asked(2))
+    done = run_mpi(5, "--resume", "stopped", cwd=tmp_path)
+    assert done.code == 0, done.err
+    resumed = records(tmp_path / "stopped")
     for name, values in alone.items():
         np.testing.assert_array_equal(values, over_mpi[name], err_msg=name)
+        np.testing.assert_array_equal(values, resumed[name], err_msg=name)
 
 
 def test_no_noise_is_sgd() -> None:

@@ -27,6 +27,10 @@ from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
 
 SMALL = "algorithm.name=dola data.total=100 topology.agents=3 topology.name=ring rounds=24 checkpoint.every=5"
+GRADIENTS = (
+    "algorithm.name=dp-dsgd data.total=400 topology.agents=3 rounds=24 checkpoint.every=5 data.sampling=poisson "
+    "data.rate=0.1 privacy.adjacency=zero-out algorithm.momentum=0.5 algorithm.local_steps=2"
+)
 TIMES = {"seconds", "rounds_per_second", "timing", "spread"}  # in which a run and the same again differ
 
 
@@ -104,6 +108,7 @@ def test_agents_go_on_to_the_same_bits(words, tmp_path):
         (f"{SMALL} record.decisions=true record.transcript=true", 24),
         ("algorithm.name=dpsda-ps rounds=30 checkpoint.every=7 record.dynamic_regret=true", 9),
         ("algorithm.name=pp-admm data.total=140 problem.weight=20 rounds=12 checkpoint.every=4", 7),
+        (f"{GRADIENTS} record.transcript=true", 13),
     ],
 )
 def test_a_run_goes_on_to_the_same_record_and_summary(words, at, monkeypatch, tmp_path):
@@ -391,8 +396,9 @@ def test_a_checkpoint_of_another_version_is_a_clear_line(monkeypatch, tmp_path):
         go_on(where)
 
 
-def test_rounds_said_with_secret_noise_are_never_said_again_with_other_noise(monkeypatch, tmp_path):
-    words = f"{SMALL} noise.entropy=os"
+@pytest.mark.parametrize("words", [SMALL, GRADIENTS])
+def test_rounds_said_with_secret_noise_are_never_said_again_with_other_noise(words, monkeypatch, tmp_path):
+    words = f"{words} noise.entropy=os"
     with pytest.raises(BadInput, match="its noise is secret"):
         go_on(killed(monkeypatch, tmp_path / "killed", words, 12))
     asked = parse(None, [*words.split(), "report=false", f"output.dir={tmp_path / 'run'}"])
@@ -404,6 +410,21 @@ def test_rounds_said_with_secret_noise_are_never_said_again_with_other_noise(mon
             go_on(tmp_path / "run")
     with pytest.raises(BadInput, match="its noise is secret"):  # for what was said since nobody knows
         go_on(tmp_path / "run")
+
+
+@pytest.mark.parametrize("words", [SMALL, GRADIENTS])
+def test_a_run_with_secret_noise_that_a_signal_stopped_goes_on_with_new_keys(words, monkeypatch, tmp_path):
+    drawn = []
+    own = os.urandom
+    monkeypatch.setattr(os, "urandom", lambda size: drawn.append(own(size)) or drawn[-1])
+    asked = parse(None, [*words.split(), "noise.entropy=os", "report=false", f"output.dir={tmp_path / 'run'}"])
+    with pytest.raises(Stopped):
+        job.run(asked, signals=Asked(3))
+    before = {key for key in drawn if len(key) == 32}
+    go_on(tmp_path / "run")
+    after = {key for key in drawn if len(key) == 32} - before
+    assert len(before) == len(after) == 3
+    assert summary_of(tmp_path / "run")["rounds"] == 24
 
 
 def test_state_that_is_no_plain_data_is_refused_before_the_first_round(tmp_path):
