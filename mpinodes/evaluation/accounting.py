@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from msgspec import UNSET, UnsetType, structs
@@ -163,7 +164,7 @@ class Accounting:
         if e.sampling != "none":
             rates, idle = setup.run.rates, e.privacy.tight and e.sampling == "fixed"
             drawn = typed.SamplingSummary(scheme=e.sampling, least=min(rates), largest=max(rates), tight_is_idle=idle)
-        released = "gradient" if setup.algorithm.noises_gradients else "message"
+        unsent: Literal["gradient", "message"] = "gradient" if setup.algorithm.noises_gradients else "message"
         return typed.PrivacySummary(
             delta=e.privacy.delta, adjacency=e.privacy.adjacency,
             agents=[_loss(claim, loss) for claim, loss in zip(claimed[-1], agents[-1], strict=True)],
@@ -173,7 +174,7 @@ class Accounting:
             uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=setup.algorithm.exact_minimizers,
             against_colluders=bool(holds_alone and not is_shared and not math.isnan(network[-1].epsilon)),
             views=seen, views_left_out=self._too_many, sampling=drawn,
-            unsent=released if e.baseline in ("curator", "alone", "one-shot") else UNSET,
+            unsent=unsent if e.baseline in ("curator", "alone", "one-shot") else UNSET,
         )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ mixture against base is the larger (Mironov, Talwar, Zhang 2019, Theorem 5), and
 any other shift (Zhu, Dong, Wang 2022, Theorem 11). Fixed-size sampling under replace-one adjacency follows Wang, Balle,
 Kasiviswanathan 2019, Theorem 27.
 
-All curves are over `curves.ORDERS`. Between integer orders, (a - 1) D_a is convex in a, and is interpolated from above.
+All curves are over `curves.ORDERS`. Integrals are computed up to the order `EXACT_UP_TO`. Above, (a - 1) D_a, which is
+convex in a, is interpolated from above between integer orders.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mpinodes.core.events import Kind, Sampling
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import LOST, ORDERS, laplace_rdp, pure_rdp
 
-EXACT_UP_TO = 12.0  # orders whose integrals are computed; above, the binomial sum at integer orders is exact
+EXACT_UP_TO = 24.0  # orders whose integrals are computed; above, the binomial sum at integer orders is exact
 TAIL = 14.0  # standard deviations of Gaussian noise beyond which nothing is integrated
 MOST_CENTRAL = 256  # orders up to which central moments sharpen the bound of fixed-size sampling
 STEP = 0.1  # of the trapezoidal rule, in standard deviations; its error is below exp(-2π·π/STEP)

@@ -59,11 +59,17 @@ def test_curves_and_epsilon_are_those_of_dp_accounting(q, sigma, rounds, delta) 
     assert np.isnan(found.pure)
 
 
-@pytest.mark.parametrize(("sigma", "epochs", "published"), [(1.12, 60, 2.92), (0.6, 30, 9.74)])
-def test_the_mnist_tutorial_of_tensorflow_privacy(sigma: float, epochs: int, published: float) -> None:
-    """Its README (tutorials/README.md): batches of 256 of 60,000, δ = 1e-5, and the conversion of Mironov 2017.
+# σ, epochs, ε: the tables of two versions of tutorials/README.md.
+TUTORIAL = [(1.3, 15, 1.19), (1.1, 60, 3.01), (0.7, 45, 7.10), (1.12, 60, 2.92), (0.6, 30, 9.74), (1.2, 10, 1.20)]
 
-    The third row (σ = 1.2, 10 epochs, ε = 1.20) is not reproduced: dp-accounting and this package give 1.26.
+
+@pytest.mark.parametrize(("sigma", "epochs", "published"), TUTORIAL)
+def test_the_mnist_tutorial_of_tensorflow_privacy(sigma: float, epochs: int, published: float) -> None:
+    """Batches of 256 of 60,000, 234 rounds an epoch, δ = 1e-5, zero-out, the conversion of Mironov 2017.
+
+    The orders of the tutorial are 1.1 to 10.9 in steps of 0.1, and 12 to 63. For σ = 1.2 its best order is 15, and the
+    nearest orders here are 13 and 15.07. From order 16 on the divergence is ten times as large, so a curve that is
+    interpolated between 15 and 16 gave 1.26. At an order of `EXACT_UP_TO` or less, nothing is interpolated.
     """
     rounds = epochs * (60_000 // 256)
     made = events(rounds, scale=sigma, rate=256 / 60_000, sampling=Sampling.POISSON)
