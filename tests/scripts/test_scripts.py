@@ -21,7 +21,7 @@ SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
     "count_data.py", "draw_docs.py", "draw_topologies.py", "first_hour.py", "gamma_norm_loss.py", "kills.py",
-    "net.py", "node_views.py", "relayed_message.py", "simulated_faults.py", "small_runs.py",
+    "local_and_central.py", "net.py", "node_views.py", "relayed_message.py", "simulated_faults.py", "small_runs.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
@@ -186,6 +186,15 @@ def test_what_gamma_norm_noise_tells_is_no_more_than_is_proven(tmp_path):
     d, before, now, shown = map(float, line.split())
     assert d == 10
     assert 0.6 * now < shown <= now < before / 2.5
+
+
+def test_the_distance_grows_with_the_root_of_the_number_of_agents(tmp_path):
+    out = run("local_and_central.py", str(tmp_path / "gap.png"), "--small", cwd=tmp_path).out
+    assert out.startswith("ε = ")
+    gaps = {int(n): float(of_curator) for n, of_curator in re.findall(r"^ +(\d+) +\S+ +(\S+) ", out, re.M)}
+    assert gaps.keys() == {1, 2, 4}
+    assert 1.2 < gaps[4] < 3.5
+    assert (tmp_path / "gap.png").stat().st_size > 1000
 
 
 def test_topologies_are_drawn_beside_their_files(tmp_path):
