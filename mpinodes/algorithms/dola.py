@@ -68,7 +68,7 @@ class DOLA(Algorithm[State]):
         carries no noise, unless `privacy.scale` is a number.
         """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
-        l1 = sqrt(len(s.x)) * l2
+        l1 = sqrt(s.x.shape[-1]) * l2
         return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=RELEASED, calibration=l1 if s.made_with else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:

@@ -73,7 +73,7 @@ class DPPS(Algorithm[State]):
         """
         l2 = self.run.grad_sensitivity[here.agent]
         leaks = feedback(self.run, here.agent, l2, weight=1.0, gain=s.previous_dual_gain)
-        return Query(s.z, l1=sqrt(len(s.z)) * l2, l2=l2, uses=here.t - 1, leaks=leaks)
+        return Query(s.z, l1=sqrt(s.z.shape[-1]) * l2, l2=l2, uses=here.t - 1, leaks=leaks)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round.

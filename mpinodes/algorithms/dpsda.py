@@ -106,7 +106,7 @@ class DPSDA(Algorithm[State]):
         u = loss.grad(s.point, block)
         z = inbox.mix()
         point = self.run.feasible.prox_step(z / inbox.scale, alpha) if self.gradient_at == "public" else None
-        z[block] += self.run.agents * u
+        z[..., block] += self.run.agents * u
         y = self.run.feasible.prox_step(z / inbox.scale, alpha)
         if point is not None:
             return State(z, y, point, dual_gain=0.0, previous_dual_gain=0.0)

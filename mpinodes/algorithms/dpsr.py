@@ -67,7 +67,7 @@ class DPSR(Algorithm[State]):
         """
         step = s.made_with
         l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1 needs some value > 0
-        l1 = sqrt(len(s.x)) * l2
+        l1 = sqrt(s.x.shape[-1]) * l2
         leaks = feedback(self.run, here.agent, l2, weight=step)
         return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=leaks, calibration=l1 if step else 0.0)
 

@@ -81,7 +81,7 @@ class GossipAveraging(Algorithm[State]):
             return Relay()
         l2 = self.run.grad_sensitivity[here.agent]
         noise = self.noise_scale or (l2 / self.run.gdp(self.run.epsilon, self.run.delta) if self.run.private else 0.0)
-        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=noise)
+        return Query(s.x, l1=sqrt(s.x.shape[-1]) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=noise)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round: after round 1 the value −∇f_i(0), later the mix of the releases."""

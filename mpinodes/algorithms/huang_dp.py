@@ -76,7 +76,7 @@ class HuangDP(Algorithm[State]):
         if t == 0:
             return Start()
         l2 = self.run.grad_sensitivity[here.agent]
-        l1 = sqrt(len(s.x)) * l2
+        l1 = sqrt(s.x.shape[-1]) * l2
         noised = l1 * self.first_step * p**t / (p - q)
         return Query(s.x, l1=l1 * self.gamma(t), l2=l2 * self.gamma(t), uses=t, leaks=RELEASED, calibration=noised)
 

@@ -182,7 +182,7 @@ class TwoStageGaussian(Algorithm[State]):
         l2 = self.run.grad_sensitivity[here.agent] * float(self.eta(made))
         clean = made == last and self.handover == "clean"
         noise = 0.0 if clean else float(self.noise(made))
-        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=made, leaks=RELEASED, calibration=noise)
+        return Query(s.x, l1=sqrt(s.x.shape[-1]) * l2, l2=l2, uses=made, leaks=RELEASED, calibration=noise)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round: a projected gradient step at the mix in stage I, the mix in stage II."""

@@ -106,8 +106,8 @@ class WeightBalancing(Algorithm[State]):
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, weight=s.made_with)
         noised = self.run.step(here.t) if self.noise_index == "paper" else s.made_with
-        calibration = sqrt(len(s.x)) * self.run.grad_sensitivity[here.agent] * noised if noised else 0.0
-        return Query(s.x, l1=sqrt(len(s.x)) * l2, l2=l2, uses=here.t - 1, leaks=leaks, calibration=calibration)
+        calibration = sqrt(s.x.shape[-1]) * self.run.grad_sensitivity[here.agent] * noised if noised else 0.0
+        return Query(s.x, l1=sqrt(s.x.shape[-1]) * l2, l2=l2, uses=here.t - 1, leaks=leaks, calibration=calibration)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round: x_i = z_i − α(t) g_i, where z_i is the mix and g_i the gradient."""

@@ -95,7 +95,7 @@ class Event(NamedTuple):
             scale: the scale of the noise, as in the field `scale`.
             lattice: the release is rounded to multiples of this number; 0 means no rounding.
         """
-        by_l2, d = kind == Kind.GAMMA_NORM, len(query.value)
+        by_l2, d = kind == Kind.GAMMA_NORM, query.value.shape[-1]
         return cls(
             kind, scale, 1.0, query.l2 if by_l2 else query.l1, query.l2, query.uses,
             rounding_l1=(sqrt(d) if by_l2 else d) * lattice, rounding_l2=sqrt(d) * lattice,

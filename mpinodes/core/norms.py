@@ -26,8 +26,11 @@ def norm(v: Vector) -> float:
 def shortened(v: Vector, most: float) -> Vector:
     """Return `v`, scaled to the L2 norm `most` if the L2 norm of `v` exceeds `most`; else return `v` itself.
 
-    The result contains nan if an entry of `v` is not finite. `most` must be at least 1e-140.
+    The result contains nan if an entry of `v` is not finite. `most` must be at least 1e-140. `v` may have leading axes
+    of independent runs, (..., d); each vector is then scaled on its own.
     """
+    if v.ndim > 1:
+        return np.stack([shortened(row, most) for row in v])
     square = float(v.dot(v))
     if square < LARGE:
         length = sqrt(square)

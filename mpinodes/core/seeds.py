@@ -9,6 +9,7 @@ round.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from hashlib import blake2b
 from typing import Any, Literal
@@ -104,3 +105,17 @@ class Draws:
                 self._ahead.append(draw(size=size))
         self._next = t + 1
         return self._ahead.pop()
+
+
+class DrawsOfRuns:
+    """Stand for the `Draws` of several independent runs: arrays of random numbers get a leading axis of runs.
+
+    Only mechanisms that call `standard` and nothing else accept these draws.
+    """
+
+    def __init__(self, runs: Sequence[Draws]) -> None:
+        self._runs = runs
+
+    def standard(self, law: Literal["laplace", "standard_normal"], t: int, size: int) -> NDArray[np.float64]:
+        """Return the first `size` random numbers of round t of every run, (runs, size)."""
+        return np.stack([draws.standard(law, t, size) for draws in self._runs])

@@ -11,8 +11,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
 from math import inf, sqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,19 @@ from mpinodes.losses.clipping import LONGEST, STEEPEST, clipped_sum, is_ordinary
 from mpinodes.losses.newton import newton
 
 DOUBLE = np.dtype(np.float64)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def by_runs(method: F) -> F:
+    """Return a method of a point (d,) that also takes the points (..., d) of independent runs, one after the other."""
+
+    @wraps(method)
+    def of_all(self: Any, x: Vector, *rest: Any) -> Any:
+        if x.ndim == 1:
+            return method(self, x, *rest)
+        return np.stack([of_all(self, row, *rest) for row in x])
+
+    return cast(F, of_all)
 
 
 class LinearLoss(SampleLoss):
@@ -78,11 +92,13 @@ class LinearLoss(SampleLoss):
         largest = float(np.abs(cls.slope(ends, labels)).max())
         return inf if np.isnan(largest) else largest
 
+    @by_runs
     def value(self, x: Vector) -> float:
         """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         data = float((self.point(self.features @ x, self.targets) / self.divisor).sum())
         return data + 0.5 * self.regularizer * float(x @ x) if self.regularizer else data
 
+    @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Compute the coordinates `block` of the clipped gradient of the samples at x, without λx, as a new vector."""
         features, clip = self.features, self.clip
@@ -290,5 +306,7 @@ class NoisyGradient(Around):
         return self._disturbed(self.loss.data_grad(x, block))
 
     def _disturbed(self, gradient: Vector) -> Vector:
+        if gradient.ndim > 1:
+            raise ValueError("problem.gradient_noise is drawn for one run: expected a point (d,), not points (..., d)")
         gradient += sqrt(self.variance) * self.noise.at(self.t).standard_normal(len(gradient))
         return gradient

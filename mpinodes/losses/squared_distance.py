@@ -9,7 +9,7 @@ import numpy as np
 
 from mpinodes.core import ALL, Features, Vector
 from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
-from mpinodes.losses.linear import SmoothLoss, dense, predictions
+from mpinodes.losses.linear import SmoothLoss, by_runs, dense, predictions
 
 __all__ = ["SquaredDistance"]
 
@@ -55,12 +55,14 @@ class SquaredDistance(SmoothLoss):
         """Return the sum of 1/divisor over the samples, which is the curvature of f without the regularizer."""
         return float((np.ones(len(self.targets)) / self.divisor).sum())
 
+    @by_runs
     def value(self, x: Vector) -> float:
         """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         distances = x - dense(self.features)
         data = float((np.vecdot(distances, distances) / (2 * np.asarray(self.divisor))).sum())
         return data + 0.5 * self.regularizer * float(x @ x)
 
+    @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Compute the coordinates `block` of the clipped gradient of the samples at x, without λx, as a new vector."""
         distances = (x - dense(self.features))[:, block]

@@ -137,8 +137,11 @@ class TwoPoint(Around):
         """Compute the estimate g of the samples' gradient at x, in the coordinates `block`, and set `played`.
 
         Raises:
-            ValueError: the agent requests gradients at two different points in one round.
+            ValueError: an earlier gradient of the same round was requested at a point with another center c, or x has
+                an axis of runs.
         """
+        if x.ndim > 1:
+            raise ValueError("feedback.points = 2 draws a direction for one run: expected a point (d,)")
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
             raise ValueError("feedback.points = 2: a gradient was requested at two points in one round")

@@ -48,7 +48,7 @@ def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     The event states the noise and the sensitivity of the release.
     """
     kind, scale = law
-    drawn = noise.standard("laplace" if kind == Kind.LAPLACE else "standard_normal", t, len(out))
+    drawn = noise.standard("laplace" if kind == Kind.LAPLACE else "standard_normal", t, out.shape[-1])
     drawn *= scale
     np.add(query.value, drawn, out)
     return Event.of(query, kind, scale)

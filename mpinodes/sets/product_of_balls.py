@@ -23,7 +23,8 @@ class ProductOfBalls(Ball):
 
     def project(self, x: Vector) -> Vector:
         """Return x after projecting each agent's block onto the L2 ball of radius `radius`."""
-        return np.concatenate([super(ProductOfBalls, self).project(x[block]) for block in self.blocks])
+        parts = [super(ProductOfBalls, self).project(x[..., block]) for block in self.blocks]
+        return np.concatenate(parts, axis=-1)
 
     def support(self, g: Vector) -> float:
         """Return the support function at g, the largest ⟨g, v⟩ over v in the product: radius · Σ_B ‖g_B‖₂."""

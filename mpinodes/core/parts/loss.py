@@ -163,7 +163,7 @@ class SampleLoss(Loss):
         """Return the coordinates `block` of ∇f(x) as a new vector: the clipped gradient of the samples plus λx."""
         gradient = self.data_grad(x, block)
         if self.regularizer:
-            gradient += self.regularizer * (x if block is ALL else x[block])
+            gradient += self.regularizer * (x if block is ALL else x[..., block])
         return gradient
 
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> SampleLoss:
