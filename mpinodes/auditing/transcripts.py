@@ -168,7 +168,10 @@ class Replayed:
             self.require_same_run(recorded)
 
     def said(self, t: int) -> Vector:
-        """Return the releases of round t, one vector after the other: (vectors x d,)."""
+        """Return the agent's recorded releases of round t, one vector after the other.
+
+        If the agent noises gradients, its releases are the noised gradients of the round.
+        """
         if self._noises:
             return np.concatenate(self._gradients[t - 1][0])
         return self.sent(t)
@@ -182,7 +185,11 @@ class Replayed:
         return self._states[t].heard
 
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
-        """Release the message of round t again, and return the releases, (vectors x d,), and their events."""
+        """Release the agent's message of round t again.
+
+        Returns:
+            The releases, one vector after the other, and the event of each release (its noise and its sensitivity).
+        """
         out, state = np.empty(self._end - HEADER), self._states[t - 1]
         message = self._step.message(state) if self._noises else self.messages[t - 1]
         events, _ = self._step.releaser.release(message, t, state.heard, out)

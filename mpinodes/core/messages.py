@@ -464,7 +464,7 @@ class Inbox:
         return mixed
 
     def __getitem__(self, name: str) -> Inbox:
-        """Return an inbox that holds only the part of each release with the given name of a vector."""
+        """Return an inbox that holds, of each release, only the vector with the given name."""
         place, d = self.vectors.index(name), self.own.shape[-1] // len(self.vectors)
         part = slice(place * d, (place + 1) * d)
         releases = [release[..., part] for release in self.releases]

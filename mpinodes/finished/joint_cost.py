@@ -281,7 +281,7 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
         rule = f"   by {p.rule}" if p.rule != "unproven" else ""
         lines.append(f"{who:{width}} {number(p.proven_pure):>12} {number(p.proven):>12}{rule}")
     adjacency = runs[0].experiment.privacy.adjacency
-    remarks = " ".join([f"δ = {delta:g} of all together, adjacency {adjacency}.", *notes])
+    remarks = " ".join([f"δ = {delta:g} for all runs together, adjacency {adjacency}.", *notes])
     return "\n".join([*lines, *textwrap.wrap(remarks, 100, break_on_hyphens=False, break_long_words=False)])
 
 

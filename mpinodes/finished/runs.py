@@ -118,7 +118,7 @@ def short(key: str) -> str:
 
 
 def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
-    """Return the columns of the results of all runs, with labels and units, by name.
+    """Return the result columns of all runs, as a dictionary from column names to columns with label and unit.
 
     The label of an epsilon names the adjacency, or all adjacencies of the runs.
     """

@@ -137,8 +137,7 @@ class TwoPoint(Around):
         """Compute the estimate g of the samples' gradient at x, in the coordinates `block`, and set `played`.
 
         Raises:
-            ValueError: an earlier gradient of the same round was requested at a point with another center c, or x has
-                an axis of runs.
+            ValueError: the agent requests gradients at two different points in one round, or x has an axis of runs.
         """
         if x.ndim > 1:
             raise ValueError("feedback.points = 2 draws a direction for one run: expected a point (d,)")

@@ -47,11 +47,11 @@ class PrivacyLoss(NamedTuple):
     Attributes:
         pure: the proven pure ε.
         epsilon: the proven ε at δ.
-        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven;
-            "RDP, twice" for two changes that count as one.
-        delta_spent: the part of δ that is needed because the exact distribution of the releases differs from the
-            distribution for which the privacy loss is computed. `Event.tv_distance` is the total variation distance
-            between these two distributions for one release.
+        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven; "RDP, twice" if a replaced
+            sample is priced as two zeroed samples.
+        delta_spent: the part of δ that pays for an approximation: the privacy loss is computed for a distribution of
+            the releases that differs slightly from the exact distribution, by the total variation distance
+            `Event.tv_distance` of each release.
     """
 
     pure: float

@@ -124,9 +124,9 @@ class Costs:
     samples bounds that of a batch. If a replaced sample counts as two zeroed samples, all costs are those of one.
 
     Attributes:
-        kind: (releases,) the distribution of the noise.
-        roundings: two arrays (releases,): the amounts that rounding adds to the L1 change and to the L2 change.
-        rate, sampling: two arrays (releases,), as in `Event`.
+        kind: the noise distribution of each release.
+        roundings: two arrays: for each release, the amounts that rounding adds to the L1 change and to the L2 change.
+        rate, sampling: for each release, as in `Event`.
     """
 
     def __init__(self, events: Events) -> None:
@@ -142,11 +142,11 @@ class Costs:
         self._zeroed = np.where(self.sampling == Sampling.POISSON_REPLACED, 0.5, 1.0)
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε of each release, (m,); inf if the release has no pure ε."""
+        """Return the pure ε of each release in `t` if the release moves by `delta`; inf if there is no pure ε."""
         return amplified_pure(self.rate[t], self.unamplified(t, delta))
 
     def unamplified(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε of each release if the batch were all samples, (m,)."""
+        """Return the pure ε of each release in `t` as if its batch were all samples."""
         delta = delta * self._zeroed[t]
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
@@ -154,7 +154,7 @@ class Costs:
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
-        """Return ρ of zCDP of each release, (m,); inf if the release has no ρ."""
+        """Return the ρ of zCDP of each release in `t` if the release moves by `delta`; inf if the release has no ρ."""
         of_pure, delta = pure_rho(self.unamplified(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self.kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
@@ -221,7 +221,7 @@ class Facts:
         has_signs: whether the leakage of at least one message has a negative weight.
         is_sampled: whether secret coins draw a batch.
         are_pairs: whether the costs are those of one of two zeroed samples, which count as one replaced sample.
-        groups: the number of groups of samples.
+        groups: the number of groups of samples (which are always used together).
     """
 
     unknown_from: float = inf

@@ -21,10 +21,10 @@ BUCKETS = 128  # largest number of distinct shifts that are composed
 
 
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int]) -> Callable[[float], float]:
-    """Return the ε of releases that cost no less than those of any group of samples, as a function of δ.
+    """Return the ε of the numerical composition of releases as a function of δ; it bounds the ε of every group.
 
     The releases are those of `Ledger.envelope`. The function returns inf if the noise cannot be composed. Releases of
-    Poisson batches have the distributions of both directions. Batches of fixed size have none.
+    Poisson batches are composed in both directions. Batches of fixed size cannot be composed.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.

@@ -189,9 +189,9 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
     """Return the samples that an agent's messages use, ascending, and the group of each sample in the agent's ledger.
 
-    With adjacency `one-round` or `one-agent`, the group numbers are returned as sample numbers. With the
-    other adjacencies, either each sample is a group, or the samples of one round are a group. Samples of a group cost
-    the same, because they are always used in the same rounds.
+    A ledger has one cost for all samples of a group, which are always used in the same rounds. With the adjacencies
+    `one-sample` and `zero-out`, either each sample is a group, or the samples of one round are a group. With
+    `one-round` or `one-agent`, the group numbers are returned in place of sample numbers.
 
     Args:
         setup: the set-up of the run.
@@ -317,7 +317,7 @@ class Together:
 
     @property
     def by(self) -> str:
-        """Return how costs are added: per "sample", "round" or "agent"; "maxima" if only largest costs are added."""
+        """Return how costs are added: by "sample", "round" or "agent"; "maxima" if only largest costs are added."""
         return "maxima" if self._before else UNITS[self._adjacency]
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:

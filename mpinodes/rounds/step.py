@@ -169,8 +169,8 @@ class Step:
 
     Attributes:
         losses: maps a round to the agent's loss.
-        plays: whether the row of a round is complete only after the update of the round: the agent learns its loss only
-            at two points that it plays (bandit feedback), or it noises gradients.
+        plays: whether the row of a round is complete only after the update of the round. This is so if the agent learns
+            only the values of its loss at two points (bandit feedback), or if it noises gradients.
         releaser: adds noise to the agent's messages.
         noised: the loss of the latest update, if the algorithm noises gradients.
     """
@@ -253,12 +253,12 @@ class Step:
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """If the step `plays`, update the state in the same round, and complete the row of the round.
+        """If the step `plays`, compute the next state already, and complete the row of the round.
 
-        Under bandit feedback, the decision is the midpoint of the two points at which the loss was revealed. If
-        gradients are noised, the decision is the point of the first gradient, and the row receives the events of the
-        gradients. Both may depend on the frames received in this round. The next call of the step uses the state that
-        is computed here.
+        Under bandit feedback, an agent learns only the values of its loss at two points. The decision is the midpoint
+        of these two points. If an agent noises gradients, the decision is the point of its first gradient, and the row
+        receives the events of the gradients. These facts may depend on the frames received in this round, so the row is
+        complete only after this call. The next round uses the state that is computed here.
 
         Args:
             s: the state that the step returned in this round.
@@ -311,12 +311,12 @@ class Step:
         return Relay() if overspent else wanted
 
     def receive(self, s: State, arrivals: Arrivals, loss: Loss, recorded: Sequence[Vector] | None = None) -> State:
-        """Compute the mixing weights, update the algorithm with the inbox and the loss, and return the next state.
+        """Return the next state: compute the weights of the received messages, and update the algorithm's state.
 
         Args:
-            s: the state.
-            arrivals: the frames received in the round.
-            loss: the loss of the round.
+            s: the state of this round.
+            arrivals: the frames that the agent received in this round.
+            loss: the loss function of this round.
             recorded: the noised gradients of a replay, which the algorithm receives instead of those of this loss.
         """
         if self._cut:  # a user's stream may return losses without clipping
@@ -367,7 +367,7 @@ class Releaser:
     round and, if a user's mechanism may be the cause, this mechanism.
 
     Attributes:
-        start: (d,) the starting point, which `Algorithm.init` receives, and which a `Start` sends.
+        start: (d,) the starting point of the algorithm, which the agent sends in round 1 without noise.
         batches: draws the secret batches of the agent; None if batches are public.
     """
 

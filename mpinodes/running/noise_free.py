@@ -62,7 +62,7 @@ def make(directory: Path) -> None:
     """
     asked = stored(directory / "experiment.toml")
     if not compose(asked, None).experiment.private:
-        raise BadInput(f"{directory}: this run has no noise, so there is nothing to compare it with")
+        raise BadInput(f"{directory}: this run has no noise, so a second run without noise is the same")
     privacy = {key: value for key, value in asked["privacy"].items() if key not in ("budget", "noise_multiplier")}
     with threadpool_limits(1), np.errstate(all="ignore"):
         setup = compose(asked | {"privacy": privacy | {"epsilon": "inf"}}, None)

@@ -57,7 +57,8 @@ class PlannedRun:
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
         near: the nominal epsilon of a run that differs from this run only in the seed; 0 if unknown. The search for the
             noise scale starts from this value.
-        connected_over: the number of rounds over which the graph is connected, see `Setup`; 0 if the run is done.
+        connected_over: the least B such that the union of the graphs of any B consecutive rounds is strongly connected;
+            0 if the run is done.
     """
 
     settings: dict[str, Any]
