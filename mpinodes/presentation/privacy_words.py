@@ -150,13 +150,13 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
     if views and (reached := [pair for pair in zip(views.distance, views.largest, strict=True) if pair[0] >= 0]):
         (near, first), (far, last) = reached[0], reached[-1]
         notes.append(
-            f"Toward one node that colludes with no other node, ε at δ = {delta:g} is at most {number(first)} at "
-            f"distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: from round "
+            f"Toward one node that colludes with no other node, ε ({privacy.adjacency}) at δ = {delta:g} is at most "
+            f"{number(first)} at distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: from round "
             f"{views.relayed_from} on all messages are mixes of earlier messages."
         )
     if budget := privacy.budget:
         of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []
-        text = f"The budget is ε = {budget.epsilon:g} at δ = {budget.delta:g}{of}, kept by "
+        text = f"The budget is ε = {budget.epsilon:g} ({privacy.adjacency}) at δ = {budget.delta:g}{of}, kept by "
         if budget.kept_by == "noise":
             chosen = f"nominal ε = {noise.epsilon:.4g}"
             chosen = f"multiplier {noise.multiplier:.4g}" if noise.multiplier else chosen
