@@ -78,6 +78,7 @@ class DPDSGD(Algorithm[State]):
         """Return y_i of the next round, after mixing and the local steps."""
         z, velocity, alpha = inbox.mix(), s.velocity, self.run.step(here.t)
         for _ in range(self.local_steps):
-            velocity = self.momentum * velocity + loss.gradient(z)
+            g = loss.gradient(z)
+            velocity = self.momentum * velocity + g if self.momentum else g
             z = self.run.feasible.project(z - alpha * velocity)
         return State(z, velocity)

@@ -170,7 +170,8 @@ class SampleLoss(Loss):
         """Return the loss of the samples that `draw` chooses, given their number."""
         rows = draw(len(self.targets))
         divisor = self.divisor if np.ndim(self.divisor) == 0 else np.asarray(self.divisor)[rows]
-        return replace(self, features=self.features[rows], targets=self.targets[rows], divisor=divisor * rate)
+        features = self.features.take(rows, axis=0) if isinstance(self.features, np.ndarray) else self.features[rows]
+        return replace(self, features=features, targets=self.targets[rows], divisor=divisor * rate)
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
         """Raise NotImplementedError: by default a loss has no proximal operator."""
