@@ -32,7 +32,8 @@ class Change(NamedTuple):
             replaces all samples of `round` and of every later round. Use ALL only if `round` is 1 or if no sample is
             used in two rounds; otherwise a sample may be replaced in some rounds and kept in other rounds.
         feature: (d,) the features of the new row. None: the sample's gradient becomes zero (zero-out).
-        target: the target of the new row. If nan, the sample keeps its features, and the sign of its target is flipped.
+        target: the target of the new row. If nan, the replaced samples keep their features, and the signs of their
+            targets are flipped.
     """
 
     round: int

@@ -133,6 +133,7 @@ class Replayed:
 
     Raises:
         BadInput: the run cannot be replayed, because nobody knows its key.
+        NotThatRun: the transcript was read from a run directory, and a replayed message differs from the record.
     """
 
     def __init__(self, recorded: Transcript, agent: int) -> None:

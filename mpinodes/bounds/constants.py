@@ -54,7 +54,7 @@ def whole_losses(setup: Setup) -> list[LinearLoss]:
 
 
 def largest_gradient(setup: Setup) -> np.float64:
-    """Return L, the largest L2 norm of an agent's gradient after clipping, without the regularizer's gradient."""
+    """Return L, a bound on the L2 norm of an agent's clipped gradient without the regularizer; inf without clipping."""
     whole = setup.experiment.clips_rounds
     return np.float64(setup.experiment.clip * (1.0 if whole else terms(setup)))
 

@@ -75,12 +75,13 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         tight: also compute the epsilon of the whole run by numerical composition, which takes about a minute. This key
             needs the package dp-accounting (extra [tight]).
         clip: L2 bound on the gradient of each sample; for adjacency=one-round, on the gradient of each round. The bound
-            is on the coordinates that the agent decides. inf: gradients are not clipped, and no epsilon is proven.
+            is on the coordinates that the agent decides. inf: gradients are not clipped; an epsilon is then proven only
+            if the loss and the norm of the features bound the change of a gradient.
         clipping: which gradient the clip bounds. sample: the gradient of each sample. agent: the gradient of an agent
             in a round, which one sample may then move by twice the clip.
-        adjacency: what differs between adjacent data sets. one-sample: one replaced sample. zero-out: one
-            sample, whose gradient is replaced by zero; the number of samples stays public. one-round: the whole loss of
-            one round. one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
+        adjacency: what differs between adjacent data sets. one-sample: one replaced sample. zero-out: one sample, whose
+            gradient is replaced by zero; the number of samples stays public. one-round: the whole loss of one round.
+            one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
             which each agent has its own loss.
         noise_multiplier: for algorithms that noise gradients: the noise on the sum of clipped gradients has this
             standard deviation times the clip. It replaces privacy.epsilon, which calibrates the noise of one gradient

@@ -45,13 +45,15 @@ class PrivacyLoss(NamedTuple):
     """Hold the privacy loss of one agent or of the network over the rounds 1 to a horizon.
 
     Attributes:
-        pure: the proven pure ε.
-        epsilon: the proven ε at δ.
+        pure: the proven pure ε; nan if no pure ε is proven, for example with Gaussian noise or if `delta_spent` is
+            above 0.
+        epsilon: the proven ε at δ; nan if nothing is proven.
         rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven; "RDP, twice" if a replaced
             sample is priced as two zeroed samples.
         delta_spent: the part of δ that pays for an approximation: the privacy loss is computed for a distribution of
             the releases that differs slightly from the exact distribution, by the total variation distance
-            `Event.tv_distance` of each release.
+            `Event.tv_distance` of each release. If nothing is proven because this part would be above δ/2 or is nan,
+            the part that would be needed.
     """
 
     pure: float
@@ -269,6 +271,12 @@ def price_curves(
         is_gaussian: whether all noise is Gaussian.
         delta: δ of the proven ε.
         pairs: whether adjacent data sets differ in two changes of such costs, one after the other.
+
+    Returns:
+        The privacy loss. Its pure ε is the largest pure ε of a group, and nan if that is inf. Its ε at δ is the largest
+        ε of a group, where the ε of a group is the smallest of pure ε, the ε of zCDP and the ε of Rényi DP, or the ε of
+        Gaussian DP if all noise is Gaussian. Without groups both are 0. The result is `UNPROVEN` if a group has neither
+        a finite pure ε nor a finite ε at δ.
     """
     if pairs:
         one = price_curves(pure, rho, rdp, is_gaussian, delta)

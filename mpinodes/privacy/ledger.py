@@ -124,8 +124,10 @@ class Costs:
     samples bounds that of a batch. If a replaced sample counts as two zeroed samples, all costs are those of one.
 
     Attributes:
-        kind: the noise distribution of each release.
+        kind: the noise distribution of each release. If the dimension of the vectors is unknown, gamma-norm noise is
+            replaced by PURE.
         roundings: two arrays: for each release, the amounts that rounding adds to the L1 change and to the L2 change.
+            For gamma-norm noise, whose cost depends on the L2 change alone, both amounts are that of the L2 change.
         rate, sampling: for each release, as in `Event`.
     """
 
@@ -142,7 +144,11 @@ class Costs:
         self._zeroed = np.where(self.sampling == Sampling.POISSON_REPLACED, 0.5, 1.0)
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε of each release in `t` if the release moves by `delta`; inf if there is no pure ε."""
+        """Return the pure ε of each release in `t` if the release moves by `delta` in L2.
+
+        The pure ε is 0 if `delta` is 0. Otherwise it includes the rounding of the release, and is inf if the noise is
+        Gaussian or if there is no noise.
+        """
         return amplified_pure(self.rate[t], self.unamplified(t, delta))
 
     def unamplified(self, t: Indices, delta: Vector) -> Vector:
@@ -154,7 +160,10 @@ class Costs:
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
-        """Return the ρ of zCDP of each release in `t` if the release moves by `delta`; inf if the release has no ρ."""
+        """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2.
+
+        ρ is 0 if `delta` is 0. Otherwise ρ includes the rounding of the release, and is inf if there is no noise.
+        """
         of_pure, delta = pure_rho(self.unamplified(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
         shift = np.where(self.kind[t] == Kind.GAMMA_NORM, shift / max(self._dimension, 1), shift)
@@ -221,7 +230,7 @@ class Facts:
         has_signs: whether the leakage of at least one message has a negative weight.
         is_sampled: whether secret coins draw a batch.
         are_pairs: whether the costs are those of one of two zeroed samples, which count as one replaced sample.
-        groups: the number of groups of samples (which are always used together).
+        groups: the largest number of a group of samples in any use, plus 1; 0 if there is no use.
     """
 
     unknown_from: float = inf

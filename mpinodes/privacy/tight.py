@@ -23,8 +23,9 @@ BUCKETS = 128  # largest number of distinct shifts that are composed
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int]) -> Callable[[float], float]:
     """Return the ε of the numerical composition of releases as a function of δ; it bounds the ε of every group.
 
-    The releases are those of `Ledger.envelope`. The function returns inf if the noise cannot be composed. Releases of
-    Poisson batches are composed in both directions. Batches of fixed size cannot be composed.
+    The releases are those of `Ledger.envelope`. Gamma-norm noise is composed as a pure ε-DP mechanism. Releases of
+    Poisson batches are composed in both directions. The result is inf if one of the releases has no noise or a batch of
+    fixed size, and 0 if no release moves.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.

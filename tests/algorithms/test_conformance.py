@@ -29,7 +29,7 @@ from mpinodes.core import (
 )
 from mpinodes.rounds.noised import NoisedLoss
 from mpinodes.rounds.step import Releaser
-from tests.helpers.parts import decisions, run_of, setup_of
+from tests.helpers.parts import decisions, setup_of
 
 
 def found(name: str) -> type[Algorithm]:
