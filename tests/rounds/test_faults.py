@@ -201,7 +201,7 @@ def test_what_is_not_said_to_bear_faults_is_refused_before_the_first_round():
                 continue
             with pytest.raises(BadInput, match=rf"^faults\.{key} = {value}: .*{name} cannot handle .*dola"):
                 setup_of(words)
-    assert borne == {"dola", "dola-minibatch", "dpps", "dpsda-c", "dpsda-ps", "gossip-averaging", "huang-dp"}
+    assert borne == {"dola", "dola-minibatch", "dp-dsgd", "dpps", "dpsda-c", "dpsda-ps", "gossip-averaging", "huang-dp"}
 
 
 def test_a_users_own_algorithm_says_what_it_bears(tmp_path):
