@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.linalg import norm
 
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, is_users, place_of
 from mpinodes.core.events import NOTHING_SAID, Event, Kind, Sampling
 from mpinodes.core.messages import (
     HEADER,
@@ -338,6 +338,8 @@ class Step:
             due, pending = (pending[0], pending[1:]) if len(pending) == self._late else (None, pending)
             shown = Late(loss, due, self._regularizer)
         algorithm = self._algorithm.update(s.algorithm, here, inbox, shown)
+        if algorithm is None:
+            raise ValueError(f"update() returned None in round {here.t}: expected a state")
         if self._noises:
             shown.require_all()
         if self._late:
@@ -445,16 +447,19 @@ class Releaser:
                 f"data.sampling: the message of round {t} depends on hidden state, on top of which no theorem "
                 "amplifies privacy; set data.sampling=none"
             )
-        self._require_finite(out, t)
+        self._require_finite(out, t, message)
         return events, leaks
 
-    def _require_finite(self, out: Vector, t: int) -> None:
+    def _require_finite(self, out: Vector, t: int, message: Message) -> None:
         # The scalar product is a fast test. It may overflow although all entries are finite, so test each entry then.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
             why, mechanism = (
                 "the run diverges; use smaller steps, less noise, or a bounded problem.set",
                 self._mechanism,
             )
+            if is_users(type(mechanism)) and np.isfinite(getattr(message, "value", inf)).all():
+                why = f"{place_of(type(mechanism), 'release')} must return finite numbers, also for calibration = 0"
+            raise Diverged(f"the message of agent {self._agent} in round {t} is not finite and was not sent: {why}")
 
     def gradient(
         self, loss: Loss, x: Vector, t: int, part: int, recorded: Sequence[Vector] | None = None
@@ -475,7 +480,7 @@ class Releaser:
         event = self._noised(query, t, part, out)
         if recorded is not None:
             out[:] = recorded[part]
-        self._require_finite(out, t)
+        self._require_finite(out, t, query)
         return query, event, out
 
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
@@ -491,6 +496,8 @@ class Releaser:
         if query.value.shape != out.shape:
             raise ValueError(f"message() returned a vector of shape {query.value.shape}, not {out.shape}")
         event = self._mechanism.release(query, t, self._noise[part], out)
+        if not isinstance(event, Event):
+            raise ValueError(f"release() returned a {type(event).__name__}: expected an Event")
         return event._replace(rate=self._rate, sampling=self._sampling) if self._rate and query.uses else event
 
     def _solved(self, ask: Solve, t: int, out: Vector) -> Event:

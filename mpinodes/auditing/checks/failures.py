@@ -17,6 +17,7 @@ import numpy as np
 
 from mpinodes.core.errors import BadInput, place_in_users_files
 from mpinodes.core.seeds import Draws
+from mpinodes.launch.launching import in_words
 from mpinodes.rounds.noised import NoisedLoss
 
 SIMPLE = (type(None), bool, int, str, bytes, complex)  # types whose values `image` keeps as they are
