@@ -281,7 +281,7 @@ def written_apart(made: Events) -> tuple[Events, np.ndarray]:
     """The vectors of each message as messages of one vector, and of which round each is."""
     k = made.vectors
     data = np.zeros(len(made) * k, Layout(1).record)
-    for name in Event._fields:
+    for name in made.data["event"].dtype.names:
         data["event"][name] = made.event(name).reshape(-1, 1)
     return Events(data), np.repeat(np.arange(len(made)), k)
 

@@ -32,7 +32,7 @@ SHARED = ("dpcda", "dpsda-c", "dpsda-ps")
 UNNOISED = ("admm", "m-admm")
 OWN = [name for name in NAMES if name not in SHARED]
 COLLUDING = [
-    "dola", "dola-minibatch", "dvp-admm", "gossip-averaging", "huang-dp", "pp-admm", "two-stage-gaussian",
+    "dola", "dola-minibatch", "dp-dsgd", "dvp-admm", "gossip-averaging", "huang-dp", "pp-admm", "two-stage-gaussian",
     "weight-balancing",
 ]  # fmt: skip
 ONE_AGENT = {"privacy": {"adjacency": "one-agent"}}
