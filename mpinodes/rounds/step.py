@@ -318,6 +318,11 @@ class Step:
             arrivals: the frames that the agent received in this round.
             loss: the loss function of this round.
             recorded: the noised gradients of a replay, which the algorithm receives instead of those of this loss.
+
+        Raises:
+            ValueError: `update` returned None; or feedback is delayed, and `update` asked for no gradient, or for
+                gradients at two points; or the agent noises gradients, and `update` asked for fewer or more gradients
+                than `gradients` states.
         """
         if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
@@ -369,7 +374,8 @@ class Releaser:
     round and, if a user's mechanism may be the cause, this mechanism.
 
     Attributes:
-        start: (d,) the starting point of the algorithm, which the agent sends in round 1 without noise.
+        start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
+            `random_start`. If the message of round 1 is a `Start`, the agent sends this point without noise.
         batches: draws the secret batches of the agent; None if batches are public.
     """
 
