@@ -189,7 +189,7 @@ MISTAKES = [
     ("report=True", ["report = 'True': expected bool, got str; write true or false"]),
     ("rounds=1e3", ["rounds = 1000.0: expected int"]),
     ("rounds=10.5", ["rounds = 10.5: expected int"]),
-    ("privacy.adjacency=one_sample", ["choose from: one-sample, one-round, one-agent"]),
+    ("privacy.adjacency=one_sample", ["choose from: one-sample, zero-out, one-round, one-agent"]),
     ("record.metrics=disagreement", ["in a shell type 'record.metrics=[\"disagreement\"]', with the quotes"]),
     ("record.chunk=100", ["record.chunk = 100: this key no longer exists; leave it out"]),
     ("old.toml", ["old.toml, line 3: record.chunk = 100: this key no longer exists"]),
