@@ -10,11 +10,8 @@ from mpinodes.core import Event, Query, Vector
 Release = Callable[[Vector, int], tuple[Query, Event, Vector]]  # by point and number of the call
 
 
-class NoisedLoss:
-    """A loss whose only method returns clipped and noised gradients.
-
-    Every call is a release of its own: the agent draws noise for the call and records an event. What an algorithm
-    computes from the returned vectors costs no further privacy.
+class Gradients:
+    """The noised gradients that an agent releases in one round.
 
     Args:
         release: releases the gradient at a point; returns the query, its event and the noised gradient.
@@ -32,8 +29,8 @@ class NoisedLoss:
         self.released: list[Vector] = []
         self.played: Vector | None = None
 
-    def gradient(self, x: Vector) -> Vector:
-        """Return the noised gradient at a point x (d,), as a new vector.
+    def release(self, x: Vector) -> Vector:
+        """Release the gradient at a point x (d,), and return the noised gradient as a new vector.
 
         Raises:
             ValueError: the algorithm asks for more gradients than it states.
@@ -58,6 +55,25 @@ class NoisedLoss:
         if len(self.events) < self._calls:
             raise ValueError(f"update() asked for {len(self.events)} of the {self._calls} that `gradients` states")
 
+    def anew(self) -> Gradients:
+        """Return the same gradients before the first call."""
+        return Gradients(self._release, self._calls)
+
+
+class NoisedLoss:
+    """A loss whose only method returns clipped and noised gradients.
+
+    Every call is a release of its own: the agent draws noise for the call and records an event. What an algorithm
+    computes from the returned vectors costs no further privacy. `gradients` releases them.
+    """
+
+    def __init__(self, gradients: Gradients) -> None:
+        self._gradients = gradients
+
+    def gradient(self, x: Vector) -> Vector:
+        """Return the noised gradient at a point x (d,), as a new vector."""
+        return self._gradients.release(x)
+
     def __deepcopy__(self, memo: Any) -> NoisedLoss:
         """Return the same loss as before the first call, so that a repeated call of `update` gives the same result."""
-        return NoisedLoss(self._release, self._calls)
+        return NoisedLoss(self._gradients.anew())

@@ -43,7 +43,7 @@ from mpinodes.core.messages import (
 )
 from mpinodes.core.parts import Loss, Setup
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.rounds.noised import NoisedLoss
+from mpinodes.rounds.noised import Gradients, NoisedLoss
 from mpinodes.runlog.checkpoints import Keeper
 
 RELEASE_FRAME = 1.0  # the kind of a frame that contains releases and scalars of the mixing
@@ -172,7 +172,7 @@ class Step:
         plays: whether the row of a round is complete only after the update of the round. This is so if the agent learns
             only the values of its loss at two points (bandit feedback), or if it noises gradients.
         releaser: adds noise to the agent's messages.
-        noised: the loss of the latest update, if the algorithm noises gradients.
+        noised: the gradients of the latest update, if the algorithm noises gradients.
     """
 
     def __init__(self, setup: Setup, agent: int) -> None:
@@ -190,7 +190,7 @@ class Step:
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
         self._noises = setup.algorithm.noises_gradients
         self.plays = bool(setup.experiment.feedback.points) or self._noises
-        self.noised: NoisedLoss | None = None
+        self.noised: Gradients | None = None
         # The least `offset` of a leakage, divided by `grad_range`, which accounts for rounding in two-point estimates.
         rounding, most = setup.run.grad_rounding[agent], setup.run.grad_range[agent]
         self._rounding = (rounding / most if rounding < most else 1.0) if setup.experiment.feedback.points else 0.0
@@ -332,9 +332,10 @@ class Step:
         shown: Any = loss
         batches = self.releaser.batches
         if self._noises:
-            shown = self.noised = NoisedLoss(
+            self.noised = Gradients(
                 lambda x, part: self.releaser.gradient(loss, x, here.t, part, recorded), self._algorithm.gradients
             )
+            shown = NoisedLoss(self.noised)
         elif batches:
             shown = loss = batches.drawn(loss, here.t)
         if self._late:
@@ -345,8 +346,8 @@ class Step:
         algorithm = self._algorithm.update(s.algorithm, here, inbox, shown)
         if algorithm is None:
             raise ValueError(f"update() returned None in round {here.t}: expected a state")
-        if self._noises:
-            shown.require_all()
+        if self.noised is not None:
+            self.noised.require_all()
         if self._late:
             if shown.asked is None:
                 raise ValueError(

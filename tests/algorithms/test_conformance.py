@@ -27,7 +27,7 @@ from mpinodes.core import (
     Solve,
     Start,
 )
-from mpinodes.rounds.noised import NoisedLoss
+from mpinodes.rounds.noised import Gradients, NoisedLoss
 from mpinodes.rounds.step import Releaser
 from tests.helpers.parts import decisions, setup_of
 
@@ -107,7 +107,8 @@ def noised(parts: Setup, losses):
     releaser = Releaser(parts, parts.topology.agents - 1, losses)
 
     def of_round(t: int) -> NoisedLoss:
-        return NoisedLoss(lambda x, part: releaser.gradient(losses(t), x, t, part), parts.algorithm.gradients)
+        gradients = Gradients(lambda x, k: releaser.gradient(losses(t), x, t, k), parts.algorithm.gradients)
+        return NoisedLoss(gradients)
 
     return of_round
 
