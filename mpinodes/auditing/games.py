@@ -66,6 +66,11 @@ class Ready(NamedTuple):
         """Return whether all noise is Gaussian; False if no message has noise."""
         return set(np.unique(self.run.events.kind)) - {Kind.CLEAN} == {Kind.GAUSSIAN}
 
+    @property
+    def sampled(self) -> bool:
+        """Return whether secret coins draw the batches."""
+        return bool(self.run.setup.experiment.sampling != "none")
+
 
 def prepare(probe: Probe, directory: Path) -> Ready:
     """Run a probe (an experiment on which the audit plays a game) in one process, and return the run and its summary.
@@ -96,8 +101,9 @@ def canary(ready: Ready, seed: int) -> Canary:
     rng = np.random.default_rng([seed, 2])
     setup, run = ready.run.setup, ready.run
     everyone, viewers = tuple(run.agents), setup.experiment.audit.viewers
-    # Under one-agent adjacency a change in round 1 changes all rounds.
-    rounds = range(1, 2 if setup.experiment.privacy.adjacency == "one-agent" else min(setup.experiment.rounds, 4))
+    # Under one-agent adjacency, and in secret batches, a change in round 1 changes all rounds.
+    is_whole = setup.experiment.privacy.adjacency == "one-agent" or ready.sampled
+    rounds = range(1, 2 if is_whole else min(setup.experiment.rounds, 4))
     candidates = [
         (everyone if ready.shared else (agent,), change)
         for agent in (everyone[:1] if ready.shared else [i for i in everyone if i not in viewers])
@@ -224,9 +230,14 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
             if target.sight:
                 ratios[k, place] = target.sight(sent.frames)
                 continue
-            received = Transcript(_in_world(setup, worlds[0], fresh), sent.frames, sent.events)
-            last = len(sent.frames)
-            ratios[k, place] = sum(Replayed(received, i).log_ratio(target.change, last) for i in target.agents)
+            actual, received = (
+                Transcript(_in_world(setup, data, fresh), sent.frames, sent.events) for data in (world, worlds[0])
+            )
+            noises, last = setup.algorithm.noises_gradients, len(sent.frames)
+            ratios[k, place] = sum(
+                Replayed(received, i, Replayed(actual, i).noised if noises else None).log_ratio(target.change, last)
+                for i in target.agents
+            )
     return ratios
 
 

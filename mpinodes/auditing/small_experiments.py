@@ -45,6 +45,7 @@ ROUNDS, LONG = 24, 160
 BRIEF = 5  # value of hyper-parameters that count rounds
 FEW, SECRETS = 6, 160  # number of rounds: of the game on two data sets; of the game on one run
 JOINT, PAIR = 10, 2  # number of agents if all share one loss: in the game on two data sets; in the game on one run
+PRICED = 10  # number of rounds of the games on gradients that are clipped in every round
 SHORT, LARGEST, BATCH = 8, 2_000_000, 3  # of `own_sizes`: rounds, largest number of features, size of other batches
 
 
@@ -436,6 +437,15 @@ def probes(
     for label, keys in stated.items():
         base = {key: value for key, value in fits.items() if key != "step" or key not in keys}
         made.append(Probe(label, merge(base, keys, always)))
+    if algorithm.noises_gradients:
+        targets = FAR * np.resize([1.0, -1.0], (AGENTS, 4))
+        base = {key: value for key, value in made[0].asked.items() if key != "privacy"}
+        base = merge(base, _of_targets(algorithm, targets, folder / "clipped"), {"data": {"batch": "all"}})
+        zeroed: Tree = {"adjacency": "zero-out", "clip": 1.0}
+        public = {"rounds": PRICED, "privacy": {**zeroed, "noise_multiplier": PRICED**0.5 / 2}}
+        secret = {"rounds": PRICED, "privacy": {**zeroed, "noise_multiplier": 1.0, "delta": 0.1}}
+        secret["data"] = {"sampling": "poisson", "rate": 0.5}
+        made += [Probe("clipped in every round", merge(base, public)), Probe("secret batches", merge(base, secret))]
     if not algorithm.whole_data:
         signs = np.random.default_rng([seed, 1]).choice([-1.0, 1.0], (_agents(algorithm, PAIR), SECRETS))
         sections = merge({"rounds": SECRETS}, _of_targets(algorithm, FAR * signs, folder / "secret"))

@@ -43,7 +43,7 @@ class Shown(NamedTuple):
 CERTAIN = Shown(inf, inf)
 
 
-def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian: bool) -> Shown:
+def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian: bool, sampled: bool = False) -> Shown:
     """Return lower bounds on ε from the log-likelihood ratios of N runs on each of two adjacent data sets.
 
     The probability that at least one of the two returned bounds (pure ε, ε at δ) is wrong is at most alpha. The
@@ -56,9 +56,11 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
         other: (N,) the ratios of runs on adjacent data.
         delta: δ.
         alpha: the probability of a wrong bound.
-        gaussian: whether all noise is Gaussian.
+        gaussian: whether all noise is Gaussian, of batches that are public.
+        sampled: whether secret coins draw the batches. The threshold is then chosen for ε at δ, because Gaussian noise
+            has no pure ε.
     """
-    half = len(own) // 2
+    half, aim = len(own) // 2, delta if sampled else 0.0
 
     def shares(tau: float, side: tuple[Vector, Vector], runs: slice) -> tuple[float, float]:
         """Return bounds on P(ratio ≥ tau): a lower bound for runs on the first data set, an upper bound for the second.
@@ -91,7 +93,7 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
             for side in sides
             for tau in np.unique(np.sort(side[0][:half])[chosen]).tolist()
         ]
-        tau, side = max(choices, key=lambda choice: bound(*shares(choice[0], choice[1], slice(half))))
+        tau, side = max(choices, key=lambda choice: bound(*shares(choice[0], choice[1], slice(half)), aim))
     low, high = shares(tau, side, slice(half, None))
     if not gaussian:
         return Shown(bound(low, high), bound(low, high, delta))

@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import fields
 from functools import lru_cache
 from itertools import zip_longest
+from math import log, log1p
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from mpinodes.auditing.changes import Change, changed
+from mpinodes.auditing.checks.failures import image
 from mpinodes.config.building import build, rebuilt
 from mpinodes.config.compose import compose
 from mpinodes.core import RELEASED, Inbox, Kind, Loss, Message, Payload, Queries, Query, Setup, Solve, Vector
@@ -131,12 +133,17 @@ class Replayed:
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise.
 
+    Args:
+        recorded: the transcript.
+        agent: the agent.
+        released: by round, the noised gradients that the agent released; None: they are drawn again, on its data.
+
     Raises:
         BadInput: the run cannot be replayed, because nobody knows its key.
         NotThatRun: the transcript was read from a run directory, and a replayed message differs from the record.
     """
 
-    def __init__(self, recorded: Transcript, agent: int) -> None:
+    def __init__(self, recorded: Transcript, agent: int, released: list[list[Vector]] | None = None) -> None:
         self._setup, self._frames, self.agent = recorded.setup, recorded.frames, agent
         self._step = Step(recorded.setup, agent)
         self._own = self._step.losses
@@ -154,19 +161,25 @@ class Replayed:
         self._arrivals: list[Arrivals] = []  # what the agent receives in each round, whatever its data are
         self.messages: list[Message] = []
         state = self._step.start()
-        for _ in range(len(self._frames)):
+        for k in range(len(self._frames)):
             self._states.append(state)
             message = self._step.message(state)
             self._arrivals.append(
                 Arrivals.of_round(recorded.setup, state.here, lambda j, s: np.asarray(self._frames[s - 1, j]))
             )
-            state = self._step.receive(state, self._arrivals[-1], self._own(state.here.t))
+            noised_before = released[k] if released else None
+            state = self._step.receive(state, self._arrivals[-1], self._own(state.here.t), noised_before)
             if noised := self._step.noised:
                 self._gradients.append((noised.released, noised.events))
                 message = self._queries()
             self.messages.append(message)
         if isinstance(recorded, Recorded):
             self.require_same_run(recorded)
+
+    @property
+    def noised(self) -> list[list[Vector]]:
+        """Return the noised gradients of every round; empty if the agent noises its messages."""
+        return [released for released, _ in self._gradients]
 
     def said(self, t: int) -> Vector:
         """Return the agent's recorded releases of round t, one vector after the other.
@@ -235,9 +248,7 @@ class Replayed:
         state = self._states[change.round - 1]
         for t in range(change.round, last + 1):
             if self._noises:  # states follow from releases, which are the same on adjacent data
-                state = self._states[t - 1]
-                self._step.receive(state, self._arrivals[t - 1], losses(t), self._gradients[t - 1][0])
-                yield t, self.messages[t - 1], self._queries(), losses
+                yield t, self.messages[t - 1], self._again(t, losses(t)), losses
                 continue
             yield t, self.messages[t - 1], self._step.message(state), losses
             if t < last:
@@ -259,6 +270,10 @@ class Replayed:
             facts = self._public(own), self._public(other)
             if facts[0] != facts[1]:
                 differing += [(t, a, b) for a, b in zip_longest(*facts) if a != b]
+            if self._noises and t < len(self._states):
+                states = [image(s.algorithm) for s in (self._states[t], self._following)]
+                if states[0] != states[1]:  # data have passed the noised gradients by
+                    differing.append((t, "a state that follows from noised gradients", "another state"))
             if isinstance(own, Solve) and isinstance(other, Solve):
                 moved.append([self._diverged(t, other, losses(other.uses))])
                 continue
@@ -269,6 +284,23 @@ class Replayed:
                 apart = [sizes(b - a, a) for a, b in zip(own_vectors, other_vectors, strict=True)]
                 moved.append(apart or [[0.0, 0.0]] * self._vectors)
         return np.array(moved), differing
+
+    def _again(self, t: int, loss: Loss) -> Queries:
+        """Update the agent in round t with another loss and the same noised gradients; return the clean gradients."""
+        self._following = self._step.receive(
+            self._states[t - 1], self._arrivals[t - 1], loss, self._gradients[t - 1][0]
+        )
+        return self._queries()
+
+    def _inside(self, t: int, sample: Any) -> Queries:
+        """Return the clean gradients of round t with a sample in every batch; other coins are those of the run."""
+        releaser: Any = self._step.releaser
+        row, coins = list(self._setup.stream.samples(self.agent)(t)).index(sample), releaser.batches
+        releaser.batches = WithSample(coins, row)
+        try:
+            return self._again(t, self._own(t))
+        finally:
+            releaser.batches = coins
 
     def _queries(self) -> Queries:
         """Return the gradients of the latest update, before noise, as the vectors of one message."""
@@ -309,12 +341,18 @@ class Replayed:
     def log_ratio(self, change: Change, last: int) -> float:
         """Return the log-likelihood ratio of the transcript up to round `last`: recorded data over adjacent data.
 
-        ±inf means that the transcript is impossible on one of the two data sets.
+        ±inf means that the transcript is impossible on one of the two data sets. If secret coins draw the batches, the
+        coins of the changed sample are unknown, and all other coins are those of the run.
         """
-        total = 0.0
+        total, rate = 0.0, self._setup.run.rates[self.agent]
         for t, message, adjacent_message, losses in self._adjacent(change, last):
-            own, other = self._log_density(t, message, self._own), self._log_density(t, adjacent_message, losses)
-            total += 0.0 if own == other else own - other  # rounding may make both −inf
+            other = self._log_densities(t, adjacent_message, losses)
+            if rate:
+                inside = self._log_densities(t, self._inside(t, change.sample), self._own)
+                own = [float(np.logaddexp(log1p(-rate) + b, log(rate) + a)) for a, b in zip(inside, other, strict=True)]
+            else:
+                own = self._log_densities(t, message, self._own)
+            total += sum(0.0 if a == b else a - b for a, b in zip(own, other, strict=True))  # both may be −inf
         return total
 
     def drawn(self, t: int) -> list[Vector | None]:
@@ -337,26 +375,37 @@ class Replayed:
         x = self.said(t)
         return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)
 
-    def _log_density(self, t: int, message: Message, losses: Callable[[int], Loss]) -> float:
-        """Return the log density of the release of round t, up to a constant that does not depend on the data."""
+    def _log_densities(self, t: int, message: Message, losses: Callable[[int], Loss]) -> list[float]:
+        """Return the log density of each released vector of round t, up to a constant independent of the data."""
         if isinstance(message, Solve):
             scale = float(self.scale[t - 1, 0])
             if scale == 0:
                 slack = 10 * message.step * message.tolerance
-                return 0.0 if sizes(self._off(t, message, losses), self.said(t))[1] <= slack else -np.inf
-            return log_density(self.said(t), message, losses(message.uses), scale)  # type: ignore[arg-type]
-        total, releases = 0.0, np.split(self.said(t), self._vectors)
+                return [0.0 if sizes(self._off(t, message, losses), self.said(t))[1] <= slack else -np.inf]
+            return [log_density(self.said(t), message, losses(message.uses), scale)]  # type: ignore[arg-type]
+        densities, releases = [], np.split(self.said(t), self._vectors)
         for value, release, kind, scale in zip(
             clean_vectors(message), releases, self.kind[t - 1], self.scale[t - 1], strict=False
         ):
             off = release - value
             if scale == 0:
-                total += 0.0 if sizes(off, release)[1] == 0 else -np.inf
+                densities.append(0.0 if sizes(off, release)[1] == 0 else -np.inf)
             elif kind == Kind.GAUSSIAN:
-                total -= float(off @ off) / (2 * scale**2)
+                densities.append(-float(off @ off) / (2 * scale**2))
             else:
-                total -= float(np.abs(off).sum() if kind == Kind.LAPLACE else np.linalg.norm(off)) / scale
-        return total
+                densities.append(-float(np.abs(off).sum() if kind == Kind.LAPLACE else np.linalg.norm(off)) / scale)
+        return densities
+
+
+class WithSample(NamedTuple):
+    """Draw the batches of an agent as `batches`, but with the sample at `row` in every batch."""
+
+    batches: Any
+    row: int
+
+    def drawn(self, loss: Loss, t: int, part: int = 0) -> Loss:
+        """Return the loss of a batch."""
+        return loss.batch(lambda number: np.union1d(self.batches.rows(number, t, part), [self.row]), self.batches.rate)
 
 
 def fresh_seed(*words: int) -> int:

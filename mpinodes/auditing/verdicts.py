@@ -234,7 +234,8 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: 
         values = loss.claimed, None, toward
     shown = CERTAIN  # a message without noise reveals the data set
     if not np.isinf(target.size):
-        shown = told_apart(ratios[:, 0], ratios[:, 1], setup.experiment.privacy.delta, alpha, ready.gaussian)
+        delta, gaussian = setup.experiment.privacy.delta, ready.gaussian and not ready.sampled
+        shown = told_apart(ratios[:, 0], ratios[:, 1], delta, alpha, gaussian, ready.sampled)
     words = number(shown.at_delta if values[1] is None and values[2] is not None else shown.pure)
     moved = of_replay(replays(ready.run, seed))._replace(what=f"{label}: replay")
     return [Verdict(label, words, *judge(shown, *values), *values), *([moved] if moved.refuted else [])]

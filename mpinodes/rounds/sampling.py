@@ -25,18 +25,21 @@ class Batches:
         rate: the public rate, or share, of the samples in a batch.
         fixed: the public number of samples in a batch; 0: each sample is taken with probability `rate`.
         parts: how many batches a round has, each with coins of its own.
+
+    Attributes:
+        rate: the rate.
     """
 
     def __init__(self, key: bytes, agent: int, rate: float, fixed: int, parts: int) -> None:
-        self._rate, self._fixed = rate, fixed
+        self.rate, self._fixed = rate, fixed
         self._coins = [Draws(key, Purpose.BATCH, agent, part) for part in range(parts)]
 
     def drawn(self, loss: Loss, t: int, part: int = 0) -> Loss:
         """Return the loss of a batch of the samples of a loss; a loss without samples is returned itself."""
+        return loss.batch(lambda number: self.rows(number, t, part), self.rate)
+
+    def rows(self, number: int, t: int, part: int) -> NDArray[np.int64]:
+        """Return which of so many samples are in a batch."""
         coins = self._coins[part].at(t)
-
-        def rows(number: int) -> NDArray[np.int64]:
-            size = self._fixed or int(coins.binomial(number, self._rate))
-            return coins.choice(number, size, replace=False, shuffle=False)
-
-        return loss.batch(rows, self._rate)
+        size = self._fixed or int(coins.binomial(number, self.rate))
+        return coins.choice(number, size, replace=False, shuffle=False)
