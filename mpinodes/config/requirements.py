@@ -19,7 +19,7 @@ from mpinodes.config import registry
 from mpinodes.config.registry import Classes
 from mpinodes.core.errors import BadInput, is_users, place_of
 from mpinodes.core.experiment import Experiment
-from mpinodes.core.parts import Algorithm, Setup, Stream, Topology
+from mpinodes.core.parts import Algorithm, SampleLoss, Setup, Stream, Topology
 from mpinodes.topology import facts
 
 FURTHEST = 52  # largest diameter of the graph for an early end: a frame stores one bit per hop in the bits of a double
@@ -77,7 +77,7 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
                 f"messages that {'do not arrive' if is_lost else 'come late'}; leave faults.{key} out, or set "
                 f"{_choose(registry.ALGORITHMS, lambda a: a.bears_loss and a.bears_delay)}"
             )
-    yield from _sampling(e, algorithm, stream)
+    yield from _sampling(e, parts)
     yield from _feedback(e, algorithm)
     yield from _noise(e, parts)
     if algorithm.solves:
@@ -113,9 +113,10 @@ def shows_all(stream: type[Stream]) -> bool:
     return False
 
 
-def _sampling(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Stream]) -> Iterator[str]:
+def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
     """Yield why batches cannot be drawn by secret coins: where no theorem is known that says what they cost."""
     scheme, adjacency, batch = f"data.sampling = {e.sampling!r}", e.privacy.adjacency, e.data.get("batch")
+    algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
     if e.sampling == "none":
         if "rate" in e.data:
             yield f"data.rate = {e.data['rate']:g}: set data.sampling=poisson, or leave it out"
@@ -128,6 +129,8 @@ def _sampling(e: Experiment, algorithm: type[Algorithm[Any]], stream: type[Strea
     named = registry.named(registry.STREAMS, e.data)
     if not (shows_all(stream) and stream.__module__.startswith("mpinodes.")):
         yield f"{scheme}: the losses of {named} are not known to be those of all samples; set data.sampling=none"
+    if loss.batch is not SampleLoss.batch:
+        yield f"{scheme}: {registry.named(registry.LOSSES, e.problem)} defines batch itself; leave this method out"
     if adjacency in ("one-round", "one-agent"):
         yield f"{scheme}: privacy.adjacency = {adjacency!r} is not amplified; set it to zero-out or one-sample"
     elif adjacency == "one-sample" and e.sampling == "poisson" and e.clips_rounds:
