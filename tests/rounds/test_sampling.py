@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -18,6 +23,7 @@ from mpinodes.presentation.privacy_words import lines
 from mpinodes.rounds import sampling
 from mpinodes.rounds.sampling import Batches
 from mpinodes.rounds.step import Releaser
+from mpinodes.runlog.reader import load
 from mpinodes.summary.summary import Summary
 from tests.helpers.parts import rows_of, run_of, setup_of
 
@@ -95,32 +101,66 @@ def test_wrapped_losses_keep_their_wrapper(whole: Logistic) -> None:
     assert len(drawn.loss.loss.targets) < N
 
 
-def rows_with_coins(key: bytes, monkeypatch: pytest.MonkeyPatch, asked: dict) -> tuple:
+@contextmanager
+def coins(key: bytes, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let all secret batches be drawn by coins of this key; the key of the noise stays."""
     with monkeypatch.context() as patch:
         own = sampling.Batches.__init__
-        patch.setattr(sampling.Batches, "__init__", lambda self, _, *rest: own(self, key, *rest))
-        setup = setup_of(asked)
-        return setup.layout.open(rows_of(setup))
+        patch.setattr(sampling.Batches, "__init__", lambda self, _, *rest: own(self, key * 32, *rest))
+        yield
 
 
-def test_without_gradients_nothing_depends_on_the_coins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def content(run: Path) -> dict[str, Any]:
+    """Return what the files of a run hold, without clock times."""
+    files: dict[str, Any] = {path.name: path.read_text() for path in run.iterdir() if path.suffix != ".h5"}
+    with h5py.File(run / "record.h5") as record:
+        files["record.h5"] = {name: values[()].tobytes() for name, values in record.items()} | dict(record.attrs)
+    summary = json.loads(files["summary.json"])
+    files["summary.json"] = {k: v for k, v in summary.items() if k not in ("seconds", "rounds_per_second", "timing")}
+    files["log.txt"] = [
+        line for line in files["log.txt"].splitlines() if " s in all" not in line and " s, " not in line
+    ]
+    files["log.txt"] = [line for line in files["log.txt"] if line != f"  run: {run}"]
+    *_, last = map(json.loads, files["progress.jsonl"].splitlines())  # the clock decides which rounds are printed
+    files["progress.jsonl"] = {key: value for key, value in last.items() if key != "rounds_per_second"}
+    return files
+
+
+def test_without_gradients_no_file_depends_on_the_coins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "zeros.npz", features=np.zeros((400, 3)), targets=np.resize([-1.0, 1.0], 400))
     data = {"name": "file", "file": str(tmp_path / "zeros.npz"), "labels": [-1, 1], "bound": 1.0}
     asked = POISSON | {"data": data | {"sampling": "poisson", "rate": Q}, "problem": {"loss": "logistic"}}
-    runs = [rows_with_coins(key * 32, monkeypatch, asked) for key in (b"a", b"b")]
-    for one, other in zip(*runs, strict=True):
-        assert getattr(one, "data", one).tobytes() == getattr(other, "data", other).tobytes()
+    asked |= {"noise": {"key": "same"}, "record": {"transcript": True, "decisions": True}}
+    files = []
+    for key in (b"a", b"b"):
+        with coins(key, monkeypatch):
+            files.append(content(run_of(tmp_path / key.decode(), asked)))
+    assert files[0].keys() == files[1].keys()
+    for name in files[0]:
+        assert files[0][name] == files[1][name], name
 
 
-def test_on_ordinary_data_the_columns_of_events_do_not_depend_on_the_coins(monkeypatch: pytest.MonkeyPatch) -> None:
-    (x, events, frames), (y, others, sent) = (rows_with_coins(key * 32, monkeypatch, POISSON) for key in (b"a", b"b"))
-    assert events.data.tobytes() == others.data.tobytes()
-    assert frames.shape == sent.shape
-    assert (x[1:] != y[1:]).any()
+def test_on_ordinary_data_the_columns_of_events_do_not_depend_on_the_coins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, records = POISSON | {"noise": {"key": "same"}}, []
+    for key in (b"a", b"b"):
+        with coins(key, monkeypatch):
+            records.append(load(run_of(tmp_path / key.decode(), asked)))
+    one, other = records
+    assert (one.transcript.values != other.transcript.values).any()
+    assert one.transcript.shape == other.transcript.shape  # as many messages of the same size
+    np.testing.assert_array_equal(one.transcript.values[..., :2], other.transcript.values[..., :2])
+    columns = [name for name in map(str, one) if name.startswith(("event_", "leakage_", "epsilon_"))]
+    assert {"event_scale", "event_l2", "event_uses", "event_rate", "epsilon_proven"} <= set(columns)
+    for name in columns:
+        np.testing.assert_array_equal(one[name].values, other[name].values, err_msg=name)
+    sizes = [Summary.read(tmp_path / key).bytes_sent for key in "ab"]
+    assert sizes[0] == sizes[1]
 
 
 def test_an_empty_batch_sends_its_message() -> None:
-    asked = POISSON | {"data": {**POISSON["data"], "rate": 1e-9}}
+    asked = POISSON | {"data": {**POISSON["data"], "rate": 1e-9}}  # all batches are empty
     setup = setup_of(asked)
     _, events, frames = setup.layout.open(rows_of(setup))
     assert (frames[:, :, 0] == np.arange(1, 16)[:, None]).all()
