@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +21,9 @@ from tests.helpers.running import CHECKOUT, Done, command, mpirun
 SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
-    "count_data.py", "draw_docs.py", "draw_topologies.py", "first_hour.py", "gamma_norm_loss.py", "kills.py",
-    "local_and_central.py", "net.py", "node_views.py", "relayed_message.py", "simulated_faults.py", "small_runs.py",
+    "count_data.py", "draw_docs.py", "draw_topologies.py", "fairness/fairness.py", "first_hour.py",
+    "gamma_norm_loss.py", "kills.py", "local_and_central.py", "net.py", "node_views.py", "relayed_message.py",
+    "simulated_faults.py", "small_runs.py", "worst_case.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
@@ -104,6 +106,32 @@ def test_audits_of_sound_runs_and_of_planted_faults_are_counted(tmp_path):
     assert "none: exit 0" in out
     assert "a round without noise: found: " in out
     assert out.endswith("faults: 0 missed\n")
+
+
+def test_dp_dsgd_is_attacked_where_its_account_is_tight(tmp_path):
+    lines = run("worst_case.py", "games", "--quick", cwd=tmp_path).out.splitlines()
+    shown = [re.match(r"(.*): [εμ] ≥ (-?[\d.]+), proven ([\d.]+) \(", line).groups() for line in lines]
+    assert [float(proven) for _, _, proven in shown] == [2.0, 2.0, 2.0, 1.056, 3.071, 3.071]
+    assert all(float(least) <= float(proven) for _, least, proven in shown)
+    assert "2 runs by mpirun have the same scores" in lines[0]
+
+
+def test_dp_dsgd_is_compared_fairly(tmp_path):
+    def lines(item: str) -> list[str]:
+        words = [sys.executable, str(SCRIPTS / "fairness" / "fairness.py"), item, str(tmp_path), "--quick"]
+        done = command(words, tmp_path)
+        assert done.code == 0 or item == "same-law", done.err  # the short form may be apart by more
+        return done.out.splitlines()
+
+    assert re.match(r"8 agents and the curator: [\d.]+ points apart", lines("same-law")[-1])
+    rows = [line.split(" | ")[0] for line in lines("baselines")]
+    assert rows[2:] == ["| complete", "| ring", "| curator", "| alone", "| one-shot", "| no-noise"]
+    chosen = tomllib.loads("\n".join(lines("search")))["study"]["cases"]
+    methods = [case["name"].split(".")[1] for case in chosen]
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in lines("equal-epsilon")]
+    assert rows[3:] == methods
+    assert len(methods) == 6
+    assert (tmp_path / "equal-epsilon.png").stat().st_size > 1000
 
 
 def test_rounds_are_timed_beside_a_bare_loop(tmp_path):
