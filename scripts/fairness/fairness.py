@@ -5,7 +5,7 @@ COMMAND is one of
     same-law       dp-dsgd of 8 agents on a complete graph beside one curator with √8 times the noise. Both start at the
                    same point and mix in every step, so they have the same law: the accuracies must agree.
     baselines      dp-dsgd on two graphs beside its baselines, at proven ε = 2 and 8.
-    search         choose the steps, clips, batches and decisions of the next command, on other seeds.
+    search         choose the steps, batches and decisions of the next command, on another seed.
     equal-epsilon  six methods on three data sets at equal proven ε of the network: a table and a figure.
 
 Each command does the study COMMAND.toml beside this file; finished runs are not done again. Data sets are found in the
@@ -127,11 +127,11 @@ METHODS: dict[str, Tree] = {
 }
 DATA = {"adult": "Adult", "mnist-6-8": "MNIST, 6 against 8", "digits": "digits, 6 against 8"}
 STEPS, MODULI, CLIPS, RATES = (0.1, 0.5, 2.0, 8.0), (0.003, 0.01, 0.05, 0.2, 1.0), (1.0,), (0.1, 0.3)
-SEARCHED, SEEDS = 2.0, [100]  # ε and seeds with which steps, clips and batches are chosen
+SEARCHED, SEEDS = 2.0, [100]  # ε and seeds with which steps and batches are chosen
 
 
 def tried(base: Tree, sets: Iterable[str]) -> Iterator[Tree]:
-    """Yield the cases of the search: every method with several steps, clips and batches on every data set."""
+    """Yield the cases of the search: every method with several steps and batches on every data set."""
     for data in sets:
         for name, method in METHODS.items():
             whole = method["algorithm"]["name"] == "two-stage-gaussian"
