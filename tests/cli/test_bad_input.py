@@ -64,7 +64,7 @@ BAD = [
         "problem.set=sphere",
         "problem.set = 'sphere': there is no such name; choose from: ball, box, none, product-of-balls",
     ),
-    (7, "data.name=mnist", "data.name = 'mnist': there is no such name; did you mean mnist-6-8?"),
+    (7, "data.name=mnist-68", "data.name = 'mnist-68': there is no such name; did you mean mnist-6-8?"),
     (7, "broken.toml", "broken.toml: not TOML: Invalid value (at line 1, column 10)"),
     (7, "binary.toml", "binary.toml: not TOML"),
     (7, "topology.file=missing.json", "missing.json: cannot be read"),
