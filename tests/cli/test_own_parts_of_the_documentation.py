@@ -21,7 +21,7 @@ def documented() -> dict[str, str]:
 
 def test_a_part_of_each_kind_in_one_run_under_mpi(tmp_path):
     files = documented()
-    files.pop("my_dpsgd.py")
+    del files["my_dpsgd.py"], files["my_adam.py"]
     assert len(files) == 11
     mixing = files.pop("in my_algorithm.py").replace("from dataclasses import dataclass\n", "").strip()
     algorithm = files["my_algorithm.py"].replace('("metropolis", "laplacian")', '("metropolis", Equal)')
@@ -58,3 +58,11 @@ def test_the_gaussian_example_spends_its_label_on_each_release(tmp_path):
         proven.append(network["proven"])
     assert proven[0] == pytest.approx(0.8, rel=1e-6)
     assert 0.8 < proven[1] < inf
+
+
+def test_the_adam_example_noises_its_gradients_alone(tmp_path):
+    (tmp_path / "my_adam.py").write_text(documented()["my_adam.py"])
+    words = ["algorithm.path=my_adam.py", "privacy.noise_multiplier=1", "privacy.adjacency=zero-out", "rounds=5"]
+    done = run_mpi(4, *words, "report=false", "output.dir=run", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert summary_of(tmp_path / "run")["privacy"]["network"]["proven"] < inf
