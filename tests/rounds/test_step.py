@@ -87,9 +87,9 @@ def counted(monkeypatch) -> list[State]:
     """The states that any `Step` hears in, from now on."""
     heard, plain = [], Step.receive
 
-    def receive(self, s, arrivals, loss):
+    def receive(self, s, arrivals, loss, *recorded):
         heard.append(s)
-        return plain(self, s, arrivals, loss)
+        return plain(self, s, arrivals, loss, *recorded)
 
     monkeypatch.setattr(Step, "receive", receive)
     return heard
