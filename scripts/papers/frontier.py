@@ -154,7 +154,7 @@ class Outcome(NamedTuple):
     """What came of some seeds of a trial.
 
     Attributes:
-        models: by reading, (agents, d, s).
+        models: by reading, (agents, s, d).
         lost: (s,) by an online method, by round and agent; None: it is none.
         price: of the trial.
     """
@@ -199,7 +199,7 @@ class Method:
 
 
 def score(name: str, model: Vector, rows: Rows) -> Vector:
-    """(s,) accuracy of (agents, d, s): of the mean model, or of agents alone their mean accuracy."""
+    """(s,) accuracy of (agents, s, d): of the mean model, or of agents alone their mean accuracy."""
     if name == ALONE:
         return np.asarray(np.mean([accuracy(each, rows) for each in model], axis=0))
     return accuracy(model.mean(axis=0), rows)
@@ -290,7 +290,7 @@ def _best(split: Split, radius: float) -> Json:
     """The best linear model in the ball: what it gets right, and what it loses on the training rows."""
     x = best_within(split.train, radius)
     lost = np.logaddexp(0, -split.train.targets * (split.train.features @ x)).mean()
-    return {"test": float(accuracy(x[:, None], split.test)[0]), "lost": float(lost)}
+    return {"test": float(accuracy(x, split.test)), "lost": float(lost)}
 
 
 def done(work: Work) -> tuple[dict[tuple[Place, float], Json], list[tuple[Place, float]]]:
@@ -489,7 +489,7 @@ def tables(found: Found) -> None:
             print(f", the law itself {100 * np.mean(of['optimum']):.1f}" if of["optimum"] else "")
     for name in found.work.data:
         data = found.work.field_of(name)
-        x = best_within(data.public.train, found.work.design["radius"])[:, None]
+        x = best_within(data.public.train, found.work.design["radius"])
         right = np.mean([accuracy(x, split.test) for split in data.splits])
         print(f"\n{TITLES[name]}: trained on the public rows alone, at no ε, {100 * right:.1f}")
     with (found.work.desk.output / "frontier.csv").open("w", newline="") as file:

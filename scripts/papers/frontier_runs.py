@@ -1,26 +1,28 @@
 """The runs of the frontier: many seeds of the noise of one run side by side, as one run.
 
-An agent's vectors are (d, s) here, a column for each of s seeds. Algorithms and mixings are the package's own, and so
-are the noise's scale, from each message's own calibration and `privacy.epsilon` as the budget has it, and what is
-proven. What is here is the loop over agents, which the package has for one seed (`rounds.step`), with losses and a
-ball for columns. A test holds it against the package's, seed by seed.
+An agent's vectors are (s, d) here, a row for each of s seeds. Algorithms, mixings, sets and mechanisms are the
+package's own; they accept such a leading axis of independent runs. Three parts are defined here. The first is the loop
+over agents, which the package has for one seed (`rounds.step`). The second is a loss that computes all seeds by one
+matrix product, because the package's losses take one run after the other, which takes four times as long. The third is
+gamma-norm noise, which the package draws for one run. A test compares the messages with the package's, seed by seed.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from frontier_data import Rows, Vector
 
 from mpinodes.core.asked import Tree, merge
 from mpinodes.core.messages import Inbox, Query, Relay, Solve, Solved, Start
-from mpinodes.core.parts import ALL, Loss, Set, Setup
+from mpinodes.core.parts import ALL, Loss, Setup
 from mpinodes.losses.logistic import Logistic
+from mpinodes.mechanisms.gamma_norm import GammaNorm
 from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.running.budget import events
 from mpinodes.running.setup import set_up
@@ -29,25 +31,14 @@ MOST_STEPS = 60
 
 
 @dataclass(frozen=True)
-class Balls(Set):
-    """‖x‖₂ ≤ radius, of each column; inf: all of R^d."""
+class SeedsLoss(Loss):
+    """Define the mean logistic loss of some samples plus (λ/2)‖x‖², at the points (s, d) of s seeds.
 
-    def reach(self, d: int) -> float:
-        return self.radius
-
-    def project(self, x: Vector) -> Vector:
-        return x * np.minimum(1.0, self.radius / np.maximum(np.linalg.norm(x, axis=0), 1e-300))
-
-    def support(self, g: Vector) -> float:
-        return self.radius * float(np.linalg.norm(g))
-
-    def within(self, margin: float) -> Balls:
-        return Balls(self.radius - margin)
-
-
-@dataclass(frozen=True)
-class Columns(Loss):
-    """The mean logistic loss of some rows, their gradients clipped, plus (λ/2)‖x‖², of each column of (d, s)."""
+    Attributes:
+        rows: the samples.
+        clip: the largest norm of a sample's gradient.
+        regularizer: λ.
+    """
 
     rows: Rows
     clip: float
@@ -55,95 +46,89 @@ class Columns(Loss):
 
     @cached_property
     def _norms(self) -> Vector:
-        return np.linalg.norm(self.rows.features, axis=1)[:, None]
-
-    @cached_property
-    def _labels(self) -> Vector:
-        return self.rows.targets[:, None]
+        return np.linalg.norm(self.rows.features, axis=1)
 
     def value(self, x: Vector) -> Any:
-        """(s,)."""
-        mean = Logistic.point(self.rows.features @ x, self._labels).mean(axis=0)
-        return mean + 0.5 * self.regularizer * np.sum(x * x, axis=0)
+        """Return the losses (s,) of the points."""
+        mean = Logistic.point(x @ self.rows.features.T, self.rows.targets).mean(axis=-1)
+        return mean + 0.5 * self.regularizer * np.sum(x * x, axis=-1)
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        slopes = Logistic.slope(self.rows.features @ x, self._labels)
+        """Return the clipped mean gradients (s, d) of the samples."""
+        slopes = Logistic.slope(x @ self.rows.features.T, self.rows.targets)
         if np.isfinite(self.clip):
             slopes *= self.clip / np.maximum(np.abs(slopes) * self._norms, self.clip)
-        return np.asarray(self.rows.features.T @ slopes) / len(slopes)
+        return np.asarray(slopes @ self.rows.features) / len(self.rows.targets)
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        found = self.data_grad(x)
-        return found + self.regularizer * x if self.regularizer else found
+        """Return the gradients (s, d) of the loss with the regularizer."""
+        gradient = self.data_grad(x)
+        return gradient + self.regularizer * x if self.regularizer else gradient
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """By one Hessian for all columns, at their mean; what that does not find, by the package's own solver."""
+        """Minimize f(x) + ‖x − v‖²/(2·step) for each seed, by steps with one Hessian, the mean of the seeds' Hessians.
+
+        If that does not reach `tolerance` in `MOST_STEPS` steps, the package's solver minimizes seed by seed.
+        """
         x, features = near.copy(), self.rows.features
-        norms = left = np.full(x.shape[1], np.inf)
+        norms = left = np.full(len(x), np.inf)
         inverse = None
         for k in range(MOST_STEPS):
             gradient = self.grad(x) + (x - v) / step
-            norms = np.linalg.norm(gradient, axis=0)
+            norms = np.linalg.norm(gradient, axis=-1)
             if norms.max() <= tolerance:
                 return Solved(x, float(norms.max()), k)
             if inverse is None or norms.max() > 0.2 * left.max():
-                bend = Logistic.bend(features @ x, self._labels).mean(axis=1) / len(features)
+                bend = Logistic.bend(x @ features.T, self.rows.targets).mean(axis=0) / len(features)
                 second = (features * bend[:, None]).T @ features
                 second.flat[:: len(second) + 1] += self.regularizer + 1 / step
                 inverse = np.linalg.inv(second)
             left = norms
-            x -= inverse @ gradient
+            x -= gradient @ inverse
         exact = Logistic(features, self.rows.targets, np.inf, False, float(len(features)), self.regularizer)
-        found = [exact.prox(v[:, k], step, near[:, k], tolerance) for k in range(x.shape[1])]
-        return Solved(np.column_stack([each.x for each in found]), max(each.residual for each in found), MOST_STEPS)
+        solved = [exact.prox(center, step, start, tolerance) for center, start in zip(v, near, strict=True)]
+        return Solved(np.array([run.x for run in solved]), max(run.residual for run in solved), MOST_STEPS)
 
 
 class Noise:
-    """What is random of s runs.
+    """Draw the random numbers of s seeds from one generator; mechanisms use this object like their `Draws`.
 
     Args:
-        s: how many.
-        seed: words that no other runs have.
+        s: the number of seeds.
+        seed: integers that no other set of runs has.
     """
 
     def __init__(self, s: int, seed: Sequence[int]) -> None:
         self.s, self._draws = s, np.random.default_rng(seed)
 
     def start(self, agent: int, d: int) -> Vector:
-        """(d, s): of an algorithm that begins at random."""
-        return self._draws.standard_normal((d, self.s))
+        """Return the starting points (s, d) of an algorithm that starts at random."""
+        return self._draws.standard_normal((d, self.s)).T
 
-    def of(self, setup: Setup, query: Query, t: int, agent: int) -> Vector:
-        """(d, s): what is added to a query."""
-        scale, shape = scale_of(setup, query), (len(query.value), self.s)
-        match setup.experiment.privacy.mechanism if scale else "none":
-            case "laplace":
-                return scale * self._draws.laplace(size=shape)
-            case "gaussian":
-                return scale * self._draws.standard_normal(shape)
-            case "gamma-norm":
-                direction = self._draws.standard_normal(shape)
-                length = self._draws.gamma(shape[0], scale, shape[1])
-                return np.asarray(direction * (length / np.linalg.norm(direction, axis=0)))
-        return np.zeros(shape)
+    def standard(self, law: Literal["laplace", "standard_normal"], t: int, size: int) -> Vector:
+        """Return random numbers (s, size) with location 0 and scale 1."""
+        return np.ascontiguousarray(getattr(self._draws, law)(size=(size, self.s)).T)
 
-
-def scale_of(setup: Setup, query: Query) -> float:
-    """Of the noise, as the mechanisms have it."""
-    if not setup.experiment.private:
-        return 0.0
-    if setup.experiment.privacy.mechanism == "gaussian":
-        return float(query.calibration or 0.0)
-    sensitivity = query.l1 if setup.experiment.privacy.mechanism == "laplace" else query.l2
-    return (sensitivity if query.calibration is None else query.calibration) / setup.experiment.privacy.epsilon
+    def release(self, setup: Setup, query: Query, t: int, agent: int) -> Vector:
+        """Return the value of a query plus noise, (s, d)."""
+        out = query.value.copy()
+        if query.calibration == 0:  # no numbers are drawn
+            return out
+        if isinstance(setup.mechanism, GammaNorm):
+            d, scale = out.shape[-1], (query.calibration or query.l2) / setup.mechanism.epsilon
+            direction = self.standard("standard_normal", t, d)
+            norms = self._draws.gamma(d, scale, self.s) / np.linalg.norm(direction, axis=-1)
+            return np.asarray(out + direction * norms[:, None])
+        setup.mechanism.release(query, t, self, out)  # type: ignore[arg-type]  # stands for the draws of one run
+        return out
 
 
 class Said(NamedTuple):
-    """What all agents say in a round.
+    """Hold what all agents send and receive in a round.
 
     Attributes:
-        released: by agent, (d, s).
-        heard: by agent, the mix of what it hears, divided by its scale.
+        released: the release (s, d) of each agent.
+        heard: the weighted sum (s, d) of the releases that each agent receives, divided by its scale.
     """
 
     released: list[Vector]
@@ -151,12 +136,9 @@ class Said(NamedTuple):
 
 
 def said(setup: Setup, own: Sequence[Rows], noise: Noise) -> Iterator[Said]:
-    """The rounds of s runs of an experiment, on each agent's own rows."""
-    e, n, d = setup.experiment, setup.topology.agents, setup.dimension
-    radius = float(e.problem.radius) if e.problem.set == "ball" else np.inf
-    algorithm = replace(setup.algorithm, run=replace(setup.algorithm.run, feasible=Balls(radius)))
-    drawn = algorithm.random_start
-    starts = [noise.start(i, d) if drawn else np.zeros((d, noise.s)) for i in range(n)]
+    """Yield the rounds of s runs of an experiment, on the samples of each agent."""
+    e, algorithm, n, d = setup.experiment, setup.algorithm, setup.topology.agents, setup.dimension
+    starts = [noise.start(i, d) if algorithm.random_start else np.zeros((noise.s, d)) for i in range(n)]
     losses = [_losses(rows, e.data["batch"], e.clip, e.problem.regularizer) for rows in own]
     states = [algorithm.init(start) for start in starts]
     mixed: list[Any] = [setup.mixing.init(i) for i in range(n)]
@@ -174,7 +156,7 @@ def said(setup: Setup, own: Sequence[Rows], noise: Noise) -> Iterator[Said]:
                 released.append(_solved(setup, message, losses[i](message.uses), noise, t, i))
             else:
                 assert isinstance(message, Query)
-                released.append(message.value + noise.of(setup, message, t, i))
+                released.append(noise.release(setup, message, t, i))
         scalars = [np.array(setup.mixing.outgoing(mixed[i], here), float) for i, here in enumerate(places)]
         inboxes, heard = [], []
         for i, here in enumerate(places):
@@ -187,24 +169,23 @@ def said(setup: Setup, own: Sequence[Rows], noise: Noise) -> Iterator[Said]:
         yield Said(released, heard)
 
 
-def _losses(rows: Rows, batch: int | str, clip: float, regularizer: float) -> Callable[[int], Columns]:
+def _losses(rows: Rows, batch: int | str, clip: float, regularizer: float) -> Callable[[int], SeedsLoss]:
     """By round; after the last batch the first again."""
     if batch == "all":
-        whole = Columns(rows, clip, regularizer)
+        whole = SeedsLoss(rows, clip, regularizer)
         return lambda t: whole
     size = int(batch)
     batches = [slice(k * size, (k + 1) * size) for k in range(len(rows.targets) // size)]
-    made = [Columns(rows.at(batch), clip, regularizer) for batch in batches]
+    made = [SeedsLoss(rows.at(batch), clip, regularizer) for batch in batches]
     return lambda t: made[(t - 1) % len(made)]
 
 
-def _solved(setup: Setup, ask: Solve, loss: Columns, noise: Noise, t: int, agent: int) -> Vector:
-    d = len(ask.center)
-    query = Query(ask.center, d**0.5 * ask.l2, ask.l2, ask.uses, ask.leaks, ask.calibration)
-    found = loss.prox(ask.center + noise.of(setup, query, t, agent), ask.step, ask.near, ask.tolerance)
-    if found.residual > ask.tolerance:
-        raise ArithmeticError(f"{setup.experiment.name}: a local problem is solved to {found.residual:g} alone")
-    return found.x
+def _solved(setup: Setup, ask: Solve, loss: SeedsLoss, noise: Noise, t: int, agent: int) -> Vector:
+    query = Query(ask.center, ask.center.shape[-1] ** 0.5 * ask.l2, ask.l2, ask.uses, ask.leaks, ask.calibration)
+    solved = loss.prox(noise.release(setup, query, t, agent), ask.step, ask.near, ask.tolerance)
+    if solved.residual > ask.tolerance:
+        raise ArithmeticError(f"{setup.experiment.name}: a local problem is solved to {solved.residual:g} alone")
+    return solved.x
 
 
 # ------------------------------------------------------------------------------------------------------------- trials
@@ -261,13 +242,13 @@ def models(setup: Setup, own: Sequence[Rows], noise: Noise) -> tuple[list[Vector
     """What is made of the releases of s runs, and what an online method lost on the way.
 
     Returns:
-        Two models, each by agent and then (d, s): its last release, and the mean of its releases of the second half of
+        Two models, each by agent and then (s, d): its last release, and the mean of its releases of the second half of
         the rounds; of dual methods their negative, of which the decision is a positive multiple. And (s,) the loss by
         round and agent of playing the mix of what is heard, in the set; None: the method is not online.
     """
     e = setup.experiment
     dual, online = e.algorithm["name"] == "dpps", e.data["batch"] != "all"
-    ball, half = Balls(float(e.problem.radius) if e.problem.set == "ball" else np.inf), 2 + (e.rounds - 1) // 2
+    feasible, half = setup.run.feasible, 2 + (e.rounds - 1) // 2
     losses = [_losses(rows, e.data["batch"], np.inf, 0.0) for rows in own] if online else []
     last: list[Vector] = []
     late: list[list[Vector]] = []
@@ -278,7 +259,7 @@ def models(setup: Setup, own: Sequence[Rows], noise: Noise) -> tuple[list[Vector
             late.append(released)
         if online and t < e.rounds:
             for loss, point in zip(losses, heard, strict=True):
-                played = ball.prox_step(point, setup.run.step(t)) if dual else ball.project(point)
+                played = feasible.prox_step(point, setup.run.step(t)) if dual else feasible.project(point)
                 lost += np.asarray(loss(t).value(played))
     sign = -1.0 if dual else 1.0
     means = [sign * np.mean(each, axis=0) for each in zip(*late, strict=True)]
@@ -288,8 +269,8 @@ def models(setup: Setup, own: Sequence[Rows], noise: Noise) -> tuple[list[Vector
 
 
 def accuracy(model: Vector, rows: Rows) -> Vector:
-    """(s,) of (d, s)."""
-    return np.asarray(((rows.features @ model > 0) == (rows.targets > 0)[:, None]).mean(axis=0))
+    """Return the accuracies (s,) of models (s, d)."""
+    return np.asarray(((model @ rows.features.T > 0) == (rows.targets > 0)).mean(axis=-1))
 
 
 def best_within(rows: Rows, radius: float) -> Vector:

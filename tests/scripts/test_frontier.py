@@ -40,15 +40,14 @@ class Package(frontier_runs.Noise):
 
     def start(self, agent, d):
         drawn = [Draws(each.experiment.seed, Purpose.START, agent).at(0).standard_normal(d) for each in self._setups]
-        return np.column_stack(drawn)
+        return np.array(drawn)
 
-    def of(self, setup, query, t, agent):
-        columns = []
-        for each in self._setups:
-            zero = Query(np.zeros(D), query.l1, query.l2, query.uses, query.leaks, query.calibration)
-            columns.append(np.zeros(D))
-            each.mechanism.release(zero, t, Draws(each.noise_key, Purpose.NOISE, agent, 0), columns[-1])
-        return np.column_stack(columns)
+    def release(self, setup, query, t, agent):
+        out = np.empty_like(query.value)
+        for each, value, place in zip(self._setups, query.value, out, strict=True):
+            single = Query(value, query.l1, query.l2, query.uses, query.leaks, query.calibration)
+            each.mechanism.release(single, t, Draws(each.noise_key, Purpose.NOISE, agent, 0), place)
+        return out
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +83,9 @@ def test_runs_side_by_side_say_what_the_package_says_seed_by_seed(name, trials, 
     setups = [set_up(merge(tree, {"seed": seed}), None) for seed in SEEDS]
     theirs = np.array([_released(each) for each in setups])  # (s, rounds, agents, d)
     ours = np.array([said.released for said in frontier_runs.said(price.setup, rows, Package(setups))])
-    assert ours.shape == (price.setup.experiment.rounds, AGENTS, D, len(SEEDS))
-    np.testing.assert_allclose(ours, theirs.transpose(1, 2, 3, 0), rtol=1e-6, atol=1e-8)
-    assert not np.allclose(ours[-1, ..., 0], ours[-1, ..., 1])
+    assert ours.shape == (price.setup.experiment.rounds, AGENTS, len(SEEDS), D)
+    np.testing.assert_allclose(ours, theirs.transpose(1, 2, 0, 3), rtol=1e-6, atol=1e-8)
+    assert not np.allclose(ours[-1, :, 0], ours[-1, :, 1])
 
 
 def _of(setup):
