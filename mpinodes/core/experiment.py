@@ -304,7 +304,7 @@ class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
     seed: Seed | None = None
     identity: Text | None = None
     sampling: Literal["none", "poisson", "fixed"] | None = None
-    rate: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    rate: Annotated[float, Meta(ge=1e-12, lt=1)] | None = None  # below, numbers of samples would overflow
 
 
 class GraphFile(Struct, forbid_unknown_fields=True, frozen=True):

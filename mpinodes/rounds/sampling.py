@@ -9,6 +9,8 @@ like any other.
 
 from __future__ import annotations
 
+from math import sqrt
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,7 +41,17 @@ class Batches:
         return loss.batch(lambda number: self.rows(number, t, part), self.rate)
 
     def rows(self, number: int, t: int, part: int) -> NDArray[np.int64]:
-        """Return which of so many samples are in a batch."""
+        """Return which of so many samples are in a batch, as numbers from 0.
+
+        If each sample is taken with probability q, the distance from one taken sample to the next is a geometric random
+        number. A batch so takes about q·number draws; a coin for each sample would take longer than a whole round.
+        """
         coins = self._coins[part].at(t)
-        size = self._fixed or int(coins.binomial(number, self.rate))
-        return coins.choice(number, size, replace=False, shuffle=False)
+        if self._fixed:
+            return coins.choice(number, self._fixed, replace=False, shuffle=False)
+        expected = number * self.rate
+        ahead = int(expected + 6 * sqrt(expected)) + 8
+        rows = coins.geometric(self.rate, ahead).cumsum() - 1
+        while rows[-1] < number:  # seldom: `ahead` exceeds the expected number by six standard deviations
+            rows = np.concatenate([rows, rows[-1] + coins.geometric(self.rate, ahead).cumsum()])
+        return rows[: rows.searchsorted(number)]
