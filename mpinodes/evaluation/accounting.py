@@ -174,6 +174,7 @@ class Accounting:
             uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=setup.algorithm.exact_minimizers,
             against_colluders=bool(holds_alone and not is_shared and not math.isnan(network[-1].epsilon)),
             views=seen, views_left_out=self._too_many, sampling=drawn,
+            covers_decisions=True if setup.algorithm.noises_gradients else UNSET,
             unsent=unsent if e.baseline in ("curator", "alone", "one-shot") else UNSET,
         )  # fmt: skip
 

@@ -106,7 +106,9 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
     return [
         f"Proven against an observer of every link{rounds} at δ = {privacy.delta:g}, where adjacent data differ in "
         f"{DIFFERENCE[privacy.adjacency]}.{claim * (privacy.network.claimed is not None)}",
-        "Decisions are not covered, because they depend on the agents' hidden state.",
+        "Decisions are covered, because they are computed from noised gradients and received messages alone."
+        if privacy.covers_decisions is True
+        else "Decisions are not covered, because they depend on the agents' hidden state.",
         *([secret_batches(privacy.sampling)] if privacy.sampling else []),
         *([f"The price is that of a run that releases every noised {privacy.unsent}."] if privacy.unsent else []),
         f"{KEYS[privacy.key or 'unknown']}.",

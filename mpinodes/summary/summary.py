@@ -217,6 +217,7 @@ class PrivacySummary(Struct, kw_only=True):
     views: Same[ViewsSummary] = None
     views_left_out: Same[bool] = None
     sampling: Annotated[SamplingSummary | UnsetType, same] = UNSET  # only of runs with secret batches
+    covers_decisions: Annotated[Literal[True] | UnsetType, same] = UNSET  # only of algorithms that noise gradients
     unsent: Annotated[Literal["gradient", "message"] | UnsetType, same] = UNSET  # of baselines: what is priced as sent
     recorded: Annotated[int | UnsetType, same] = UNSET  # for a run that ended early: the rounds that the numbers cover
 

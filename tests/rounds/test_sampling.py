@@ -254,6 +254,7 @@ def test_the_conditions_are_printed(tmp_path: Path) -> None:
     assert "every sample with probability 0.05, by coins from the key of its noise" in text
     assert "divided by the expected size of the batch" in text
     assert "Timing is not covered" in text
+    assert "Decisions are covered, because they are computed from noised gradients" in text
     assert "1 times the clip on the sum of an agent's clipped gradients" in text
     assert "one sample, whose gradient becomes zero" in text
     assert "The proven numbers hold for a secret key that is used once" in text
