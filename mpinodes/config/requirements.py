@@ -139,7 +139,7 @@ def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
         uses = "minimizes whole losses" if algorithm.solves else "needs the same losses in every round"
         yield f"{scheme}: {e.name} {uses}; set data.sampling=none"
     elif len(algorithm.vectors) > 1:
-        yield f"{scheme}: {e.name} sends several vectors of one batch, which are not priced together; set it to none"
+        yield f"{scheme}: {e.name} sends several vectors of one batch, which no theorem prices; set data.sampling=none"
     if e.feedback.points or e.feedback.delay:
         yield f"{scheme}: the feedback of {e.name} must be immediate gradients; leave the section feedback out"
     if e.audit.viewers:

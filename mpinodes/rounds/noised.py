@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from mpinodes.core import Event, Query, Vector
@@ -75,5 +76,13 @@ class NoisedLoss:
         return self._gradients.release(x)
 
     def __deepcopy__(self, memo: Any) -> NoisedLoss:
-        """Return the same loss as before the first call, so that a repeated call of `update` gives the same result."""
-        return NoisedLoss(self._gradients.anew())
+        """Return the loss itself, so that the gradients of a copy are counted, and have fresh noise and coins."""
+        return self
+
+
+def again(argument: Any) -> Any:
+    """Return a deep copy of an argument of `update`; of a `NoisedLoss`, the loss before its first call.
+
+    A check that repeats a call of `update` needs such arguments. An algorithm that calls this function breaks privacy.
+    """
+    return NoisedLoss(argument._gradients.anew()) if isinstance(argument, NoisedLoss) else deepcopy(argument)

@@ -5,13 +5,15 @@ Each fault cannot be written, is refused, has no effect, is found by the audit, 
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
+from mpinodes.algorithms.dola import DOLA
 from mpinodes.algorithms.dp_dsgd import DPDSGD, State
 from mpinodes.auditing.adjacent_replay import replays
 from mpinodes.auditing.transcripts import simulate
@@ -102,8 +104,6 @@ def test_a_query_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_algorithms_cannot_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    from mpinodes.algorithms.dola import DOLA
-
     monkeypatch.setattr(DOLA, "message", lambda self, s, here: Say(s.x))
     with pytest.raises(ValueError, match="a Say is for algorithms that state"):
         rows_of(setup_of(ASKED | {"algorithm": {"name": "dola"}}))
@@ -120,6 +120,49 @@ def test_steps_on_one_batch_are_not_counted_as_fresh_ones() -> None:
     batches, loss = Batches(setup.noise_key, 0, 0.3, 0, 3), setup.losses(0)(1)
     taken = [batches.drawn(loss, 1, part).features.tobytes() for part in range(3)]
     assert len(set(taken)) == 3
+
+
+def test_copies_of_a_loss_share_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients of uncounted copies would have one batch and one noise."""
+
+    def update(self, s, here, inbox, loss):
+        for _ in range(3):
+            deepcopy(loss).gradient(inbox.mix())
+        return s
+
+    with pytest.raises(ValueError, match="more gradients than the 1"):
+        run(monkeypatch, update=update)
+
+
+class Keeping(NamedTuple):
+    x: Any
+    made_with: float
+    batch: Any
+
+
+def later_rounds(self, s, here, inbox, loss):
+    """Take the gradients of four rounds from one batch."""
+    batch = loss if (here.t - 1) % 4 == 0 else s.batch
+    return Keeping(inbox.mix() - 0.5 * batch.grad(inbox.mix()), 0.5, batch)
+
+
+def local_steps(self, s, here, inbox, loss):
+    """Take four steps on one batch, and state the sensitivity of one."""
+    x = inbox.mix()
+    for _ in range(4):
+        x = x - 0.5 * loss.grad(x)
+    return Keeping(x, 0.5, None)
+
+
+@pytest.mark.parametrize("update", [later_rounds, local_steps], ids=lambda update: update.__name__)
+def test_a_batch_that_a_method_uses_again_is_found_by_the_audit(monkeypatch: pytest.MonkeyPatch, update: Any) -> None:
+    """`check` compares the same runs. Their batches are public: with secret ones, later rounds are not told apart."""
+    asked = ASKED | {"algorithm": {"name": "dola"}, "rounds": 6, "problem": {"loss": "logistic", "set": "none"}}
+    asked |= {"step": {"kind": "constant", "value": 0.5}, "record": {"transcript": True}}
+    assert not any(finding.exceeded for finding in replays(simulate(setup_of(asked)), seed=0))
+    monkeypatch.setattr(DOLA, "init", lambda self, x: Keeping(x, 0.0, None))
+    monkeypatch.setattr(DOLA, "update", update)
+    assert any(finding.exceeded for finding in replays(simulate(setup_of(asked)), seed=0))
 
 
 def test_the_clip_is_applied_to_each_sample_before_the_mean() -> None:

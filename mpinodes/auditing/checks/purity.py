@@ -17,6 +17,7 @@ from mpinodes.auditing.checks.failures import Fault, image
 from mpinodes.auditing.recorded_frames import SCALARS, compare
 from mpinodes.auditing.transcripts import Replayed, Transcript
 from mpinodes.core import Loss, Setup, Vector
+from mpinodes.rounds.noised import again
 from mpinodes.rounds.step import Arrivals, Step
 
 PURE = "message, update and decision must be functions of their arguments alone, and return new values"
@@ -59,7 +60,7 @@ class Noting:
 
     def update(self, s: Any, here: Any, inbox: Any, loss: Any) -> Any:
         """Return the algorithm's next state, and record the arguments and the result."""
-        self.call.inbox, self.call.loss = copy.deepcopy(inbox), copy.deepcopy(loss)
+        self.call.inbox, self.call.loss = copy.deepcopy(inbox), again(loss)
         following = self._algorithm.update(s, here, inbox, loss)
         self.call.following = image(following)
         return following
@@ -123,7 +124,7 @@ def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
         "update": ((call.state, call.here, call.inbox, call.loss), call.following),
     }
     for method, (arguments, recorded) in calls.items():
-        given = copy.deepcopy(arguments)
+        given = tuple(map(again, arguments))
         images = [image(argument) for argument in given]
         result = getattr(setup.algorithm, method)(*given)
         for name, argument, before in zip(("state", "here", "inbox", "loss"), given, images, strict=False):
