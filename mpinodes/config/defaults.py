@@ -109,6 +109,15 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     of_data = _of_data(stream, algorithm, asked) if stream else {}
     if stream and section.get("sampling") == "poisson" and "batch" not in asked.get("data", {}) and shows_all(stream):
         layers[-1] = merge(layers[-1], {"data": {"batch": "all"}})  # a Poisson batch has no size of its own
+    noise = merge(*layers).get("privacy", {})
+    if algorithm.noises_gradients and section.get("sampling", "none") != "none" and noise.get("mechanism") != "none":
+        if "privacy.epsilon" in typed:
+            problems.append(
+                "privacy.epsilon: this epsilon is that of a gradient without data.sampling; set "
+                "privacy.noise_multiplier or privacy.budget.epsilon instead"
+            )
+        elif not {"noise_multiplier", "budget"} & noise.keys():
+            layers[0] = merge(layers[0], {"privacy": {"noise_multiplier": 1.0}})
     if stream and "data" in preset and "data" not in layers[1]:  # keep those keys of the preset that the data have
         known = registry.keys(registry.STREAMS, stream)
         layers[1] = layers[1] | {"data": {key: value for key, value in preset["data"].items() if key in known}}

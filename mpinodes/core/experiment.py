@@ -85,7 +85,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
             which each agent has its own loss.
         noise_multiplier: for algorithms that noise gradients: the noise on the sum of clipped gradients has this
             standard deviation times the clip. It replaces privacy.epsilon, which calibrates the noise of one gradient
-            without sampling.
+            without sampling. With secret batches the default is 1, unless a budget chooses it.
         budget: the section privacy.budget.
     """
 
