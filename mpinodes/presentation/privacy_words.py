@@ -139,7 +139,7 @@ ADDED = {
 def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[str]:
     """Return sentences on the noise of a run, and on the conditions under which the run's proven ε values hold."""
     is_proven, delta, together = privacy.network.proven is not None, privacy.delta, privacy.together
-    notes = [_what_noise_buys(noise)]
+    notes = [_what_noise_buys(noise, privacy.adjacency)]
     source = " from the system's entropy" if noise.entropy == "os" else ""
     if noise.backend == "opendp":
         notes.append("Drawn by OpenDP.")
@@ -237,7 +237,7 @@ def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
         return Mechanism
 
 
-def _what_noise_buys(noise: typed.NoiseSummary) -> str:
+def _what_noise_buys(noise: typed.NoiseSummary, adjacency: str) -> str:
     """Return a sentence that compares the scale of the noise with the scale that `privacy.epsilon` requires."""
     used, least, needed, release = noise.scale, noise.least_scale, noise.calibrated_scale, noise.release
     if used == 0:
@@ -251,10 +251,10 @@ def _what_noise_buys(noise: typed.NoiseSummary) -> str:
         return f"{text}."
     if needed is None and release is None:
         return f"{text}; no sensitivity is known, as without gradient clipping, so the noise proves nothing."
-    really = "has no noise for some data" if release is None else f"is in fact {release:.3g}-DP"
+    really = "has no noise for some data" if release is None else f"is in fact {release:.3g}-DP ({adjacency})"
     if noise.calibrated:
         if release is not None and release <= noise.epsilon * (1 + 1e-9):
-            return f"{text}, calibrated: no release of an agent costs more than ε = {release:.4g}."
+            return f"{text}, calibrated: no release of an agent costs more than ε = {release:.4g} ({adjacency})."
         return f"{text}, calibrated as printed in the paper: a release of an agent {really}."
     needs = "" if needed is None else f" needs {needed:.4g}, {needed / used:.3g} times as much"
     remark = f" {noise.remark}" if noise.remark else ""
