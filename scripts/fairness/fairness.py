@@ -196,7 +196,7 @@ def equal_epsilon(out: Path, quick: bool, workers: int) -> int:
         axes.set_xticks(budgets, [f"{epsilon:g}" for epsilon in budgets])
         axes.minorticks_off()
     panels[0].set_ylabel("test accuracy, %")
-    panels[-1].legend()
+    figure.legend(*panels[-1].get_legend_handles_labels(), loc="outside lower center", ncols=len(METHODS))
     figure.savefig(out / "equal-epsilon.png", dpi=90)
     return 0
 
