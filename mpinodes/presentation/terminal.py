@@ -61,10 +61,11 @@ def agents(s: Summary) -> str:
 def setting(s: Summary) -> str:
     """Return the numbers of agents, rounds and coordinates, the graph, and the seeds, as text."""
     over = "in every round" if s.connectivity == 1 else f"over any {s.connectivity} rounds"
+    graph = f"{s.topology} (connected {over})" if s.connectivity else s.topology  # 0: a baseline without links
     why = "the run ended early" if s.partial else "all agents had settled"
     early = f" (of {s.rounds_asked}: {why})" if s.rounds < s.rounds_asked else ""
     seeds = f"seeds {s.seeds[0]} to {s.seeds[-1]}" if s.seeds else f"seed {s.seed}"
-    return f"{agents(s)}, {s.topology} (connected {over}), {s.rounds} rounds{early}, d = {s.dimension}, {seeds}"
+    return f"{agents(s)}, {graph}, {s.rounds} rounds{early}, d = {s.dimension}, {seeds}"
 
 
 def speed(s: Summary) -> str:
