@@ -57,6 +57,12 @@ def test_no_noise_is_none(tmp_path: Path) -> None:
     assert setup.experiment.clip == 1.0
 
 
+def test_without_noise_gradients_are_clipped_in_the_same_way() -> None:
+    privacy = ASKED["privacy"] | {"clipping": "agent", "clip": 0.3}
+    changed = opened(baseline="no-noise", privacy=privacy)[0].experiment.privacy
+    assert (changed.clipping, changed.clip, changed.adjacency) == ("agent", 0.3, "zero-out")
+
+
 @pytest.mark.parametrize("baseline", ["curator", "alone", "one-shot"])
 def test_they_are_priced_as_if_everything_was_sent(tmp_path: Path, baseline: str) -> None:
     own = Summary.read(run_of(tmp_path / "own", ASKED)).privacy.network.proven
