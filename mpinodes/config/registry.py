@@ -328,8 +328,12 @@ def mixing_name(mixing: str | type[parts.Mixing]) -> str:
     return mixing if isinstance(mixing, str) else mixing.__name__
 
 
+@lru_cache(maxsize=256)  # evaluating the annotations takes long
 def keys(kind: PartKind, part: Any) -> dict[str, Key]:
-    """Return the settings of a part, by name: the fields of its dataclass that mpinodes does not fill in."""
+    """Return the settings of a part, by name: the fields of its dataclass that mpinodes does not fill in.
+
+    All calls for a part return the same dictionary, which callers must not change.
+    """
     hints = get_type_hints(part, include_extras=True)
     given = {field.name for field in fields(kind.base)} - {*kind.settable}
     own = [field for field in fields(part) if field.name not in given]

@@ -39,6 +39,10 @@ class Purpose(IntEnum):
     BATCH = 14
 
 
+_ANY = np.random.SeedSequence(0)  # without a seed, NumPy would ask the operating system for one
+_STATE = np.random.Philox(_ANY).state | {"buffer": [0] * 4}
+
+
 class Draws:
     """Generate the random numbers of one (source, purpose, agent).
 
@@ -62,13 +66,10 @@ class Draws:
         else:  # numpy pads up to four 32-bit words with zeros, so that (2^32, 1, 0) would equal (0, 1, 1)
             words = (source, purpose, agent, *(() if source < 2**32 else (1,)))
             key = np.random.SeedSequence(words).generate_state(2, np.uint64).astype(np.uint64, copy=False)
-        self._bits = np.random.Philox(key=key)
+        self._bits = np.random.Philox(_ANY)  # `at` sets the state
         self._counter = [0, 0, 0, part]
         # lists, because NumPy reads the state entry by entry, which takes twice as long for arrays
-        self._state: Any = self._bits.state | {
-            "state": {"counter": self._counter, "key": key.tolist()},
-            "buffer": [0] * 4,
-        }
+        self._state: Any = _STATE | {"state": {"counter": self._counter, "key": key.tolist()}}
         self._generator = np.random.Generator(self._bits)
         self._ahead: list[NDArray[np.float64]] = []  # draws of the next rounds, the last round first
         self._next, self._drawn, self._many = 1, ("", 0), 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 
@@ -12,9 +13,10 @@ def folder() -> Path:
     return inside if inside.is_dir() else package.parent / "topologies"
 
 
-def names() -> list[str]:
+@cache
+def names() -> tuple[str, ...]:
     """Return the names of the stored topologies, sorted."""
-    return sorted(path.stem for path in folder().glob("*.json"))
+    return tuple(sorted(path.stem for path in folder().glob("*.json")))
 
 
 def file_of(name: str) -> Path | None:
