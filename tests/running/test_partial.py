@@ -55,7 +55,7 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
 def test_of_two_at_work_on_a_run_one_is_refused(words, monkeypatch, tmp_path, capfd):
     """A page made of a run that goes on, or a second --resume, would take its record away."""
     one, other = run_of(tmp_path / "one", SMALL + words), killed(monkeypatch, tmp_path / "other", SMALL + words, 18)
-    monkeypatch.setattr("mpinodes.runlog.directories.PATIENCE", 0.1)
+    monkeypatch.setattr(held.__wrapped__, "__defaults__", (0.1,))
     with held(other):
         for command in (
             report.main, lambda words: run.main(["--lockstep", "--resume", *words]),
