@@ -137,19 +137,19 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
     for dimension, size in zip(dims, values.shape, strict=True):
         if dimension not in file:
             add_dimension(file, dimension, np.arange(size))
-    shape = (rounds or len(values), *values.shape[1:])
-    storage: dict[str, Any] = {}
     if rounds:  # compress the variable if its first rounds become smaller
         # Like HDF5's shuffle filter: the first bytes of all numbers come first, then the second bytes, and so on.
         shuffled = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T).tobytes()
-        storage = {"chunks": values.shape, "fletcher32": True}
+        storage: dict[str, Any] = {"chunks": values.shape, "fletcher32": True}
         if len(zlib.compress(shuffled, 1)) <= WORTH * len(shuffled):
             storage = {"chunks": values.shape, "shuffle": True, "compression": "gzip", "compression_opts": 1}
-    dataset = file.create_dataset(name, shape, values.dtype, **storage)
-    dataset[: len(values)] = values
+        dataset = file.create_dataset(name, (rounds, *values.shape[1:]), values.dtype, **storage)
+        dataset[: len(values)] = values
+    else:
+        dataset = file.create_dataset(name, data=values)
     write_words(dataset, {**long_names.attributes(name, label, unit), DIMS: " ".join(dims)})
     for axis, dimension in enumerate(dims):
-        dataset.dims[axis].attach_scale(file[dimension])
+        h5py.h5ds.attach_scale(dataset.id, file[dimension].id, axis)
     return dataset
 
 
