@@ -20,7 +20,7 @@ from tests.helpers.slow import slow
 
 
 def test_a_running_job_is_told_of_until_it_ends(tmp_path):
-    (tmp_path / "slow.py").write_text(slow("0.1"))
+    (tmp_path / "slow.py").write_text(slow("0.06"))
     words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=140", "rounds=70"]
     words += ["output.dir=run", "report=false"]
     job = subprocess.Popen(
