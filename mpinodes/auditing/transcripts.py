@@ -132,6 +132,7 @@ class Replayed:
         agent: the number of the agent.
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise.
+        claim: the newest bounds of `adjacent_replay.compared`, after the rounds and messages that they are for.
 
     Args:
         recorded: the transcript.
@@ -160,6 +161,7 @@ class Replayed:
         self._states: list[State] = []
         self._arrivals: list[Arrivals] = []  # what the agent receives in each round, whatever its data are
         self.messages: list[Message] = []
+        self.claim: tuple[Any, Vector] = (), np.empty(0)
         state = self._step.start()
         for k in range(len(self._frames)):
             self._states.append(state)

@@ -87,7 +87,7 @@ class Lanes:
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
             np.add.at(new[:, part], (message, lane), own)
-        a, b, p = (np.moveaxis(x[rounds][:, agent], 1, -1) for x in (self._a, self._b, self._p))
+        a, b, p = (x[rounds][:, agent].transpose(0, *range(2, x.ndim), 1) for x in (self._a, self._b, self._p))
         slope, cap = self._slope[rounds][:, agent], self._r[rounds][:, agent]
         offset = np.zeros(cap.shape)
         if self._offset is not None:

@@ -361,6 +361,8 @@ PHILOX = "np.random.Generator(np.random.Philox(key=np.array(noise.origin[1:3], n
         ("noise of other rounds", DRAWN, f"{DRAWN} if t % 50 else {DRAWN.replace('at(t)', 'at(t - 7)')}"),
         ("vectors that share their noise", DRAWN, DRAWN.replace("noise.at(t)", PHILOX)),
         ("noise that does not depend on its key", DRAWN, DRAWN.replace("noise.at(t)", "np.random.default_rng(t)")),
+        ("it fails where it is called by itself", DRAWN, f"{DRAWN}; query.value *= 0.9"),
+        ("it fails where it is called by itself", DRAWN, f"{DRAWN}; query.l1 *= 1 + 1e-12"),
         ("impossible numbers in an event", OF, f"{OF}._replace(draws=0.0)"),
         ("impossible numbers in an event", OF, f"{OF}._replace(rounding_l1=-1.0)"),
         ("impossible numbers in an event", OF, f"{OF}._replace(tv_distance=-0.5)"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -150,13 +150,19 @@ def image(value: Any, depth: int = DEPTH) -> Any:
             _, *parts = value.__reduce_ex__(2)
         except Exception:  # the object cannot be taken apart
             return (name, None)
-        members = [member for kind in type(value).__mro__ for member in vars(kind).items()]
-        cached = {key for key, member in members if isinstance(member, cached_property)}
+        cached = _cached_properties(type(value))
         parts = [
             {key: inner for key, inner in part.items() if key not in cached} if isinstance(part, dict) else part
             for part in parts
         ]
     return (name, *(image(part, depth - 1) for part in parts))
+
+
+@lru_cache
+def _cached_properties(kind: type) -> frozenset[str]:
+    """Return the names of all cached properties of a class."""
+    members = [member for base in kind.__mro__ for member in vars(base).items()]
+    return frozenset(name for name, member in members if isinstance(member, cached_property))
 
 
 def shown(value: Any) -> str:

@@ -48,9 +48,9 @@ def _released(mechanism: Any, calibration: float | None, value: Any, t: int, dra
         ValueError: the mechanism changed its argument, the query that holds the value.
     """
     query = Query(value, L1, L2, t - 1, RELEASED, calibration)
-    out, before = np.full(D, np.nan), image(query)
+    out, before = np.full(D, np.nan), (value.tobytes(), L1, L2, t - 1, RELEASED, calibration)
     event = mechanism.release(query, t, draws, out)
-    if image(query) != before:
+    if (query.value.tobytes(), query.l1, query.l2, query.uses, query.leaks, query.calibration) != before:
         raise ValueError("release() changed its query")
     return out - value, event
 
