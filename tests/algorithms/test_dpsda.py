@@ -19,9 +19,9 @@ KERNELS = [
     ("algorithm.name=dpsda-c algorithm.gradient_at=public", reference.uniform, False),
 ]
 PROBLEMS = [
-    "data.name=digits rounds=200",
+    "data.name=digits rounds=60",
     "data.name=digits data.batch=7 privacy.clip=inf privacy.scale=4",
-    "data.name=olr rounds=200",
+    "data.name=olr rounds=60",
 ]
 
 
