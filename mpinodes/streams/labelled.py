@@ -91,7 +91,9 @@ class BatchOrder:
 
     def __call__(self, t: int) -> list[int]:
         """Return the samples of round t, as indices into the share."""
-        return self.between(t, t).tolist()  # type: ignore[no-any-return]
+        epoch, place = divmod((t - 1) * self.batch, self.samples // self.batch * self.batch)
+        batch = slice(place, place + self.batch)
+        return self._order(epoch)[batch].tolist() if self.shuffle else list(range(self.samples)[batch])
 
     def between(self, first: int, last: int) -> Indices:
         """Return the samples of rounds `first` to `last`, round by round, as indices into the share."""
@@ -102,12 +104,15 @@ class BatchOrder:
         epochs, within = np.divmod(places, epoch_size)
         rows: list[Indices] = []
         for part in np.split(within, np.flatnonzero(np.diff(epochs)) + 1):
-            epoch = int(epochs[0]) + len(rows)
-            if epoch not in self._latest:
-                self._latest.clear()
-                self._latest[epoch] = Draws(self.seed, Purpose.SHUFFLE, self.owner).at(epoch).permutation(self.samples)
-            rows.append(self._latest[epoch][part])
+            rows.append(self._order(int(epochs[0]) + len(rows))[part])
         return np.concatenate(rows)
+
+    def _order(self, epoch: int) -> Indices:
+        """Return all samples of the share, in the order of an epoch."""
+        if epoch not in self._latest:
+            self._latest.clear()
+            self._latest[epoch] = Draws(self.seed, Purpose.SHUFFLE, self.owner).at(epoch).permutation(self.samples)
+        return self._latest[epoch]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -347,7 +352,15 @@ class LabelledStream(Stream):
 
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to its samples, as indices into the agent's share."""
-        return self._order(agent)
+        if agent not in self._newest:
+            self._newest.clear()
+            self._newest[agent] = self._order(agent)
+        return self._newest[agent]
+
+    @cached_property
+    def _newest(self) -> dict[int, BatchOrder]:
+        """Return the order of the agent that `samples` was last asked for, so that its order is drawn once."""
+        return {}
 
     def labelled(self) -> Mapping[str, Source]:
         """Return the sets "train" and "test" if targets are labels or classes; otherwise an empty mapping."""
