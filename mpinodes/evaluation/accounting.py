@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from mpinodes.config.compose import compose
 from mpinodes.core import RELEASED, Query, Setup, Vector
 from mpinodes.core.events import Events
+from mpinodes.core.experiment import Experiment
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
 from mpinodes.privacy.together import Together, cost_of, same_things
@@ -205,6 +207,12 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
     )
 
 
+@cache
+def _default() -> Experiment:
+    """Return the default experiment."""
+    return compose({}, None).experiment
+
+
 def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
     """Return the section of summary.json on the noise of a run.
 
@@ -233,7 +241,7 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
         rounding = max(rounding, float(shares.max(initial=0.0)))
     release, largest_l1, largest, least = (of_data if of_data[1] >= 0 else of_all).tolist()
     # A remark about the default experiment is added if only the seed or the recording and reporting differ from it.
-    default = compose({}, None).experiment
+    default = _default()
     same = {"seed": default.seed, "record": default.record, "audit": default.audit, "output": None}
     same |= {"report": default.report, "deadline": default.deadline, "checkpoint": default.checkpoint}
     return typed.NoiseSummary(
