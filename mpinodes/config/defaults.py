@@ -73,8 +73,9 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         problems.append("privacy.noise_multiplier and privacy.epsilon: each sets the noise; leave one of them out")
     sections = ("algorithm", *CHOICES, *SECTIONS)
     if asked.get("baseline") == "no-noise":
-        chosen = {key: value for key, value in (asked.get("privacy") or {}).items() if key in ("clip", "clipping", "adjacency")}
-        asked = asked | {"privacy": chosen | {"mechanism": "none"}}
+        privacy, remaining = asked.get("privacy") or {}, ("clip", "clipping", "adjacency")
+        clean = {key: value for key, value in privacy.items() if key in remaining} | {"mechanism": "none"}
+        asked = asked | {"privacy": clean}
     elif asked.get("baseline") == "curator":
         asked = asked | {"topology": {"name": "complete", "agents": 1}}
     asked, preset = (

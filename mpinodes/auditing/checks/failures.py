@@ -150,7 +150,8 @@ def image(value: Any, depth: int = DEPTH) -> Any:
             _, *parts = value.__reduce_ex__(2)
         except Exception:  # the object cannot be taken apart
             return (name, None)
-        cached = _cached_properties(type(value))
+        kind: Any = type(value)
+        cached = _cached_properties(kind)
         parts = [
             {key: inner for key, inner in part.items() if key not in cached} if isinstance(part, dict) else part
             for part in parts
