@@ -171,7 +171,7 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return one line with the type, the message and the notes of an exception.
+    """Return a line with the type and the message of an exception, followed by its notes.
 
     If the traceback contains lines of a user's files, the text ends with the file, the number and the method of the
     last of these lines. If the message names a method of a user's file instead, the text ends with the method's line.
@@ -181,8 +181,8 @@ def in_words(error: BaseException) -> str:
 
     text = traceback.TracebackException(type(error), error, error.__traceback__)
     ending = [f"({place})"] if (place := users_line(error) or place_in_users_files(str(text))) else []
-    words = [f"{type(error).__name__}: {text}".removesuffix(": "), *(text.__notes__ or []), *ending]
-    return " ".join(" ".join(words).splitlines())  # one line, because a line of its own could look like our error
+    line = " ".join(f"{type(error).__name__}: {text}".splitlines()).removesuffix(": ")  # no line looks like our error
+    return " ".join([line, *(text.__notes__ or []), *ending])
 
 
 def users_line(error: BaseException) -> str:
