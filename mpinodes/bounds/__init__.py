@@ -24,8 +24,9 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     """Compute the bounds of the theorems of the algorithm's paper, as printed and corrected; empty if there are none.
 
     If the run breaks an assumption of a theorem, the list also has the bound of this theorem. The bound then states the
-    reason why the theorem does not apply. In a run with bandit feedback, late gradients, faults of messages, or agents
-    that stop using their data to keep a privacy budget, no theorem applies.
+    reason why the theorem does not apply. No theorem applies to a run with bandit feedback, late gradients, faults of
+    messages, secret batches, the baseline `alone` or `one-shot`, or agents that stop using their data to keep a privacy
+    budget.
 
     Args:
         setup: the run.
@@ -42,9 +43,9 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     # For a run with faults of messages, the bounds are computed as if there were no faults.
     broken = first_broken(
         "agents stopped using their data, to keep a budget" if budget and any(budget.stops) else "",
-        "gradients are estimated from two values, and the theorem has exact ones" if feedback.points else "",
+        "gradients are estimated from two values, but the theorem assumes exact gradients" if feedback.points else "",
         "agents do not send in every round" if e.baseline in ("alone", "one-shot") else "",
-        "gradients are those of secret batches, and the theorem has whole losses" if e.sampling != "none" else "",
+        "batches are secret, but the theorem assumes gradients of all samples" if e.sampling != "none" else "",
         "gradients arrive late, and the theorem applies each in its own round" if feedback.delay else "",
         "messages arrive late, and the theorem assumes that none does" if faults.most_late else "",
         "agents are absent, and the theorem assumes that all take part in every round" if faults.churn else "",
