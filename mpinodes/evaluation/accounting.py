@@ -48,11 +48,12 @@ class Accounting:
         """Compute the claimed and the proven privacy loss of the run at each horizon, from all its events.
 
         A horizon is a round after which results are measured. Also compute the noise scales of the run, the accuracy of
-        local solves, and bounds on ε toward a single node. The results are stored in this object.
+        local solves, and bounds on ε toward a single node, as far as the run has them. The results are stored in this
+        object.
 
-        No ε is proven if the stream states a reason in `unproven_because`, or if the secrecy of the noise key is
-        unknown. No ε is claimed if the run has no noise, or if `privacy.adjacency` is one-agent and the paper claims
-        nothing for this adjacency.
+        No ε is proven if the stream states a reason in `unproven_because`, if the secrecy of the noise key is unknown,
+        or if the accountant proves none. No ε is claimed if the run has no noise, if batches are secret, if the paper
+        claims nothing, or if `privacy.adjacency` is one-agent and the paper claims nothing for this adjacency.
 
         Args:
             events: (rounds, agents) the privacy events of the whole run, one event for each message.
@@ -133,7 +134,7 @@ class Accounting:
         """Return the privacy section of summary.json.
 
         Args:
-            sharing: the names of other runs that drew the same noise for different data.
+            sharing: the names of other runs that drew the same noise for data that differ or may differ.
         """
         (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
         granted = samples = seen = None
@@ -184,7 +185,7 @@ class Accounting:
 def proven(loss: PrivacyLoss) -> typed.ProvenSummary:
     """Convert a privacy loss of the accountant to the form of summary.json.
 
-    A nan becomes None. The field `delta_spent` is left out if the local solvers use no part of δ.
+    A nan becomes None. The field `delta_spent` is left out if it is 0.
     """
     pure, epsilon, spent = _number(loss.pure), _number(loss.epsilon), loss.delta_spent or UNSET
     return typed.ProvenSummary(proven_pure=pure, proven=epsilon, rule=loss.rule, delta_spent=spent)
@@ -216,9 +217,11 @@ def _default() -> Experiment:
 def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
     """Return the section of summary.json on the noise of a run.
 
-    The section has the largest and the smallest noise scale, the largest ε of a single release (`release`), and the
-    scale at which no release would have more than the nominal ε (`calibrated_scale`). These four numbers cover the
-    releases that are the first to depend on the data of a round, or all releases if there are none of this kind.
+    The section has the largest and the smallest noise scale, the largest L1 sensitivity of a release divided by the
+    scale of its noise (`release`), and the largest L1 sensitivity divided by the nominal ε (`calibrated_scale`). For
+    Laplace noise with public batches, `release` is the largest ε of a single release, and `calibrated_scale` is the
+    scale at which no release would have more than the nominal ε. These four numbers cover the releases that are the
+    first to depend on the data of a round, or all releases if there are none of this kind.
     """
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.
