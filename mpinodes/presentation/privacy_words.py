@@ -47,12 +47,12 @@ def condition(checked: list[typed.FileSummary] | None) -> str:
 
 
 def head(privacy: typed.PrivacySummary) -> tuple[str, ...]:
-    """Return the head of the privacy table, which names the adjacency of every epsilon."""
+    """Return the titles of the five columns of the privacy table; the first title names the adjacency of every ε."""
     return f"privacy loss, ε ({privacy.adjacency})", "claimed", "proven pure", "proven at δ", ""
 
 
 def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[str]:
-    """Return lines for the terminal: the rows of `table`, then the sentences of `sentences`.
+    """Return lines for the terminal: the titles of columns, the rows of `table`, then the sentences of `sentences`.
 
     If messages carry no noise, there is only one line, which states this.
 
@@ -75,7 +75,8 @@ def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
     An agent's share is the part of the network's privacy loss that the messages of the agent add. A job with repeats
     has both rows twice: for each run alone, and for all runs together. A row has five cells: the name, the claimed ε,
-    the proven pure ε, the proven ε at δ, and the composition rule with the condition of the proof.
+    the proven pure ε, the proven ε at δ, and the composition rule with the condition of the proof; the last cell is
+    empty if nothing is proven. The row "worst agent's share" is left out if no losses of agents are known.
 
     Args:
         privacy: the privacy loss of a run.
@@ -110,20 +111,23 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
         if privacy.covers_decisions is True
         else "Decisions are not covered, because they depend on the agents' hidden state.",
         *([secret_batches(privacy.sampling)] if privacy.sampling else []),
-        *([f"The price is that of a run that releases every noised {privacy.unsent}."] if privacy.unsent else []),
+        *([f"The privacy loss is computed as if every noised {privacy.unsent} were sent."] if privacy.unsent else []),
         f"{KEYS[privacy.key or 'unknown']}.",
         *remarks(privacy, noise),
     ]
 
 
 def secret_batches(sampling: typed.SamplingSummary) -> str:
-    """Return a sentence with the conditions under which a secret batch costs less privacy."""
+    """Return sentences on the secret batches of a run: how batches are drawn, and why they cost less privacy.
+
+    The last sentence says whether `privacy.tight` has no effect on these batches.
+    """
     rate = f"{sampling.least:.4g}" + (f" to {sampling.largest:.4g}" if sampling.largest > sampling.least else "")
     taken = "every sample with probability" if sampling.scheme == "poisson" else "a fixed number of samples, a share of"
     idle = " privacy.tight has no effect: no numerical composition of such batches is known." * sampling.tight_is_idle
     return (
-        f"Batches are secret: for every gradient an agent takes {taken} {rate}, by coins from the key of its noise. "
-        "Sums of clipped gradients are divided by the expected size of the batch, an empty batch sends a message too, "
+        f"Batches are secret: for every gradient an agent takes {taken} {rate}, by coins as secret as its noise. "
+        "Sums of clipped gradients are divided by a public constant, an agent with an empty batch sends a message too, "
         f"and neither the noise nor the number and size of messages depend on the batch. Timing is not covered.{idle}"
     )
 
@@ -238,7 +242,11 @@ def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
 
 
 def _what_noise_buys(noise: typed.NoiseSummary, adjacency: str) -> str:
-    """Return a sentence that compares the scale of the noise with the scale that `privacy.epsilon` requires."""
+    """Return a sentence on the scale of the noise in a run.
+
+    If a single release with the mechanism is pure ε-DP and `privacy.noise_multiplier` is not set, the sentence also
+    compares the noise with the noise that the nominal ε requires.
+    """
     used, least, needed, release = noise.scale, noise.least_scale, noise.calibrated_scale, noise.release
     if used == 0:
         return "No message carried noise."

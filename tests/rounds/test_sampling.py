@@ -251,8 +251,8 @@ def test_tight_has_no_effect_on_batches_of_fixed_size_and_the_summary_says_so(tm
 def test_the_conditions_are_printed(tmp_path: Path) -> None:
     summary = Summary.read(run_of(tmp_path / "run", POISSON))
     text = " ".join(" ".join(lines(summary.privacy, [])).split())
-    assert "every sample with probability 0.05, by coins from the key of its noise" in text
-    assert "divided by the expected size of the batch" in text
+    assert "every sample with probability 0.05, by coins as secret as its noise" in text
+    assert "divided by a public constant" in text
     assert "Timing is not covered" in text
     assert "Decisions are covered, because they are computed from noised gradients" in text
     assert "1 times the clip on the sum of an agent's clipped gradients" in text
