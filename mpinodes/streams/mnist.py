@@ -1,4 +1,4 @@
-"""MNIST, all ten digits: 28 × 28 pixels in [0, 1], 60,000 training and 10,000 test images, in the published split."""
+"""Provide MNIST with all ten digits: 28 × 28 pixels in [0, 1], in the published training set and test set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PIXELS = 28 * 28
 
 @dataclass(frozen=True)
 class MnistDigits(FileStream):
-    """The ten classes of MNIST, for the softmax loss."""
+    """Provide MNIST data with the classes 0 to 9 as targets, for losses of several classes such as softmax."""
 
     wanted: ClassVar = fetch.MNIST
     name: ClassVar[str] = "MNIST"
@@ -26,7 +26,11 @@ class MnistDigits(FileStream):
     defaults = {"problem": {"loss": "softmax", "average": True, "set": "none"}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return training and test set, each from its own files."""
+        """Return the training set and the test set, which are read from MNIST's four files.
+
+        Raises:
+            BadInput: a file is missing or malformed, its images do not have 28 × 28 pixels, or a label is above 9.
+        """
         train, test = (idx.read(*self.source_files[k : k + 2]) for k in (0, 2))
         for source, images in ((train, self.source_files[0]), (test, self.source_files[2])):
             if source.dimension != PIXELS:
