@@ -160,7 +160,7 @@ class NoiseSummary(Struct, kw_only=True):
     least_scale: Least[float]  # the smallest scale
     calibrated_scale: Annotated[float | None, merging.worst]  # None: the sensitivity is unknown
     calibrated: Same[bool]  # whether privacy.scale is "calibrated"
-    release: Annotated[float | None, merging.worst]  # ε of the worst release; None: no limit
+    release: Annotated[float | None, merging.worst]  # the largest L1 sensitivity over scale; None: no limit
     remark: Same[str]
     multiplier: Annotated[float | UnsetType, same] = UNSET  # `privacy.noise_multiplier`, in the place of the nominal ε
 
@@ -182,12 +182,14 @@ class ViewsSummary(Struct, kw_only=True):
 
 
 class SamplingSummary(Struct, kw_only=True):
-    """How agents draw their secret batches.
+    """How agents draw the secret batches of their gradients.
 
     Attributes:
-        scheme: the name of the scheme.
-        least, largest: the least and the largest rate of an agent.
-        tight_is_idle: whether `privacy.tight` is set, but cannot compose batches of this scheme.
+        scheme: "poisson" if each sample is taken with a probability, independently of all others; "fixed" if a batch
+            has a fixed number of samples.
+        least, largest: the smallest and the largest rate of an agent: the probability with which a sample is taken, or
+            the share of the agent's samples that a batch of fixed size has.
+        tight_is_idle: whether `privacy.tight` is set, but has no effect on batches of this scheme.
     """
 
     scheme: Literal["poisson", "fixed"]
@@ -216,9 +218,10 @@ class PrivacySummary(Struct, kw_only=True):
     against_colluders: Least[bool]
     views: Same[ViewsSummary] = None
     views_left_out: Same[bool] = None
-    sampling: Annotated[SamplingSummary | UnsetType, same] = UNSET  # only of runs with secret batches
-    covers_decisions: Annotated[Literal[True] | UnsetType, same] = UNSET  # only of algorithms that noise gradients
-    unsent: Annotated[Literal["gradient", "message"] | UnsetType, same] = UNSET  # of baselines: what is priced as sent
+    sampling: Annotated[SamplingSummary | UnsetType, same] = UNSET  # unset if batches are public
+    covers_decisions: Annotated[Literal[True] | UnsetType, same] = UNSET  # only if the algorithm noises gradients
+    # What the privacy loss counts as sent; set only for the baselines curator, alone and one-shot.
+    unsent: Annotated[Literal["gradient", "message"] | UnsetType, same] = UNSET
     recorded: Annotated[int | UnsetType, same] = UNSET  # for a run that ended early: the rounds that the numbers cover
 
 
