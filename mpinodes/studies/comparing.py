@@ -282,7 +282,8 @@ def _named(text: str, items: Sequence[str]) -> list[str]:
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
     """Return the keys whose values mpinodes computes to keep a privacy budget.
 
-    The key `privacy.epsilon` is among them only if `privacy.budget.kept_by` is noise in every run.
+    The keys `privacy.epsilon` and `privacy.noise_multiplier` are among them only if `privacy.budget.kept_by` is noise
+    in every run.
     """
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
     return {"privacy.budget.stops"} | ({"privacy.epsilon", "privacy.noise_multiplier"} if noise else set())

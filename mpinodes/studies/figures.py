@@ -1,7 +1,8 @@
 """Draw the figures of a comparison: curves against rounds, and results against numeric axes, in grids of panels.
 
-An axis is a key in which the compared runs differ. Colours distinguish the values of the first axis, and panels the
-values of further axes.
+An axis is a key in which the compared runs differ. Colours distinguish the values of the first axis. Panels distinguish
+the values of as many of the next axes as give at most `MOST_PANELS` panels. Lines of one colour in one panel may differ
+in the values of the remaining axes.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Plot(NamedTuple):
     Attributes:
         file: the name of the file, without .png.
         x, y: the labels of the horizontal and the vertical axis.
-        axes: the keys that distinguish the lines: the first key by colour, the next keys by panel.
+        axes: the keys that distinguish the lines: the first key by colour, the next `sides` keys by panel. Lines that
+            differ only in the remaining keys have the same colour and the same panel.
         lines: for each line, the values of x, the mean, and half the width of the mean's 95 % confidence interval.
         guesses: for each line, the accuracy of always predicting the largest class, in the unit of y.
         ticks: the ticks of x; empty if x counts rounds.
@@ -172,8 +174,8 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
     """Return a plot of a result against a key whose values are numbers.
 
-    There is a line for each combination of values of the other keys; a line needs at least two points. Values of the
-    key that are not finite are left out.
+    There is a line for each combination of values of the other keys. A line with a single point is left out if the key
+    has several values. Values of the key that are not finite are left out.
 
     Args:
         comparison: the runs.
@@ -199,7 +201,10 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
 
 
 def _drawn(comparison: Comparison, plot: Plot) -> Figure:
-    """Draw a figure: a colour for each value of the first key, a panel for each combination of the next keys."""
+    """Draw a figure: a colour for each value of the first key, and panels for the next `plot.sides` keys.
+
+    There is a panel for each combination of values of these `plot.sides` keys that occurs.
+    """
     places = [{x: k for k, x in enumerate(comparison.points(axis))} for axis in plot.axes]
     sides = plot.axes[1 : 1 + plot.sides]
     settings = {group[1 : 1 + len(sides)] for group in plot.lines}

@@ -55,8 +55,9 @@ class PlannedRun:
             same noise.
         is_done: whether the directory contains the finished run.
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
-        near: the nominal epsilon of a run that differs from this run only in the seed; 0 if unknown. The search for the
-            noise scale starts from this value.
+        near: the nominal epsilon, or 1 over the noise multiplier, of this run if its noise scale is already computed,
+            otherwise of a run that differs from this run only in the seed; 0 if unknown. The search for a noise scale
+            starts from this value.
         connected_over: the least B such that the union of the graphs of any B consecutive rounds is strongly connected;
             0 if the run is done.
     """
