@@ -14,8 +14,10 @@ The loss of the network is then the largest loss of an agent. Nothing is proven 
 noise, or if no bound on the change of a message is known.
 
 The pure ε of several releases is the sum of the pure ε of each. The proven ε at δ is the smallest of pure ε, the ε of
-zCDP and the ε of Rényi DP. If all noise is Gaussian, the proven ε at δ is the ε of Gaussian DP, which is exact. The
-module `tight` also computes the numerical composition of privacy loss distributions (PLD).
+zCDP and the ε of Rényi DP. If all noise is Gaussian and no batch is secret, the proven ε at δ is the ε of Gaussian DP,
+which is exact if every message moves by its bound. The module `tight` also computes the numerical composition of
+privacy loss distributions (PLD). If a batch is secret, the pure ε and the Rényi curve of its release are smaller
+(`subsampling`). With secret Poisson batches, a replaced sample counts as two zeroed samples.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ class PrivacyLoss(NamedTuple):
         pure: the proven pure ε; nan if no pure ε is proven, for example with Gaussian noise or if `delta_spent` is
             above 0.
         epsilon: the proven ε at δ; nan if nothing is proven.
-        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven; "RDP, twice" if a replaced
-            sample is priced as two zeroed samples.
+        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven. If a replaced sample counts
+            as two zeroed samples (secret Poisson batches), the word "twice" follows, as in "RDP, twice".
         delta_spent: the part of δ that pays for an approximation: the privacy loss is computed for a distribution of
             the releases that differs slightly from the exact distribution, by the total variation distance
             `Event.tv_distance` of each release. If nothing is proven because this part would be above δ/2 or is nan,
@@ -88,9 +90,9 @@ Tell = Callable[[int, int], None]  # is called with the number of finished horiz
 def groups(setup: Setup) -> Groups:
     """Return a function g; g(agent)(round) lists the numbers of the groups of samples that an agent uses in a round.
 
-    A group is the unit in which adjacent data sets differ. With the adjacency `one-sample`, a group is a single sample,
-    or several samples that a built-in stream always uses together (`Stream.groups`). With `one-round`, every round is a
-    group. With `one-agent`, all samples of an agent are one group.
+    A group is the unit in which adjacent data sets differ. With the adjacencies `one-sample` and `zero-out`, a group is
+    a single sample, or several samples that a built-in stream always uses together (`Stream.groups`). With `one-round`,
+    every round is a group. With `one-agent`, all samples of an agent are one group.
     """
     adjacency = setup.experiment.privacy.adjacency
     if adjacency in ("one-sample", "zero-out"):
@@ -104,7 +106,7 @@ class Accountant:
     """Compute the privacy losses of a run from its privacy events (the noise and sensitivity of every message).
 
     Args:
-        events: the events of the run, one for each round and agent.
+        events: (rounds, agents) the privacy events of the run.
         groups: `groups(agent)(round)` lists the numbers of the groups of samples that the agent uses in the round.
             Adjacent data sets differ in one group.
         shared: whether all agents use the same samples. If not, every sample is used by one agent only.
@@ -120,7 +122,8 @@ class Accountant:
     def ledgers(self, horizon: int) -> list[Ledger]:
         """Return the ledger (the privacy costs by group of samples) of every agent, for rounds 1 to `horizon`.
 
-        Agents with equal events (noise and sensitivity of each message) and equal samples share one ledger.
+        Agents may share one ledger if they have equal events (noise, sensitivity and leakage of each message), and if
+        the groups that they use in each round have equal numbers.
         """
         begun = self._read if self._read <= horizon else 0
         for last in (*range(begun + STRETCH, horizon, STRETCH), horizon):
@@ -131,9 +134,10 @@ class Accountant:
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:
-        """Return a ledger (the privacy costs by group of samples) for every agent, empty when it is first read.
+        """Create a ledger (the privacy costs by group of samples) for every agent, without the costs of any round.
 
-        Agents with equal events (noise and sensitivity of each message) and equal samples share one ledger.
+        Agents may share one ledger if they have equal events (noise, sensitivity and leakage of each message), and if
+        the groups that they use in each round have equal numbers.
         """
         groups = [self._groups(i) for i in range(self.history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))
@@ -198,10 +202,10 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
-    """Return, for each horizon and agent, the total variation distance of all releases up to the horizon.
+    """Return, for each horizon and agent, the sum of the total variation distances of the releases up to the horizon.
 
     The distance of one release (`Event.tv_distance`) is the distance between the exact distribution of the release and
-    the distribution for which the privacy loss is computed. The distances of rounds 1 to the horizon are added.
+    the distribution for which the privacy loss is computed.
 
     Args:
         history: the privacy events of all rounds and agents.
@@ -219,11 +223,12 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
         counts: the number of agents that share each ledger.
         horizon: the last round that counts.
         delta: δ of the proven ε.
-        tight: whether to compose numerically (PLD), too, unless all noise is Gaussian or ε is 0.
+        tight: whether to compose numerically (PLD), too, which may give a smaller ε. This is left out if ε is 0 or not
+            proven, or if all noise is Gaussian and no batch is secret.
 
     Returns:
-        The privacy loss; `UNPROVEN` if the leakage of a message up to the horizon is unknown, or if `price_curves`
-        proves nothing.
+        The privacy loss; `UNPROVEN` if a message up to the horizon has unknown leakage (`Facts.unknown_from`), or if
+        `price_curves` proves nothing.
     """
     if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
         return UNPROVEN
@@ -268,15 +273,18 @@ def price_curves(
         rho: (groups,) ρ of zCDP.
         rdp: maps indices of groups to their Rényi divergences: a row for each group, and a column for each order of
             `curves.ORDERS`.
-        is_gaussian: whether all noise is Gaussian.
+        is_gaussian: whether all noise is Gaussian and no batch is secret.
         delta: δ of the proven ε.
-        pairs: whether adjacent data sets differ in two changes of such costs, one after the other.
+        pairs: whether the costs are those of one zeroed sample, and adjacent data sets differ in a replaced sample,
+            which counts as two zeroed samples.
 
     Returns:
         The privacy loss. Its pure ε is the largest pure ε of a group, and nan if that is inf. Its ε at δ is the largest
         ε of a group, where the ε of a group is the smallest of pure ε, the ε of zCDP and the ε of Rényi DP, or the ε of
-        Gaussian DP if all noise is Gaussian. Without groups both are 0. The result is `UNPROVEN` if a group has neither
-        a finite pure ε nor a finite ε at δ.
+        Gaussian DP if `is_gaussian` is true. With `pairs`, the pure ε is twice as large, and the function
+        `by_two_zero_outs` computes the ε at δ. Without groups both are 0. The result is `UNPROVEN` if, for some group,
+        neither the pure ε nor the ε of zCDP is finite, or if `is_gaussian` is true and the ε of Gaussian DP is not
+        finite.
     """
     if pairs:
         one = price_curves(pure, rho, rdp, is_gaussian, delta)
@@ -316,8 +324,8 @@ def price_curves(
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
     """Return the privacy loss of releases whose exact distribution is close to one with a known privacy loss.
 
-    If the known distribution is (ε, δ')-DP, the releases are (ε, δ' + (1 + e^ε) distance)-DP. Half of δ is reserved for
-    the term (1 + e^ε) distance.
+    If releases with the known distribution are (ε, δ')-DP, the actual releases are (ε, δ' + (1 + e^ε) distance)-DP.
+    Half of δ is reserved for the term (1 + e^ε) distance.
 
     Args:
         of: maps δ to the privacy loss of the known distribution.
@@ -326,7 +334,8 @@ def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: floa
 
     Returns:
         The privacy loss. If `distance` is 0, this is `of(delta)`. Otherwise the pure ε is nan, ε is that of
-        `of(delta / 2)`, and `delta_spent` is (1 + e^ε) distance. If that is above half of δ, or nan, nothing is proven.
+        `of(delta / 2)`, and `delta_spent` is (1 + e^ε) distance. If `delta_spent` is above half of δ, or nan, nothing
+        is proven.
     """
     if not distance:
         return of(delta)

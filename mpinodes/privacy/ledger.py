@@ -2,7 +2,8 @@
 
 A *group* is a set of samples that an agent always uses together (or a round, or the whole agent, by the adjacency); the
 samples of a group share one row of a ledger. A *release* is one vector of one message. The vectors of a message have
-independent noise, so each vector is accounted for as a separate release, sent after the previous vector.
+independent noise, so each vector is accounted for as a separate release, sent after the previous vector. If an
+algorithm adds noise to gradients instead of messages, the noised gradients of a round take the place of the vectors.
 
 A *use* of a group is a message that is the first to depend on the loss function of a round that uses samples of the
 group. A group that several rounds use has several uses. A change of the group moves the message of each use directly,
@@ -12,7 +13,8 @@ most the bounds of `leakage`. If a release moves by D2 in L2, the L1 change of t
 `Events.l1_per_l2`. The cost of the release depends on the distribution of the noise. If the release was rounded to a
 lattice, the L1 change and the L2 change are larger by the roundings that the event states.
 
-The class `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. A `Ledger` adds up the
+The class `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. If secret coins draw the
+batch of a release, the pure ε and the Rényi curve are smaller (`subsampling`). A `Ledger` adds up the
 costs of releases, for each group. The class `Ledger` has two subclasses: `Saturated`, in this file, and
 `recursive.Recursive`.
 """
@@ -36,7 +38,7 @@ from mpinodes.privacy.leakage import Ceilings, Indices, ceilings, has_signs
 from mpinodes.privacy.subsampling import amplified_pure, sampled_rdp
 
 AT_ONCE = 2048  # number of messages, or of uses, whose costs are computed in one call
-FEW_LAWS = 64  # releases of secret batches have a curve each, up to this number of different costs
+FEW_LAWS = 64  # if releases of secret batches have more different costs, these costs are rounded up before comparison
 MOST_KEPT = 50_000  # Rényi curves are kept for agents with at most this number of groups
 PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the Rényi curve
 
@@ -120,15 +122,17 @@ class Costs:
     In the methods, `t` is an array of release numbers, and `delta` has the L2 change of each of these releases between
     adjacent data.
 
-    Where secret coins draw the batch of a release, pure ε and the Rényi curve are amplified. ρ is not: the cost of all
-    samples bounds that of a batch. If a replaced sample counts as two zeroed samples, all costs are those of one.
+    If secret coins draw the batch of a release, pure ε and the Rényi curve are smaller than if the batch had all
+    samples (amplification, see `subsampling`). ρ is not made smaller: ρ for all samples is an upper bound for a batch.
+    If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), all costs are those of one zeroed
+    sample, whose L2 change is half of `delta`. The method `slopes` ignores secret batches.
 
     Attributes:
         kind: the noise distribution of each release. If the dimension of the vectors is unknown, gamma-norm noise is
             replaced by PURE.
         roundings: two arrays: for each release, the amounts that rounding adds to the L1 change and to the L2 change.
             For gamma-norm noise, whose cost depends on the L2 change alone, both amounts are that of the L2 change.
-        rate, sampling: for each release, as in `Event`.
+        rate, sampling: for each release, the fields of `Event` that say how a secret batch is drawn.
     """
 
     def __init__(self, events: Events) -> None:
@@ -147,12 +151,15 @@ class Costs:
         """Return the pure ε of each release in `t` if the release moves by `delta` in L2.
 
         The pure ε is 0 if `delta` is 0. Otherwise it includes the rounding of the release, and is inf if the noise is
-        Gaussian or if there is no noise.
+        Gaussian or if there is no noise. For a secret batch, the result is amplified by `amplified_pure`.
         """
         return amplified_pure(self.rate[t], self.unamplified(t, delta))
 
     def unamplified(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε of each release in `t` as if its batch were all samples."""
+        """Return the pure ε that each release in `t` would have if its batch had all samples.
+
+        For releases without a secret batch, the result is that of `pure`.
+        """
         delta = delta * self._zeroed[t]
         with np.errstate(divide="ignore", invalid="ignore"):
             shift = np.where(delta == 0, 0.0, (self._ratio[t] * delta + self.roundings[0][t]) / self._scale[t])
@@ -162,7 +169,8 @@ class Costs:
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2.
 
-        ρ is 0 if `delta` is 0. Otherwise ρ includes the rounding of the release, and is inf if there is no noise.
+        ρ is 0 if `delta` is 0. Otherwise ρ includes the rounding of the release, and is inf if there is no noise. For a
+        secret batch, ρ is that of a batch with all samples.
         """
         of_pure, delta = pure_rho(self.unamplified(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
@@ -174,7 +182,8 @@ class Costs:
 
         The shift is the number of draws times the L1 change divided by the noise scale; for gamma-norm noise, the L2
         change takes the place of the L1 change. The shift is the pure ε of the release, except for Gaussian noise,
-        which has no pure ε. Both arrays ignore the rounding of releases, and are inf for a release without noise.
+        which has no pure ε. Both arrays ignore the rounding of releases and secret batches, and are inf for a release
+        without noise.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
@@ -187,7 +196,8 @@ class Costs:
 
         The array has a row for each release and a column for each order of `ORDERS`. Each entry is ρ times the order,
         or the divergence of the noise distribution if that is smaller. For the second number, the pure ε of one draw is
-        rounded up by at most 0.1 %. An entry is inf if there is no noise.
+        rounded up by at most 0.1 %. For a release of a secret batch, the bound of `sampled_rdp` is used if it is
+        smaller. An entry is inf if there is no noise and `delta` is above 0.
         """
         draws = self._draws[t]
         single, rho = self.unamplified(t, delta) / draws, self.rho(t, delta)
@@ -218,7 +228,8 @@ class Facts:
     """Collect facts about all messages of one agent that decide how the privacy costs of the agent are computed.
 
     Attributes:
-        unknown_from: the first message, counted from 0, whose leakage is unknown; inf if there is none.
+        unknown_from: the first message, counted from 0, whose leakage is unknown, or that has a secret batch and hidden
+            parts; inf if there is no such message.
         kinds: the noise distributions of all messages that may depend on data.
         is_saturated: whether, in every message, a change of an earlier sample has an effect whose bound does not depend
             on how far the hidden state has moved.
@@ -228,8 +239,8 @@ class Facts:
             the Lipschitz constant ℓ and the offset w, which may be inf.
         is_exact: whether the leakage of all messages with hidden parts is exact; true if there is no such message.
         has_signs: whether the leakage of at least one message has a negative weight.
-        is_sampled: whether secret coins draw a batch.
-        are_pairs: whether the costs are those of one of two zeroed samples, which count as one replaced sample.
+        is_sampled: whether secret coins draw the batch of at least one message.
+        are_pairs: whether the costs are those of one zeroed sample, and a replaced sample counts as two zeroed samples.
         groups: the largest number of a group of samples in any use, plus 1; 0 if there is no use.
     """
 
@@ -285,7 +296,10 @@ class Facts:
 
     @property
     def is_gdp(self) -> bool:
-        """Return whether ρ determines the loss exactly: all noise is Gaussian, and no batch is secret."""
+        """Return whether ρ determines the ε at δ, as ε of Gaussian DP.
+
+        This is so if the noise of every message that may depend on data is Gaussian, and no batch is secret.
+        """
         return self.is_all(Kind.GAUSSIAN) and not self.is_sampled
 
     def is_all(self, kind: Kind) -> bool:
@@ -360,7 +374,7 @@ class Saturated(Ledger):
     through hidden state, on all messages after the first use. For a use after the first, the first part is the cost of
     both changes together minus the cost of the change through hidden state. The second part is computed as a difference
     of two cumulative sums over rounds. Arrays of costs have the columns pure ε and ρ. They also have one column for
-    each order of the Rényi curve, unless all noise is Gaussian or there are more than `MOST_KEPT` groups. Infinite
+    each order of the Rényi curve, unless `Facts.is_gdp` is true or there are more than `MOST_KEPT` groups. Infinite
     costs of the second part are not added to the sums. The infinite costs are counted instead, in three columns: pure
     ε, ρ and Rényi curve.
     """

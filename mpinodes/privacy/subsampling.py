@@ -1,16 +1,19 @@
-"""Rényi curves of mechanisms that see a secret random batch instead of all samples.
+"""Compute the privacy cost of a release that uses a secret random batch of the samples, instead of all samples.
 
-A round draws its batch by secret coins, and releases the sum of the batch's bounded contributions with noise. Two
-schemes: *Poisson* takes each sample with probability q on its own; *fixed-size* takes b of n samples. Let P0 be the law
-of the release without the changed sample, and P1 its law with the sample: P0 shifted by at most `x` noise scales.
+The functions return pure ε or a Rényi curve (the Rényi divergences D_a at the orders a of `curves.ORDERS`). Secret
+coins draw the batch of a release. The release is a sum over the samples of the batch, plus noise. There are two
+schemes: *Poisson* sampling takes each sample with probability q, independently of the other samples; *fixed-size*
+sampling takes b of n samples. Let P0 be the distribution of the release if the changed sample is not in the batch, and
+P1 the distribution if it is. P1 is P0 shifted by at most `x` noise scales.
 
-Poisson sampling under zero-out adjacency compares (1 - q) P0 + q P1 with P0. Of the two directions of the divergence,
-mixture against base is the larger (Mironov, Talwar, Zhang 2019, Theorem 5), and one shift of the full size dominates
-any other shift (Zhu, Dong, Wang 2022, Theorem 11). Fixed-size sampling under replace-one adjacency follows Wang, Balle,
+With Poisson sampling, if one sample is zeroed (zero-out adjacency), (1 − q) P0 + q P1 is compared with P0. The curve is
+the larger of the two directions of the divergence. For Gaussian noise this is the divergence of the mixture from P0
+(Mironov, Talwar, Zhang 2019, Theorem 5). A shift of the full size `x` costs at least as much as any smaller shift (Zhu,
+Dong, Wang 2022, Theorem 11). With fixed-size sampling, if one sample is replaced, the bound is that of Wang, Balle,
 Kasiviswanathan 2019, Theorem 27.
 
-All curves are over `curves.ORDERS`. Integrals are computed up to the order `EXACT_UP_TO`. Above, (a - 1) D_a, which is
-convex in a, is interpolated from above between integer orders.
+A function whose exact formula needs an integer order a is interpolated between integer orders. The interpolation of
+(a − 1) D_a is an upper bound, because (a − 1) D_a is convex in a.
 """
 
 from __future__ import annotations
@@ -25,21 +28,24 @@ from mpinodes.core.events import Kind, Sampling
 from mpinodes.core.messages import Vector
 from mpinodes.privacy.curves import LOST, ORDERS, laplace_rdp, pure_rdp
 
-EXACT_UP_TO = 24.0  # orders whose integrals are computed; above, the binomial sum at integer orders is exact
-TAIL = 14.0  # standard deviations of Gaussian noise beyond which nothing is integrated
-MOST_CENTRAL = 256  # orders up to which central moments sharpen the bound of fixed-size sampling
-STEP = 0.1  # of the trapezoidal rule, in standard deviations; its error is below exp(-2π·π/STEP)
-LARGEST = 20.0, 5.0  # shifts up to which Poisson and fixed-size sampling are priced; above, integrals take long
-SMALL = 1e-4  # of an exponent, below which a series replaces a difference
+EXACT_UP_TO = 24.0  # largest order at which `poisson_gaussian_rdp` integrates; above, it uses binomial sums
+TAIL = 14.0  # integrals end this many standard deviations of the Gaussian noise beyond the peaks of the integrand
+MOST_CENTRAL = 256  # central moments up to this order sharpen the bound of fixed-size sampling
+STEP = 0.1  # of the trapezoidal rule, in standard deviations, for x ≤ 1; above, the step is STEP / x
+LARGEST = 20.0, 5.0  # Gaussian shifts up to which Poisson and fixed-size sampling are computed; above, this takes long
+SMALL = 1e-4  # if a·|R − 1| in `_moment` is below this number, a series replaces a difference
 
 
 @lru_cache(maxsize=4096)
 def poisson_gaussian_rdp(rate: float, x: float) -> Vector:
-    """Return the Rényi curve (orders,) of a Poisson-subsampled Gaussian mechanism under zero-out.
+    """Return an upper bound on the Rényi curve (orders,) of Gaussian noise on the sum of a Poisson batch.
+
+    Adjacent data differ in one zeroed sample. Up to the order `EXACT_UP_TO` the bound differs from the curve only by
+    rounding and the error of an integral; so it does at larger integer orders. Between these it is interpolated.
 
     Args:
-        rate: q, with which each sample is taken.
-        x: the L2 change of the sum by one sample, in standard deviations of the noise.
+        rate: q, the probability with which each sample is taken; 1 means that the batch has all samples.
+        x: the L2 change of the sum if a sample of the batch is zeroed, in standard deviations of the noise; above 0.
     """
     if rate == 1:
         return np.asarray(ORDERS * x**2 / 2)
@@ -55,14 +61,20 @@ def poisson_gaussian_rdp(rate: float, x: float) -> Vector:
 
 
 def _mixed(rate: float, log_ratio: Vector) -> Vector:
-    """Return log(1 - q + q L), the log-ratio of a mixture to its base, for L given by its logarithm."""
+    """Return log(1 − q + q L), where q is `rate`, and `log_ratio` is the logarithm of the likelihood ratio L."""
     return np.asarray(np.logaddexp(np.log1p(-rate), np.log(rate) + log_ratio))
 
 
 def _moment(a: float, log_ratio: Vector, log_weight: Vector) -> float:
-    """Return log E[R^a] of a likelihood ratio R, given by logarithms as the weights are.
+    """Return log E[R^a], where E is a weighted sum over points, and R is a likelihood ratio with E[R] = 1.
 
-    E[R] = 1, so E[R^a] - 1 = E[R^a - 1 - a (R - 1)]. Every term of this sum is positive, so no digits are lost.
+    E[R^a] − 1 = E[R^a − 1 − a (R − 1)]. No term of this sum is negative, so no digits are lost. If a term overflows,
+    the sum E[R^a] is computed from logarithms instead.
+
+    Args:
+        a: the order, above 1.
+        log_ratio: (points,) log R.
+        log_weight: (points,) the logarithms of the weights.
     """
     power = a * log_ratio
     with np.errstate(over="ignore", invalid="ignore"):
@@ -77,7 +89,10 @@ def _moment(a: float, log_ratio: Vector, log_weight: Vector) -> float:
 
 
 def _binomial(a: int, rate: float, x: float) -> float:
-    """Return log E[(1 - q + q L)^a] of the Gaussian likelihood ratio L, by its binomial sum."""
+    """Return log E[(1 − q + q L)^a] for an integer a, by its binomial sum; q is `rate`.
+
+    L is the likelihood ratio of N(x, 1) to N(0, 1), and E is the mean over N(0, 1).
+    """
     from scipy.special import gammaln, logsumexp
 
     k = np.arange(a + 1)
@@ -86,7 +101,15 @@ def _binomial(a: int, rate: float, x: float) -> float:
 
 
 def _by_integers(orders: Vector, moment: Callable[[int], float]) -> list[float]:
-    """Return log-moments at some orders, interpolated from above between integer orders."""
+    """Return an upper bound on the log-moment at each order, exact at integer orders.
+
+    Between two neighboring integers the log-moment is interpolated linearly, which is an upper bound because the
+    log-moment is convex in the order.
+
+    Args:
+        orders: the orders.
+        moment: maps an integer order to the log-moment.
+    """
     moments = []
     for a in orders.tolist():
         low = floor(a)
@@ -97,13 +120,15 @@ def _by_integers(orders: Vector, moment: Callable[[int], float]) -> list[float]:
 
 @lru_cache(maxsize=4096)
 def poisson_laplace_rdp(rate: float, x: float) -> Vector:
-    """Return the Rényi curve (orders,) of a Poisson-subsampled Laplace mechanism under zero-out.
+    """Return an upper bound on the Rényi curve (orders,) of Laplace noise on the sum of a Poisson batch.
 
-    Both directions are computed, and the larger one is returned.
+    Adjacent data differ in one zeroed sample. At each order, both directions of the divergence are computed, and the
+    larger divergence is returned. The bound differs from the curve of a shift in one coordinate only by rounding and
+    the error of an integral.
 
     Args:
-        rate: q, with which each sample is taken.
-        x: the L1 change of the sum by one sample, in scales of the noise.
+        rate: q, the probability with which each sample is taken; 1 means that the batch has all samples.
+        x: the L1 change of the sum if a sample of the batch is zeroed, in scales of the noise.
     """
     if rate == 1:
         return np.asarray(laplace_rdp(np.array([x]))[0])
@@ -118,12 +143,13 @@ def poisson_laplace_rdp(rate: float, x: float) -> Vector:
 
 @lru_cache(maxsize=4096)
 def fixed_gaussian_rdp(rate: float, x: float) -> Vector:
-    """Return an upper bound on the Rényi curve (orders,) of a Gaussian mechanism on a batch of fixed size.
+    """Return an upper bound on the Rényi curve (orders,) of Gaussian noise on the sum of a batch of fixed size.
 
-    Adjacent data differ in one sample that is replaced (Wang, Balle, Kasiviswanathan 2019, Theorem 27).
+    Adjacent data differ in one replaced sample. Each entry is the bound of Wang, Balle, Kasiviswanathan 2019, Theorem
+    27, or the divergence with all samples if that is smaller.
 
     Args:
-        rate: b/n, the share of the samples that a batch holds.
+        rate: b/n, the share of the samples that a batch contains; 1 means that the batch has all samples.
         x: the L2 change of the sum if one sample of the batch is replaced, in standard deviations of the noise.
     """
     if rate == 1:
@@ -149,7 +175,7 @@ def _without_replacement(a: int, rate: float, x: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _central(k: int, x: float) -> float:
-    """Return log E[(L - 1)^k] for even k, with L the likelihood ratio of a Gaussian and its shift by x."""
+    """Return log E[(L − 1)^k] for even k: L is the likelihood ratio of N(x, 1) to N(0, 1), E the mean over N(0, 1)."""
     from scipy.special import logsumexp
 
     y = np.arange(-TAIL, k * x + TAIL, STEP * min(1.0, 1 / x))
@@ -159,15 +185,22 @@ def _central(k: int, x: float) -> float:
 
 
 def poisson_pure(rate: float, epsilon: float) -> float:
-    """Return the pure ε of a Poisson-subsampled ε-DP mechanism: ln(1 + q (e^ε - 1))."""
+    """Return the pure ε of a release of a Poisson batch if one sample is zeroed: ln(1 + q (e^ε − 1)); q is `rate`.
+
+    The release would be ε-DP if its batch had all samples.
+    """
     return float(np.log1p(rate * np.expm1(epsilon))) if epsilon < 700 else epsilon + float(np.log(rate))
 
 
 def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
-    """Return the pure ε of ε-DP releases of a secret batch: ln(1 + q (e^ε - 1)); ε where the rate q is 0.
+    """Return the pure ε of releases of secret batches: ln(1 + q (e^ε − 1)); ε itself if the rate q is 0.
 
-    For zero-out a batch is drawn by Poisson sampling; for replace-one it has a fixed size (Balle, Barthe, Gaboardi
-    2018, Theorems 8 and 9).
+    The formula holds if a sample of a Poisson batch is zeroed, and if a sample of a batch of fixed size is replaced
+    (Balle, Barthe, Gaboardi 2018, Theorems 8 and 9).
+
+    Args:
+        rate: the rate q of each release; 0 if the batch of the release is public.
+        epsilon: the pure ε of each release if its batch had all samples.
     """
     if not np.any(rate):
         return epsilon
@@ -177,14 +210,18 @@ def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
 
 
 def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: float) -> Vector:
-    """Return a bound on the Rényi curve (orders,) of a release of a secret batch; inf where amplification gives none.
+    """Return an upper bound on the Rényi curve (orders,) of a release of a secret batch.
+
+    The bound is 0 if `rho` is 0. The bound is inf if this module computes no bound: for Gaussian noise with a shift
+    above `LARGEST`, and for other noise without a finite pure ε.
 
     Args:
-        kind: the law of the noise, a `Kind`.
+        kind: the distribution of the noise, a `Kind`.
         sampling: how the batch is drawn, a `Sampling` other than NONE.
-        rate: the rate of the sampling.
-        pure: pure ε of the release if it had all samples; for Laplace noise also the shift in scales.
-        rho: ρ of the same; for Gaussian noise half the squared shift in standard deviations.
+        rate: the probability with which a sample is taken, or the share of the samples that a batch of fixed size has.
+        pure: the pure ε of the release if its batch had all samples; for Laplace noise also the shift in scales.
+        rho: the ρ of zCDP of the release if its batch had all samples; for Gaussian noise half the squared shift in
+            standard deviations.
     """
     is_fixed = sampling == Sampling.FIXED
     if rho == 0:
@@ -200,10 +237,13 @@ def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: flo
 
 
 def by_two_zero_outs(epsilon_of: Callable[[float], float], delta: float) -> float:
-    """Return ε at δ under replace-one, which is two zero-outs: 2 ε' with (1 + e^ε') δ' = δ and ε' = `epsilon_of(δ')`.
+    """Return ε at δ if adjacent data differ in a replaced sample, from the privacy loss of a zeroed sample.
+
+    A replaced sample counts as two zeroed samples. The result is 2 ε' for a δ' with (1 + e^ε') δ' ≤ δ, where ε' =
+    `epsilon_of(δ')`; δ' is nearly as large as possible. The result is inf if no such δ' is found.
 
     Args:
-        epsilon_of: ε' at δ' under zero-out, which falls as δ' grows.
+        epsilon_of: maps δ' to ε' if adjacent data differ in a zeroed sample; ε' does not grow with δ'.
         delta: δ.
     """
     from scipy.optimize import brentq

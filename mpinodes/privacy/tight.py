@@ -17,20 +17,21 @@ from mpinodes.core.events import Sampling
 from mpinodes.privacy.ledger import Ledger
 
 GRID = 1e-4  # step of the discretized privacy losses
-BUCKETS = 128  # largest number of distinct shifts that are composed
+BUCKETS = 128  # largest number of distinct shifts that are composed, for each distribution of noise and sampling rate
 
 
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int]) -> Callable[[float], float]:
     """Return the ε of the numerical composition of releases as a function of δ; it bounds the ε of every group.
 
-    The releases are those of `Ledger.envelope`. Gamma-norm noise is composed as a pure ε-DP mechanism. Releases of
-    Poisson batches are composed in both directions. The result is inf if one of the releases has no noise or a batch of
-    fixed size, and 0 if no release moves.
+    The releases are those of `Ledger.envelope`. Gamma-norm noise is composed as a pure ε-DP mechanism. For a release
+    of a secret Poisson batch, both directions of the privacy loss are composed. If a replaced sample counts as two
+    zeroed samples (`Sampling.POISSON_REPLACED`), the result is the ε of one zeroed sample. The returned function gives
+    inf for every δ if one of the releases has no noise or a secret batch of fixed size. Otherwise it gives 0 if no
+    release moves.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.
         counts: the number of agents that share each ledger.
-
 
     Raises:
         BadInput: dp-accounting is not installed.
@@ -40,7 +41,7 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int]) -> Callable[[float
         from dp_accounting.pld import privacy_loss_distribution as pld
     except ImportError as error:
         raise BadInput("privacy.tight needs dp-accounting: pip install 'mpinodes[tight]'") from error
-    shifts: dict[tuple[Kind, float], list[Vector]] = {}  # by law and rate
+    shifts: dict[tuple[Kind, float], list[Vector]] = {}  # by distribution of the noise and sampling rate
     squares = 0.0
     for ledger, count in zip(ledgers, counts, strict=True):
         message, delta_2 = ledger.envelope()

@@ -38,11 +38,12 @@ class Cost(NamedTuple):
         samples: (m,) the numbers of the samples, ascending. A sample that is not listed costs nothing.
         pure, rho: (m,) the pure ε and ρ of zCDP of each sample; inf if there is no finite value.
         rdp: a function that maps k indices into `samples` to an array (k, orders) of Rényi divergences.
-        is_gaussian: whether all noise is Gaussian.
+        is_gaussian: whether all noise is Gaussian and no batch is secret.
         distance: the total variation distance between the exact distribution of the releases and the distribution for
             which the cost is computed.
         unknown: whether the leakage of any message is unknown, so that nothing is proven.
-        pairs: whether adjacent data sets differ in two changes of such costs.
+        pairs: whether the costs are those of one zeroed sample, and adjacent data sets differ in a replaced sample,
+            which counts as two zeroed samples.
     """
 
     samples: Indices
@@ -55,7 +56,7 @@ class Cost(NamedTuple):
     pairs: bool = False
 
     def loss(self, delta: float) -> PrivacyLoss:
-        """Return the privacy loss at δ of the sample with the largest loss."""
+        """Return the privacy loss at δ of the sample with the largest privacy loss; `UNPROVEN` if `unknown` is true."""
         if self.unknown:
             return UNPROVEN
         return at_distance(
@@ -67,7 +68,7 @@ class Cost(NamedTuple):
     def settled(self, room: int = MOST_CURVES) -> Cost:
         """Return this cost with the Rényi curves of all samples computed and stored.
 
-        If all noise is Gaussian, nothing is stored: the curve of a sample is its ρ times the orders. If there are more
+        If `is_gaussian` is true, nothing is stored: the curve of a sample is its ρ times the orders. If there are more
         than `room` samples, the curves do not fit into memory. The curves are then replaced by inf, so that only pure ε
         and ρ bound the privacy loss.
         """
@@ -140,7 +141,8 @@ class RunCost(NamedTuple):
     """Hold the costs of one run.
 
     Attributes:
-        agents: for each agent, the cost of the messages that it sends; agents of equal cost share one object.
+        agents: for each agent, the cost of the messages that the agent sends. Agents with the same samples and equal
+            costs may share one object.
         network: the cost of all messages.
     """
 
@@ -323,7 +325,8 @@ class Together:
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
         """Return the privacy loss of all messages of all runs, and a list with the loss of each agent's messages.
 
-        If nothing is proven, or no run was added, the result is `UNPROVEN` and an empty list.
+        If `unproven_because` is not empty, or no run was added, the result is `UNPROVEN` and an empty list. If the
+        leakage of a message is unknown, all returned losses that need this message are `UNPROVEN`.
         """
         if self.unproven_because or not self._now:
             return UNPROVEN, []

@@ -82,8 +82,11 @@ MOST = 10**9  # if agents^4 times rounds is above this number (some seconds), th
 def relayed_from(setup: Setup, events: Events) -> int | None:
     """Return the last round L in which any agent sends something new; afterwards all agents only relay messages.
 
-    To relay is to send weighted means of received messages. The result is None if the messages are not known to be
-    linear in Gaussian noise, or if no such round exists before the last round of the run.
+    To relay is to send weighted means of received messages. The result is None if the bounds of this module are not
+    known to hold, or if no such round L exists before the last round of the run. The bounds are not known to hold if
+    messages may not be linear in Gaussian noise of the backend numpy, have several vectors or may arrive late. The same
+    is true if batches are secret, if agents share data, if the stream states why nothing is proven, or if agents may
+    stop because of messages that a viewer does not receive.
 
     Args:
         setup: the set-up of the run.
@@ -147,8 +150,8 @@ class Relayed:
     def of(cls, setup: Setup, events: Events) -> Relayed | None:
         """Return the rounds of a run in which all agents only relay (send means of received messages).
 
-        The result is None if `relayed_from` returns None: the messages are not known to be linear in Gaussian noise, or
-        the run has no rounds in which all agents only relay.
+        The result is None if `relayed_from` returns None, for example because the run has no rounds in which all agents
+        only relay.
 
         Args:
             setup: the set-up of the run.
@@ -348,9 +351,10 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
     """Return μ of Gaussian DP of every agent toward the viewers (colluding nodes), for all messages since round 1.
 
     The bound holds for algorithms in which what an agent adds to the mix of received messages never depends on received
-    messages (the second bound in the docstring of this module). The result is None if the messages are not known to be
-    linear in the noise, if gradients are clipped, if any release of rounds 2 to L has no noise or no new loss function,
-    if there are more than `LARGEST` releases, or if rounding hides the result.
+    messages (the second bound in the docstring of this module). μ is nan for the viewers. The result is None if the
+    algorithm does not state that its messages have this form (`carried_on`, `whole_data`), if gradients are clipped, if
+    any release of rounds 2 to L has no noise or no new loss function, if there are more than `LARGEST` releases, or if
+    rounding hides the result.
 
     Args:
         setup: the set-up of the run.
@@ -436,8 +440,8 @@ def epsilons(mu: Vector, delta: float) -> Vector:
 def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views | None:
     """Return bounds on what every node can learn of every agent's data from the messages that the node receives.
 
-    The result is None if `relayed_from` returns None (the messages are not known to be linear in Gaussian noise, or
-    there are no rounds in which all agents only relay), or if there are too many nodes (`Relayed.is_small`).
+    The result is None if `relayed_from` returns None (for example because there are no rounds in which all agents only
+    relay), or if the computation would take too long (`Relayed.is_small`).
 
     Args:
         setup: the set-up of the run.
@@ -466,8 +470,8 @@ def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
     """Return μ of Gaussian DP of every agent toward the viewers, which are nodes that share all messages they receive.
 
-    μ is nan for the viewers. The result is None if `relayed_from` returns None: the messages are not known to be linear
-    in Gaussian noise, or there are no rounds in which all agents only relay.
+    μ is nan for the viewers. The result is None if `relayed_from` returns None, for example because there are no rounds
+    in which all agents only relay.
 
     Args:
         setup: the set-up of the run.
