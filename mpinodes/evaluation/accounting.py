@@ -97,11 +97,11 @@ class Accounting:
     def variables(self) -> Variables:
         """Return variables of record.h5, by name: the claimed ε, and the proven ε at δ = 0 and at the run's δ.
 
-        These variables have a value for each horizon (a round at which results are measured), for each agent and for
-        the network. A value is nan if no ε is claimed or proven. For some algorithms mpinodes also proves a bound on ε
-        against an adversary that sees only what one node sees. The result then also has this bound and the distance in
-        hops, for each node and each agent, at the end of the run. Two further variables split this bound: the part
-        before agents only relay messages, and the part of the relayed messages.
+        These variables have a value for each horizon (a round at which results are measured), once for each agent and
+        once for the network. A value is nan if no ε is claimed or proven. For some algorithms mpinodes also proves a
+        bound on ε against an adversary that sees only what one node sees. The result then also has this bound and the
+        distance in hops, for each node and each agent, at the end of the run. Two further variables split this bound:
+        the part before agents only relay messages, and the part of the relayed messages.
         """
         claimed, agents, network = self._losses
         privacy = self._setup.experiment.privacy
@@ -210,7 +210,7 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
 
 @cache
 def _default() -> Experiment:
-    """Return the default experiment."""
+    """Return the default experiment, and cache it for later calls in the process."""
     return compose({}, None).experiment
 
 
@@ -219,9 +219,10 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
 
     The section has the largest and the smallest noise scale, the largest L1 sensitivity of a release divided by the
     scale of its noise (`release`), and the largest L1 sensitivity divided by the nominal ε (`calibrated_scale`). For
-    Laplace noise with public batches, `release` is the largest ε of a single release, and `calibrated_scale` is the
-    scale at which no release would have more than the nominal ε. These four numbers cover the releases that are the
-    first to depend on the data of a round, or all releases if there are none of this kind.
+    Laplace noise and public batches, `release` is the largest pure ε of a single release, without the effects of hidden
+    state and of rounding, and `calibrated_scale` is the scale at which this ε would be the nominal ε. These four
+    numbers cover the releases that are the first to depend on the data of a round, or all releases if there are none of
+    this kind.
     """
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.
