@@ -224,7 +224,10 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def views(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw how much every node learns of every agent's data, as ε: against distance in hops, and as a heat map.
+    """Draw bounds on how much every node learns of every agent's data, as ε: against distance, and as a heat map.
+
+    The distance of a node from an agent is counted in hops. Nodes that receive no data of an agent have no point in the
+    panel of distances.
 
     The result is None if the record has no ε toward single nodes, or if no node receives data of another agent.
     """
