@@ -143,11 +143,11 @@ class BudgetSummary(Struct, kw_only=True):
 
 
 class NoiseSummary(Struct, kw_only=True):
-    """The noise of a run: the scales used, and the scale at which no release would have more than the nominal ε.
+    """The noise of a run: the scales used, and the scale for which the L1 sensitivity over the scale is the nominal ε.
 
-    A release is a message after its noise was added. The numbers `scale`, `least_scale`, `calibrated_scale` and
-    `release` cover the releases that are the first to depend on the data of a round, or all releases if there are none
-    of this kind.
+    A release is a vector of a message, or a gradient, after its noise was added. The numbers `scale`, `least_scale`,
+    `calibrated_scale` and `release` cover the releases that are the first to depend on the data of a round, or all
+    releases if there are none of this kind.
     """
 
     mechanism: Same[str]  # privacy.mechanism
