@@ -33,14 +33,14 @@ PROBLEM = ("problem", "data", "step", "privacy")  # sections of keys that define
 
 
 class Estimate(NamedTuple):
-    """A mean over the values of several seeds, with its uncertainty.
+    """A mean of several values, one for each run or seed, with the uncertainty of the mean.
 
     Attributes:
         mean: the mean.
-        std: the standard deviation of the values; nan if there is a single seed.
+        std: the standard deviation of the values; nan if there is a single value.
         half: half the width of the 95 % confidence interval of the mean, by Student's t distribution; nan if there is a
-            single seed.
-        number: the number of seeds.
+            single value.
+        number: the number of values.
     """
 
     mean: float
@@ -50,12 +50,12 @@ class Estimate(NamedTuple):
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """Return the ends of the 95 % confidence interval, the lower end first; both are None if there is one seed."""
+        """Return the ends of the 95 % confidence interval, the lower end first; both are None for a single value."""
         return (None, None) if np.isnan(self.half) else (self.mean - self.half, self.mean + self.half)
 
     @classmethod
     def of(cls, values: Sequence[Any] | np.ndarray) -> Estimate:
-        """Compute the estimate from one value for each seed."""
+        """Compute the mean and its uncertainty from values, one for each run or seed."""
         mean, std, half = (float(x) for x in interval(np.array(values, float)))
         return cls(mean, std, half, len(values))
 
@@ -119,14 +119,14 @@ class Comparison:
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
         """Read the runs of a study, or any runs, and choose the axes, the keys that distinguish the runs.
 
-        By default, the axes are the axes of the study. If no study is read, or if its axes do not distinguish all runs,
-        the keys in which the runs differ are tried in order, and a key is an axis if the axes before do not already
-        determine its value.
+        By default, the axes are the axes of the study in which the runs differ. If no study is read, or if these axes
+        and the seed do not distinguish all runs, the keys in which the runs differ are tried in order, and a key is an
+        axis if the axes before do not already determine its value.
 
         Args:
             places: the directory of a study, directories of runs, or directories that contain runs.
-            by: the key whose values are compared; None means the first axis with a value that is not a number, or the
-                first axis if all values are numbers.
+            by: the key whose values are compared; None means the first default axis outside `along` with a value that
+                is not a number, or the first default axis outside `along` if all their values are numbers.
             along: the keys of all axes besides `by`; None means the default.
 
         Raises:

@@ -1,6 +1,7 @@
 """Write a comparison of runs: a directory of tables, figures and a page of Markdown, and a text for the terminal.
 
-CSV and Parquet tables hold all numbers. Markdown and LaTeX tables hold mean ± standard deviation.
+The files table.csv and table.parquet hold all results that are numbers. The Markdown and LaTeX tables hold mean ±
+standard deviation of the main results.
 
     compare/
         compare.md                       the page: table, differences, privacy loss, figures
@@ -140,7 +141,7 @@ def _tell(comparison: Comparison, line: str) -> None:
 
 
 def _cost(comparison: Comparison) -> str:
-    """Return a text on the proven privacy loss of publishing all compared runs."""
+    """Return a text on the proven privacy loss of publishing all compared runs, or on why it is unknown."""
     _tell(comparison, f"adding up the privacy loss of {len(comparison.runs)} runs, some tenths of a second each")
     try:
         runs = [*comparison.runs, *comparison.again]  # `in_all` counts runs with equal records only once
@@ -215,8 +216,9 @@ def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) ->
 def mean_and_deviation(mean: float, std: float | None) -> str:
     """Return mean ± standard deviation as text, both rounded to the second digit of the standard deviation.
 
-    A mean of at least 10^6, or a deviation below 10^-7, gives four digits of the mean and one of the deviation.
-    If the deviation is 0 or unknown, the text is the mean alone. If the mean is not finite, the text is "inf".
+    If the standard deviation is 10 or more, both are rounded to integers. A mean of at least 10^6, or a deviation below
+    10^-7, gives four digits of the mean and one of the deviation. If the deviation is 0 or unknown, the text is the
+    mean alone. If the mean is not finite, the text is "inf".
     """
     if not isfinite(mean):
         return "inf"
@@ -236,7 +238,10 @@ def markdown(frame: pandas.DataFrame, words: int) -> str:
 
 
 def latex(frame: pandas.DataFrame, words: int) -> str:
-    """Return a data frame as a LaTeX tabular for the package booktabs; signs unknown to LaTeX become question marks."""
+    """Return a data frame as a LaTeX tabular for the package booktabs.
+
+    A character that is neither ASCII nor in `SIGNS` becomes a question mark.
+    """
     columns = "l" * words + "r" * (len(frame.columns) - words)
     text = str(frame.to_latex(index=False, escape=True, column_format=columns))
     return text.translate(SIGNS).encode("ascii", "replace").decode()

@@ -83,7 +83,8 @@ class Plot(NamedTuple):
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
         """Return all finite values that some lines show, from which the limits of the vertical axis are computed.
 
-        The values are the means of each line, and the accuracy of always predicting the largest class (`guesses`).
+        The values are the means of each line, and the accuracy of always predicting the largest class (`guesses`). If
+        no value is finite, a single 0 is returned.
 
         Args:
             groups: the lines, each identified by its values of the keys in `axes`.

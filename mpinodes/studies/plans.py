@@ -50,9 +50,9 @@ class PlannedRun:
             of the hash, or with all digits if another finished run has the short name.
         experiment: the experiment. If `is_ready`, its noise has the scale that keeps the privacy budget.
         agents: the number of agents.
-        noise: a text that identifies the noise and the data paths of the run, if the noise follows from the seed alone
-            (`noise.key` is not set) and its scale is already computed; else empty. Two runs with the same text draw the
-            same noise.
+        noise: a text that identifies the noise and the data paths of the run. It is empty if the run has no noise, if
+            the noise is secret, if `noise.key` is set, or if the noise scale is not computed yet. Two runs with the
+            same text draw the same noise.
         is_done: whether the directory contains the finished run.
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
         near: the nominal epsilon, or 1 over the noise multiplier, of this run if its noise scale is already computed,
