@@ -402,7 +402,7 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 
 @dataclass(frozen=True)
 class Views:
-    """Hold bounds on what every node can learn of every agent, in a run whose last rounds relay messages.
+    """Hold bounds on what every node can learn of every agent's data, in a run whose last rounds relay messages.
 
     Each bound is the μ of Gaussian DP; `epsilons` computes ε from μ.
 
