@@ -151,14 +151,16 @@ class Costs:
         """Return the pure ε of each release in `t` if the release moves by `delta` in L2.
 
         The pure ε is 0 if `delta` is 0. Otherwise it includes the rounding of the release, and is inf if the noise is
-        Gaussian or if there is no noise. For a secret batch, the result is amplified by `amplified_pure`.
+        Gaussian or if there is no noise. For a secret batch, the result is made smaller by `amplified_pure`. If a
+        replaced sample counts as two zeroed samples, the result is the cost of one zeroed sample.
         """
         return amplified_pure(self.rate[t], self.unamplified(t, delta))
 
     def unamplified(self, t: Indices, delta: Vector) -> Vector:
         """Return the pure ε that each release in `t` would have if its batch had all samples.
 
-        For releases without a secret batch, the result is that of `pure`.
+        For releases without a secret batch, the result is that of `pure`. If a replaced sample counts as two zeroed
+        samples, the result is the cost of one zeroed sample.
         """
         delta = delta * self._zeroed[t]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -170,7 +172,8 @@ class Costs:
         """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2.
 
         ρ is 0 if `delta` is 0. Otherwise ρ includes the rounding of the release, and is inf if there is no noise. For a
-        secret batch, ρ is that of a batch with all samples.
+        secret batch, ρ is that of a batch with all samples. If a replaced sample counts as two zeroed samples, the
+        result is the cost of one zeroed sample.
         """
         of_pure, delta = pure_rho(self.unamplified(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
@@ -195,9 +198,9 @@ class Costs:
         """Return bounds on the Rényi divergences of each release in `t` if the release moves by `delta` in L2.
 
         The array has a row for each release and a column for each order of `ORDERS`. Each entry is ρ times the order,
-        or the divergence of the noise distribution if that is smaller. For the second number, the pure ε of one draw is
-        rounded up by at most 0.1 %. For a release of a secret batch, the bound of `sampled_rdp` is used if it is
-        smaller. An entry is inf if there is no noise and `delta` is above 0.
+        or, if the noise is not Gaussian, a bound from the noise distribution if that is smaller. For this bound, the
+        pure ε of one draw is rounded up by at most 0.1 %. For a release of a secret batch, the bound of `sampled_rdp`
+        is used if it is smaller. An entry is inf if there is no noise and `delta` is above 0.
         """
         draws = self._draws[t]
         single, rho = self.unamplified(t, delta) / draws, self.rho(t, delta)
@@ -290,7 +293,7 @@ class Facts:
     def is_signed(self) -> bool:
         """Return whether the costs are computed with the signs of the leakage's weights.
 
-        The signs can be used only if the leakage of all messages is exact.
+        This is so if the leakage of every message with hidden parts is exact, and at least one weight is negative.
         """
         return self.is_exact and self.has_signs
 

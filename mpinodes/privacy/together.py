@@ -32,10 +32,11 @@ OWN = 2**40  # larger than any sample number; the numbers of agent i's private s
 
 
 class Cost(NamedTuple):
-    """Hold the privacy cost of one or several runs, for every sample that the runs used.
+    """Hold the privacy cost of one agent or of the network, in one or several runs, for every sample that was used.
 
     Attributes:
-        samples: (m,) the numbers of the samples, ascending. A sample that is not listed costs nothing.
+        samples: (m,) the numbers of the samples (of rounds or agents, by the adjacency), ascending. A sample that is
+            not listed costs nothing.
         pure, rho: (m,) the pure ε and ρ of zCDP of each sample; inf if there is no finite value.
         rdp: a function that maps k indices into `samples` to an array (k, orders) of Rényi divergences.
         is_gaussian: whether all noise is Gaussian and no batch is secret.
@@ -104,7 +105,7 @@ def _stretches(size: int) -> list[Indices]:
 
 
 def composed(costs: Sequence[Cost]) -> Cost:
-    """Return the sum of the privacy costs of several runs, sample by sample."""
+    """Return the sum of several privacy costs, of runs or of the agents of a run, sample by sample."""
     samples = np.unique(np.concatenate([np.zeros(0, np.int64), *(cost.samples for cost in costs)]))
     pure, rho = np.zeros(len(samples)), np.zeros(len(samples))
     places = []  # for each cost, the index of each sample in `cost.samples`; -1 if the cost does not list the sample
@@ -319,7 +320,11 @@ class Together:
 
     @property
     def by(self) -> str:
-        """Return how costs are added: by "sample", "round" or "agent"; "maxima" if only largest costs are added."""
+        """Return how the costs of runs are added: by the adjacency's unit ("sample", "round", "agent") or "maxima".
+
+        With "maxima", the units of at least two runs could not be matched, and the largest costs of these runs are
+        added.
+        """
         return "maxima" if self._before else UNITS[self._adjacency]
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:

@@ -171,7 +171,7 @@ class Relayed:
 
     @property
     def is_small(self) -> bool:
-        """Return whether the views of all nodes can be computed in reasonable time."""
+        """Return whether the views of all nodes can be computed in some seconds, estimated from agents and rounds."""
         n = len(self.scale)
         return n**4 * (min(n, len(self.heard)) if self.is_fixed else len(self.heard)) <= MOST
 
