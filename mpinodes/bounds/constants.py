@@ -36,10 +36,10 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
 
 
 def terms(setup: Setup) -> float:
-    """Return the largest sum of sample weights of an agent.
+    """Return the sum of the sample weights of an agent in a round, for the agent with the largest sum.
 
-    An agent's gradient is a weighted sum of the gradients of its samples. The result is the sum of these weights, for
-    the agent with the largest sum.
+    An agent's gradient, without the regularizer, is a sum of the gradients of the samples that the agent uses in a
+    round, each times a weight. If `problem.average` is true, the sum of these weights is `problem.weight`.
     """
     return setup.experiment.problem.weight * (1.0 if setup.experiment.problem.average else max(setup.samples))
 
@@ -54,7 +54,7 @@ def whole_losses(setup: Setup) -> list[LinearLoss]:
 
 
 def largest_gradient(setup: Setup) -> np.float64:
-    """Return L, a bound on the L2 norm of an agent's clipped gradient without the regularizer; inf without clipping."""
+    """Return L, a bound on the L2 norm of each agent's clipped gradient without the regularizer; inf without a clip."""
     whole = setup.experiment.clips_rounds
     return np.float64(setup.experiment.clip * (1.0 if whole else terms(setup)))
 
@@ -122,7 +122,7 @@ def are_steps(setup: Setup, formula: Callable[[Vector], Vector]) -> bool:
 
 
 def strongly_convex_steps(setup: Setup) -> tuple[float, float] | None:
-    """Return μ and s if the step size of every round t is 1/(μ (t + s)); None otherwise."""
+    """Return μ and s if the step size of every round t is 1/(μ (t + s)) up to rounding, with μ > 0; None otherwise."""
     inverse = 1 / steps(setup, max(setup.experiment.rounds, 3))
     modulus = float(inverse[-1] - inverse[0]) / (len(inverse) - 1)
     if not (modulus > 0 and np.allclose(inverse, inverse[0] + modulus * np.arange(len(inverse)), rtol=1e-12, atol=0)):
