@@ -1,6 +1,6 @@
 """Compute the privacy section of a run's summary, its privacy variables in record.h5, and the accuracy of local solves.
 
-In each round, each agent reports a privacy event, which describes the noise and the sensitivity of the agent's release.
+In each round, each agent reports privacy events, which describe the noise and the sensitivity of the agent's releases.
 The accountant computes privacy losses from the events. If a job has repeats, this module also makes the section of
 summary.json on the privacy loss of publishing all repeats.
 """
@@ -32,8 +32,8 @@ from mpinodes.summary import summary as typed
 class Accounting:
     """Account for the privacy loss of one run: call `close` with all privacy events, then read the results.
 
-    An event describes the release of one message: its noise scale, its sensitivity, and the data on which the message
-    depends.
+    An event describes one release (a vector of a message, or a gradient): its noise scale, its sensitivity, and the
+    round whose data it depends on first.
 
     Attributes:
         solver: the accuracy and cost of the agents' local solves; None if the algorithm has no local solves. Set by
@@ -56,7 +56,7 @@ class Accounting:
         claims nothing, or if `privacy.adjacency` is one-agent and the paper claims nothing for this adjacency.
 
         Args:
-            events: (rounds, agents) the privacy events of the whole run, one event for each message.
+            events: (rounds, agents) the privacy events of the whole run.
             horizons: (h,) rounds, ascending.
             tell: a function that is called with the number of horizons done and the number of all horizons.
         """
