@@ -109,8 +109,8 @@ class TogetherSummary(Struct, kw_only=True):
     Attributes:
         runs: the number of repeats.
         by: how privacy losses are added over the repeats. With "sample", "round" or "agent", a sum is computed for each
-            sample, round or agent, and the result is the largest sum. With "maxima", the largest privacy losses of the
-            repeats are added.
+            sample, round or agent, and the result is the largest sum. With "maxima", the samples of
+            at least two repeats could not be matched, and the largest privacy losses of these repeats are added.
         network: the privacy loss of the network.
         agents: the privacy loss of each agent.
         unproven_because: the reason why nothing is proven; empty if a privacy loss is proven.
@@ -313,10 +313,10 @@ class NoiseFree(Struct, kw_only=True):
     def read(cls, run: Path) -> NoiseFree | None:
         """Return the content of noise_free.json in a run directory; None if the file does not exist.
 
-        Short runs write this file at their end; `mpinodes report --noise-free` writes the file for any run.
+        Some short runs with noise write this file at their end; `mpinodes report --noise-free` writes the file later.
 
         Raises:
-            BadInput: the content of the file is not the content that a run writes.
+            BadInput: the file cannot be read, or its content is not the content that a run writes.
         """
         try:
             tree = msgspec.json.decode((run / NOISE_FREE).read_bytes(), type=dict[str, Any])
