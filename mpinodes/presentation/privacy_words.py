@@ -118,9 +118,9 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
 
 
 def secret_batches(sampling: typed.SamplingSummary) -> str:
-    """Return sentences on the secret batches of a run: how batches are drawn, and why they cost less privacy.
+    """Return sentences on the secret batches of a run: how they are drawn, and when the smaller privacy loss holds.
 
-    The last sentence says whether `privacy.tight` has no effect on these batches.
+    If `privacy.tight` is set but has no effect on these batches, the last sentence says so.
     """
     rate = f"{sampling.least:.4g}" + (f" to {sampling.largest:.4g}" if sampling.largest > sampling.least else "")
     taken = "every sample with probability" if sampling.scheme == "poisson" else "a fixed number of samples, a share of"
@@ -136,7 +136,7 @@ ADDED = {
     "sample": "sample by sample",
     "round": "round by round",
     "agent": "agent by agent",
-    "maxima": "by the worst sample of each run, because the samples of the runs cannot be matched",
+    "maxima": "by the worst sample of a run wherever the samples of the runs cannot be matched",
 }
 
 
@@ -244,8 +244,8 @@ def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
 def _what_noise_buys(noise: typed.NoiseSummary, adjacency: str) -> str:
     """Return a sentence on the scale of the noise in a run.
 
-    If a single release with the mechanism is pure ε-DP and `privacy.noise_multiplier` is not set, the sentence also
-    compares the noise with the noise that the nominal ε requires.
+    If the mechanism is pure ε-DP and `privacy.noise_multiplier` is not set, the sentence also says what the noise means
+    for a single release, as far as a sensitivity is known.
     """
     used, least, needed, release = noise.scale, noise.least_scale, noise.calibrated_scale, noise.release
     if used == 0:

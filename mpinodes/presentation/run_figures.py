@@ -44,7 +44,10 @@ class Curve(NamedTuple):
     per_round: bool
 
     def values(self, data: Drawn) -> tuple[np.ndarray, Values]:
-        """Return the rounds at which the metric has values, and the values at these rounds."""
+        """Return the rounds at which the metric has values, and the values as they are drawn.
+
+        With `per_round`, each value is divided by its round. With the unit "share", the values are percentages.
+        """
         values = data[self.variable]
         along = data["horizon" if "horizon" in values.dims else "round"]
         values = values / along if self.per_round else values
