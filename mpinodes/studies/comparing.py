@@ -180,9 +180,10 @@ class Comparison:
         return {values: groups[values] for values in in_order}
 
     def points(self, axis: str) -> list[Any]:
-        """Return the values of a key in all runs: numbers ascending, other values in the order of the study.
+        """Return the distinct values of a key in all runs.
 
-        Values that the study does not list come last, in the order of the runs.
+        If all values are numbers, they ascend. Otherwise they have the order of the study, and values that the study
+        does not list come last, in the order of the runs.
         """
         values = list(dict.fromkeys(_values(self.runs, axis)))
         listed = [*self.listed.get(axis, []), *values]
@@ -194,7 +195,7 @@ class Comparison:
 
     @cached_property
     def results(self) -> list[str]:
-        """Return the names of all results that are numbers; a name is a column of the table."""
+        """Return the names of the results that are numbers in at least one run; a name is a column of the table."""
         names = dict.fromkeys(name for run in self.runs for name in run.results)
         return [name for name in names if any(isinstance(run.results.get(name), (int, float)) for run in self.runs)]
 
@@ -204,7 +205,9 @@ class Comparison:
         return tables.labels(self.runs)
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
-        """Return the mean of a result over each group of runs with equal values of the axes, by these values.
+        """Return the mean of a result and its uncertainty, for each group of runs with equal values of the axes.
+
+        The returned dictionary maps the values of the axes to the mean.
 
         The mean is None if a run of the group lacks the result.
         """
@@ -242,9 +245,9 @@ class Comparison:
     def beyond(self) -> list[tuple[str, str]]:
         """Return pairs (key, text on its values) of the keys that differ between runs, but that are no axes.
 
-        An axis is a key by whose values runs are grouped; runs of one group may differ in further keys. Keys of the
-        optimization problem come first. If an axis determines the value of a key, the text says which value the key has
-        at each value of the axis.
+        The keys `seed` and `name` are left out. An axis is a key by whose values runs are grouped; runs of one group
+        may differ in further keys. Keys of the optimization problem come first. If an axis determines the value of a
+        key, the text says which value the key has at each value of the axis.
         """
         keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
@@ -334,7 +337,10 @@ def compared_results(comparison: Comparison) -> list[str]:
 
 
 def chosen_results(comparison: Comparison) -> list[str]:
-    """Return the results that tables for people show: the compared metrics, the privacy loss, and the bytes sent."""
+    """Return the names of the results that tables for people show, as far as at least one run has the result.
+
+    These are the compared metrics, the claimed and the proven ε of the network, and the bytes sent.
+    """
     costs = [tables.CLAIMED, tables.PROVEN, "bytes_sent"]
     there = [name for name in costs if any(run.results.get(name) is not None for run in comparison.runs)]
     return [*compared_results(comparison), *there]

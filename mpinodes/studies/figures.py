@@ -106,7 +106,9 @@ class Plot(NamedTuple):
 
 
 def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object] = str) -> list[Path]:
-    """Draw one figure for each quantity that the runs have, at most `MOST_FIGURES`, and return the files.
+    """Draw results of the runs against rounds and against numeric keys, in at most `MOST_FIGURES` figures.
+
+    Return the files of the figures.
 
     Args:
         comparison: the runs. If quantities are not drawn, a remark that names them is added to the comparison.
@@ -239,7 +241,7 @@ def _drawn(comparison: Comparison, plot: Plot) -> Figure:
 
 
 def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
-    """Add a legend above the panels, and the warnings of the runs below the panels."""
+    """Add a legend above the panels, and a summary of the warnings of the runs below the panels."""
     points = comparison.points(plot.axes[0]) if plot.axes else ["all"]
     drawn = {group[0] if group else "all" for group in plot.lines}
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
