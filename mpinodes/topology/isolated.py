@@ -32,7 +32,7 @@ class Isolated(Topology):
         return None if self.meets else 1
 
     def edges(self, t: int) -> Edges:
-        """Return the edges (j, i) between all agents if t is the round `meets`; no edges otherwise."""
+        """Return the edges (j, i) for all pairs of different agents if t is the round `meets`; no edges otherwise."""
         n = range(self.agents)
         return frozenset((j, i) for j in n for i in n if i != j) if t == self.meets else frozenset()
 
