@@ -10,11 +10,13 @@ mixing weights:
     x_i <- P(b_i − α(t) g_i)                             step 6
 
 An x_i that was computed with the step α(t) gets noise for the L1 sensitivity S = 2α(t)√d·L (Lemma 1), where L bounds
-the L2 norm of a sample's gradient. The first x_i depends on no data and gets no noise, unless `privacy.scale` is a
-number. The mix b_i depends only on releases, so one sample changes only one message. Therefore parallel composition
-holds if each sample is used once (Theorem 1). The bound L is enforced by clipping the gradients. The point b_i need not
-be in 𝒳. The regularizer's gradient at b_i is public, so it does not change the sensitivity. The step is α(t) = 1/(λt)
-for λ-strongly convex losses and 1/(2√t) for convex losses.
+the L2 norm of a sample's gradient. (In the code, `Run.grad_sensitivity` takes the place of 2L, so that S also covers
+batches and other adjacencies than one replaced sample.) The first x_i depends on no data and gets no noise, unless
+`privacy.scale` is a number. The mix b_i depends only on releases, so one sample changes only one message. Therefore
+parallel composition holds if each sample is used once (Theorem 1). The bound L is enforced by clipping the gradients,
+unless `privacy.clip` is inf. The point b_i need not be in 𝒳. The regularizer's gradient at b_i is public, so it does
+not change the sensitivity. The paper's step is α(t) = 1/(λt) for λ-strongly convex losses and 1/(2√t) for convex
+losses.
 """
 
 from __future__ import annotations

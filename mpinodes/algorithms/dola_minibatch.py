@@ -62,7 +62,7 @@ class DOLAMinibatch(DOLA):
 
     @property
     def hides(self) -> bool:
-        """Return whether messages depend on hidden state: with `regularizer_at` = hidden."""
+        """Return whether messages may depend on hidden state: True with `regularizer_at` = hidden, else False."""
         return self.regularizer_at == "hidden"
 
     def message(self, s: State, here: Neighborhood) -> Query:

@@ -1,20 +1,28 @@
 """DP-D-SGD: decentralized stochastic gradient descent with local differential privacy.
 
 The baseline "LDP" of Y. Allouah, A. Koloskova, A. El Firdoussi, M. Jaggi, R. Guerraoui, "The Privacy Power of
-Correlated Noise in Decentralized Learning" (2024), and of A. Rodio, Z. Chen, E. Larsson, "Whisper D-SGD" (2025). Round
-t, for every agent i, from y_i = 0 before round 1:
+Correlated Noise in Decentralized Learning" (2024), and of A. Rodio, Z. Chen, E. Larsson, "Whisper D-SGD" (2025). The
+round t of agent i is as follows, where a_ij are the mixing weights, P is the projection onto the constraint set, y_i is
+the message, and y_i = 0 and v_i = 0 in round 1:
 
-    x_i = Σ_j a_ij y_j                                       the decision of the round
-    repeated for local steps, from z_i = x_i:
-        g_i = (clipped mean gradient at z_i) + N(0, s² I)     noised by the agent
-        v_i <- β v_i + g_i                                    momentum
+    x_i = Σ_j a_ij y_j                                        the decision of the round
+    repeated `local_steps` times, from z_i = x_i:
+        g_i = (clipped gradient at z_i) + N(0, s² I)          noised by the agent
+        v_i <- β v_i + g_i                                    momentum; v_i is kept from round to round
         z_i <- P(z_i − α(t) v_i)
-    y_i = z_i                                                the message of round t + 1
+    y_i = z_i                                                 the message of round t + 1
 
 Messages are functions of noised gradients and of received messages, so every gradient costs what its own release would
-cost. With σ = `privacy.noise_multiplier` and the clip C, the noise of the sum of clipped gradients has the standard
-deviation σ C. If the gradients of agents are clipped as a whole (`privacy.clipping` = agent), one sample may move the
-clipped gradient by 2 C.
+cost. The agent chooses the deviation s; a run without noise has s = 0:
+
+* If `privacy.noise_multiplier` is set to σ, the noise of the sum of the samples' clipped gradients has the standard
+deviation
+  σ C, where C is `privacy.clip`. So s is σ C times the factor with which a sample's gradient enters g_i: the inverse of
+  the (expected) batch size if `problem.average` is true.
+* If `privacy.noise_multiplier` is not set, s is the largest change of the gradient between adjacent data divided by m,
+  the largest number for which m-GDP implies (ε, δ)-DP.
+* If the gradient of all samples of an agent is clipped as a whole (`privacy.clipping` = agent), one sample may move the
+  clipped gradient by 2 C, and σ gives s = σ C.
 """
 
 from __future__ import annotations
@@ -31,15 +39,15 @@ __all__ = ["DPDSGD"]
 
 
 class State(NamedTuple):
-    """Hold what an agent needs for its next round."""
+    """Hold the state of one agent between two rounds."""
 
     x: Vector  # (d,) y_i, the next message
-    velocity: Vector  # (d,) v_i
+    velocity: Vector  # (d,) v_i, the momentum: Σ_k β^k times the noised gradient of k steps ago
 
 
 @dataclass(frozen=True)
 class DPDSGD(Algorithm[State]):
-    """Run local steps along noised gradients, then mix."""
+    """Mix the received vectors, then take local steps along noised gradients (DP-D-SGD)."""
 
     momentum: Annotated[float, Meta(ge=0, lt=1, description="beta: share of the last direction that is kept")] = 0.0
     local_steps: Annotated[int, Meta(ge=1, le=1000, description="noised gradient steps between two messages")] = 1
@@ -63,19 +71,26 @@ class DPDSGD(Algorithm[State]):
 
     @property
     def gradients(self) -> int:
-        """Return the number of local steps."""
+        """Return the number of noised gradients in a round: the setting `local_steps`."""
         return self.local_steps
 
     def init(self, x: Vector) -> State:
-        """Return the state with y_i = P(x) and no momentum."""
+        """Return the state before round 1: y_i is the projection of x onto the constraint set; v_i is 0."""
         return State(self.run.feasible.project(x), np.zeros_like(x))
 
     def message(self, s: State, here: Neighborhood) -> Start | Say:
-        """Return y_i, which is sent as it is."""
+        """Return the message of a round: the start 0 in round 1, later y_i, which is sent without further noise."""
         return Start() if here.t == 1 else Say(s.x)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Any) -> State:
-        """Return y_i of the next round, after mixing and the local steps."""
+        """Return the state of the next round: y_i after mixing and `local_steps` projected steps, and the momentum v_i.
+
+        Args:
+            s: the state of the round.
+            here: the agent's neighbors in the round.
+            inbox: the received vectors y_j and their weights.
+            loss: the loss whose method `gradient` returns a clipped gradient with noise.
+        """
         z, velocity, alpha = inbox.mix(), s.velocity, self.run.step(here.t)
         for _ in range(self.local_steps):
             g = loss.gradient(z)

@@ -9,10 +9,10 @@ noise, and Π(z, α) is the projection of −αz onto the constraint set 𝒳:
     w_i <- Σ_j A_ij w_j,  w_i(1) = 1                     the push-sum mixing
     x_i <- Π(z_i / w_i, α(t))
 
-Replacing a sample changes z_i by at most 2·clip in L2 norm. The decision x_i is hidden, and a change of x_i changes
-later gradients. If z_i changes by 1, the gradient of a β-smooth loss function changes by at most β·α/w_i, and the
-gradient of the regularizer (λ/2)‖x‖² by λ·α/w_i. The scalar w_i depends on the scalars that the neighbors send. If
-neighbors may send wrong scalars, no privacy is claimed.
+Replacing a sample changes z_i by at most `Run.grad_sensitivity` in L2 norm: by at most 2·clip if a round has one
+sample. The decision x_i is hidden, and a change of x_i changes later gradients. If z_i changes by 1, the gradient of a
+β-smooth loss function changes by at most β·α/w_i, and the gradient of the regularizer (λ/2)‖x‖² by λ·α/w_i. The scalar
+w_i depends on the scalars that the neighbors send. If neighbors may send wrong scalars, no privacy is claimed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class State(NamedTuple):
 
     z: Vector  # (d,) the dual variable
     x: Vector  # (d,) the primal variable
-    dual_gain: float  # α/w_i: the largest change of x_i when z_i changes by 1
+    dual_gain: float  # α/w_i: the largest change of x_i when z_i changes by 1; 1 before round 1
     previous_dual_gain: float  # dual_gain of the previous x_i, at which the last gradient was taken; 0: none was
 
 

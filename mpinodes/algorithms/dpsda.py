@@ -6,15 +6,17 @@ block in R^d, and Π(z, α) is the projection of −αz onto the constraint set 
 t, have the index t − 1 in the paper:
 
     (4)  m_i    = z_i + η_i,  η_i ~ Lap(σ)                            the release
-    (14) u_i    = [∇f^t(y_i)]_{B_i} + ξ_i                             clipped to norm L̂, at the old y_i
+    (14) u_i    = [∇f^t(y_i)]_{B_i} + ξ_i                             at the old y_i; ∇f^t is clipped, ξ_i is not
     (5)  z_i   <- 𝒜_i(ℬ_i) + (1/r_i) S_i u_i,  r_i = 1/n (Remark 3)   ℬ_i: received releases and the agent's own
     (6)  y_i   <- Π(𝒞_i(z_i), α(t))
          x_i    = (y_i)_{B_i}                                         the decision
 
 A subclass chooses the mixing: 𝒜 is the mix, and 𝒞 divides by the mixing's scale, which is w_i in push-sum and 1 in
-other mixings. Sensitivity of (4), by Lemma 1 and Remark 5: given all earlier releases, adjacent data change only the
-block u_i, by at most 2L̂ in L2 norm. So z_i changes by at most 2nL̂ in L2 norm and 2n√d_i·L̂ in L1 norm, where d_i is
-the length of the block. Clipping enforces the bound L̂ on the gradient of every sample, not only on the mean.
+other mixings. L̂ is a bound on the L2 norm of the block of a sample's gradient. Sensitivity of (4), by Lemma 1 and
+Remark 5: given all earlier releases, adjacent data change only the block u_i, by at most 2L̂ in L2 norm. So z_i changes
+by at most 2nL̂ in L2 norm and 2n√d_i·L̂ in L1 norm, where d_i is the length of the block. Clipping enforces the bound
+L̂ on the gradient of every sample, not only on the mean; with `privacy.adjacency` = one-round or `privacy.clipping` =
+agent, on the gradient of the round. In the code, `Run.grad_sensitivity` takes the place of 2L̂.
 
 The term ξ_i is a stochastic error of the gradient. As printed, the gradient u_i is taken at the hidden y_i. If a sample
 of f^t is replaced, y_i changes, and thereby every later u_i. The paper's proof omits this. If the gradient is
@@ -41,7 +43,7 @@ class State(NamedTuple):
     z: Vector  # (d,) the dual variable
     y: Vector  # (d,) the primal estimate
     point: Vector  # (d,) the point at which the next gradient is taken
-    dual_gain: float  # α/w_i: the largest change of y_i when z_i changes by 1; 0 if gradient_at = public
+    dual_gain: float  # α/w_i: the largest change of y_i when z_i changes by 1; 0 if gradient_at = public and t > 1
     previous_dual_gain: float  # dual_gain of the previous y_i, at which the last gradient was taken; 0: none was
 
 
@@ -70,7 +72,7 @@ class DPSDA(Algorithm[State]):
 
     @property
     def hides(self) -> bool:
-        """Return whether messages depend on hidden state: with `gradient_at` = hidden."""
+        """Return whether messages may depend on hidden state: True with `gradient_at` = hidden, else False."""
         return self.gradient_at == "hidden"
 
     def init(self, x: Vector) -> State:
@@ -98,9 +100,9 @@ class DPSDA(Algorithm[State]):
         """Return the state of the next round.
 
         The dual variable z_i is the mix of the releases, plus n times the agent's block of the gradient in the
-        coordinates of this block. The gradient is taken at the old y_i, or at the old public point if `gradient_at` =
-        public. The new y_i is the projection of −α(t) z_i divided by `inbox.scale`. This scale is the push-sum scalar
-        w_i in push-sum, and 1 in other mixings.
+        coordinates of this block. The gradient is taken at the old y_i or, if `gradient_at` = public, at the public
+        point that was computed in the previous round. The new y_i is the projection of −α(t) z_i divided by
+        `inbox.scale`. This scale is the push-sum scalar w_i in push-sum, and 1 in other mixings.
         """
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)

@@ -9,10 +9,11 @@ row-stochastic, η_i is noise, P is the projection onto the constraint set 𝒳,
     x_i <- P(Σ_j a_ij h_j − α(t) g_i / [r_i]_i)               g_i = ∇f_i^t(x_i) at the old x_i
     r_i <- Σ_j a_ij r_j,  r_i(1) = e_i                        the rescaling mixing; the line above uses the old r_i
 
-Replacing a sample changes x_i by at most 2·clip·α(t)/[r_i]_i in L2 norm, and the noise is calibrated to this bound. The
-first x_i depends on no data and gets no noise, unless `privacy.scale` is a number. The decision x_i is hidden, and a
-change of x_i changes later gradients. The scalar [r_i]_i depends on the vectors r_j that the neighbors send. If
-neighbors may send wrong vectors, no privacy is claimed.
+Replacing a sample changes x_i by at most Δ·α(t)/[r_i]_i in L2 norm, where Δ is `Run.grad_sensitivity` (2·clip if a
+round has one sample). The noise is calibrated to √d times this bound, a bound on the L1 change. The first x_i depends
+on no data and gets no noise, unless `privacy.scale` is a number. The decision x_i is hidden, and a change of x_i
+changes later gradients. The scalar [r_i]_i depends on the vectors r_j that the neighbors send. If neighbors may send
+wrong vectors, no privacy is claimed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Private averaging by gossip: every agent releases its own value plus noise once; later it relays mixes of releases.
+"""Average privately by gossip: every agent releases its value plus noise once; later it relays mixes of releases.
 
 The setting is that of E. Cyffers, M. Even, A. Bellet, L. Massoulié, "Muffliato: Peer-to-Peer Privacy Amplification for
 Decentralized Optimization and Averaging" (2022), without the paper's acceleration. The privacy accounting is ours. In
@@ -9,10 +9,11 @@ our rounds, with x = 0 before round 1:
     y_i <- Σ_j a_ij y_j                         from round 3 on
 
 The noise has s = Δ/m, unless the setting `noise_scale` gives s. Here Δ is the largest L2 change of ∇f_i(0) between
-adjacent data, and m is the largest number for which m-GDP implies (ε, δ)-DP.
+adjacent data, and m is the largest number for which m-GDP implies (ε, δ)-DP. If `noise_scale` is 0 and the run has no
+noise (ε = inf), s is 0.
 
-Every message is a fixed linear combination of the releases of round 2. So `mpinodes.privacy.views` can compute
-exactly the privacy loss of an agent i if the attacker is another agent j, which sees only the messages to j.
+Every message from round 2 on is a fixed linear combination of the releases of round 2. So `mpinodes.privacy.views` can
+compute the privacy loss of an agent i if the attacker is another agent j, which sees only the messages to j.
 """
 
 from __future__ import annotations
@@ -72,8 +73,8 @@ class GossipAveraging(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
         """Return the message of round t: the start 0 if t = 1, the agent's value x_i if t = 2, and later a relay.
 
-        The value is released with noise. A relay is a message that repeats, without new noise, the mix of the releases
-        that the agent received.
+        The value is released with noise, unless the noise scale s is 0. A relay is a message that repeats, without new
+        noise, the mix of the releases that the agent received.
         """
         if here.t == 1:
             return Start()

@@ -172,7 +172,8 @@ class TwoStageGaussian(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
         """Return the message of round t: the start 0 if t = 1, the decision x_i(t − 1) up to round T + 1, then a relay.
 
-        The decision is released with noise, except in round T + 1, the hand-over, if `handover` = clean.
+        The decision is released with noise, except in two cases: in round T + 1, the hand-over, if `handover` = clean;
+        and if `factor` is 0, as with ε = inf and `noise_scale` = 0.
         """
         made, last = here.t - 1, self.gradient_rounds  # x_i was computed in the previous round
         if made == 0:

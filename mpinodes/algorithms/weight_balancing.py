@@ -89,7 +89,7 @@ class WeightBalancing(Algorithm[State]):
 
     @property
     def hides(self) -> bool:
-        """Return whether messages depend on hidden state: with `gradient_at` = hidden."""
+        """Return whether messages may depend on hidden state: True with `gradient_at` = hidden, else False."""
         return self.gradient_at == "hidden"
 
     def init(self, x: Vector) -> State:
