@@ -45,8 +45,9 @@ class Reclipped(Around):
         """Return the coordinates `block` of the sum of the samples' clipped gradients.
 
         Each gradient is divided by the divisor of its sample after clipping. If `whole` is set, or if the wrapped loss
-        is no `SampleLoss`, the sum is clipped instead of each gradient. If the wrapped class inherits `data_grad` from
-        this package, which clips, and `whole` is not set, the gradient is not clipped again.
+        is no `SampleLoss`, the gradient that the wrapped loss computes for the round, which includes its divisor, is
+        clipped instead. If the wrapped class inherits `data_grad` from this package, which clips, and `whole` is not
+        set, the gradient is not clipped again. For an empty batch, the result is 0.
         """
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
         if isinstance(loss, SampleLoss) and not len(loss.targets):  # an empty batch
@@ -67,7 +68,7 @@ class Reclipped(Around):
 
 
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
-    """Return a loss with the same values as `loss`, whose gradient is always clipped.
+    """Return a loss with the same values as `loss`, whose gradient is clipped to the given bounds (inf: not clipped).
 
     If code of this package computes and clips the gradient of `loss`, the function returns `loss` itself, otherwise a
     `Reclipped` that clips the gradient again. If the attribute `clip` or `whole` of a `SampleLoss` differs from the
@@ -117,7 +118,7 @@ class Stated(NamedTuple):
         `self.samples[agent]` samples, each with `stream.dimension` features. The factor of a sample's loss function
         must not exceed the factor of `self.run`. If the stream states that `make_loss` makes all its losses, the number
         of samples and the factor must be equal to these limits, the features must obey the bounds that the stream
-        states, and the targets must be possible labels.
+        states, and the targets must be possible labels or classes, if the loss has labels or classes.
 
         Raises:
             BadInput: the stream states that `make_loss` makes all its losses, but `make_loss` did not make this loss.
@@ -142,8 +143,8 @@ class Stated(NamedTuple):
 
 @cache
 def _is_clipped(kind: type[Loss]) -> bool:
-    """Return whether a class of losses inherits the method `data_grad` of this package without overriding it.
+    """Return whether the method `data_grad` of a class of losses is code of this package, inherited or not.
 
-    The inherited method clips correctly for all numbers that samples may contain.
+    The code of this package clips correctly for all numbers that samples may contain.
     """
     return kind.data_grad.__module__.startswith("mpinodes.losses.")

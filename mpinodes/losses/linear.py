@@ -2,8 +2,9 @@
 
 The sum is over the samples (a_k, b_k) of a round. With the divisor 1, f contains the sum of the samples' losses. With
 the divisor equal to the number of samples, f contains the mean of the samples' losses. A loss extends `LinearLoss`,
-`SmoothLoss` or `PiecewiseLinearLoss` and defines ℓ and its derivatives ℓ' and ℓ'' in the prediction m = a_k·x. `Around`
-and `NoisyGradient` wrap another loss and change its gradient.
+`SmoothLoss` or `PiecewiseLinearLoss` and defines ℓ and its derivative ℓ' in the prediction m = a_k·x. A `SmoothLoss`
+also defines ℓ'', and a `PiecewiseLinearLoss` its slopes. `Around` is the base class of losses that wrap another loss
+and change its gradient; `NoisyGradient` adds a random error to the gradient.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def by_runs(method: F) -> F:
-    """Return a method of a point (d,) that also takes the points (..., d) of independent runs, one after the other."""
+    """Return a method of a point (d,) that also takes points (..., d) of independent runs, and stacks the results."""
 
     @wraps(method)
     def of_all(self: Any, x: Vector, *rest: Any) -> Any:
@@ -260,7 +261,7 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
 # Not frozen, because a frozen object takes twice as long to make, and one is made in every round.
 @dataclass(slots=True, repr=False, eq=False)
 class Around(Loss):
-    """Define a loss that wraps another loss and changes only the gradient.
+    """Define a base class of losses that wrap another loss and change its gradient. Subclasses define the gradient.
 
     Attributes:
         loss: the wrapped loss.
@@ -273,11 +274,11 @@ class Around(Loss):
         return self.loss.value(x)
 
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
-        """Return the same wrapper of the batch of the wrapped loss."""
+        """Return this wrapper around a batch of the wrapped loss: the samples that `draw` chooses (`Loss.batch`)."""
         return replace(self, loss=self.loss.batch(draw, rate))
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return the result of the wrapped loss's `prox`, which uses neither noisy nor clipped gradients."""
+        """Return the result of the wrapped loss's `prox`, to which this wrapper adds neither noise nor clipping."""
         return self.loss.prox(v, step, near, tolerance)
 
 
@@ -285,7 +286,8 @@ class Around(Loss):
 class NoisyGradient(Around):
     """Wrap a loss and add a stochastic error ξ ~ N(0, variance) to each coordinate of its gradient.
 
-    The error is added after clipping and does not depend on the data, so it changes no sensitivity.
+    The error is added after clipping and does not depend on the data, so it changes no sensitivity. All gradients of
+    one round have the same error ξ, because every call draws the first numbers of the round's generator.
 
     Attributes:
         variance: the variance of ξ.
@@ -298,11 +300,19 @@ class NoisyGradient(Around):
     noise: Draws
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the wrapped loss's gradient at x plus ξ."""
+        """Return the coordinates `block` of the wrapped loss's gradient at x, plus ξ.
+
+        Raises:
+            ValueError: x has an axis of runs: the error is drawn for one run.
+        """
         return self._disturbed(self.loss.grad(x, block))
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the gradient of the samples at x, without λx, plus ξ."""
+        """Return the coordinates `block` of the gradient of the samples at x, without λx, plus ξ.
+
+        Raises:
+            ValueError: x has an axis of runs: the error is drawn for one run.
+        """
         return self._disturbed(self.loss.data_grad(x, block))
 
     def _disturbed(self, gradient: Vector) -> Vector:

@@ -24,9 +24,9 @@ class Softmax(LinearLoss):
     the number of features.
 
     Let p be the vector of probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. A sample's gradient
-    is (p − e_b) ⊗ a, and its Hessian is (diag p − ppᵀ) ⊗ aaᵀ. The norm of the gradient is below √2 ‖a‖, because
-    ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. By Gershgorin's theorem diag p − ppᵀ ⪯ ½ I, because the
-    absolute row sums are 2 p_c (1 − p_c) ≤ ½. With two classes both bounds are attained in the limit.
+    is (p − e_b) ⊗ a, and its Hessian is (diag p − ppᵀ) ⊗ aaᵀ. The norm of the gradient is below √2 ‖a‖ if a is not 0,
+    because ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. By Gershgorin's theorem diag p − ppᵀ ⪯ ½ I,
+    because the absolute row sums are 2 p_c (1 − p_c) ≤ ½. With two classes no smaller numbers than √2 and ½ are bounds.
     """
 
     per_class = True

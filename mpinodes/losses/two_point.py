@@ -19,10 +19,11 @@ played with the best point of 𝒳: the loss of a round is the mean of the two l
 gradient is exact.
 
 Sensitivity. Each sample's share of the slope along u is clipped to [−clip, clip], which changes nothing for a
-clip-Lipschitz loss. (With `privacy.adjacency` = one-round, the slope of the whole round is clipped instead.) So ‖g‖₂ ≤
-d · clip for one sample. Replacing the sample moves g only along the public u, by at most 2 d · clip in L2 norm, and by
-‖u‖₁ times as much in L1 norm. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a projection onto 𝒳 after the step
-may change the direction.
+clip-Lipschitz loss. (With `privacy.adjacency` = one-round or `privacy.clipping` = agent, the slope of the whole round
+is clipped instead.) So ‖g‖₂ ≤ d · clip for one sample. Replacing the sample moves g only along the public u, by at most
+2 d · clip in L2 norm (with `privacy.adjacency` = zero-out by at most d · clip, unless the slope of the round is
+clipped), and by ‖u‖₁ times as much in L1 norm. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a projection onto
+𝒳 after the step may change the direction.
 
 Now suppose that x is hidden, and that x moves because a sample of an earlier round is replaced. In exact arithmetic g
 would move by at most d β times as far as x, where β is the smoothness of the loss, because P is nonexpansive. But
@@ -100,12 +101,12 @@ class TwoPoint(Around):
         unit: the random unit vector u, with an entry for each coordinate that the agent decides.
         radius: r, the distance of the two points from their center c.
         inner: the set of the feasible points that have at least the distance r from the boundary.
-        clip: the largest absolute slope of the loss along u. The slope is clipped as gradients are clipped otherwise.
+        clip: the largest absolute slope along u of what is clipped: of a sample's loss, or of the loss of the round.
         whole: True: the slope of the whole round is clipped. False: the slope of each sample is clipped.
         regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
         most: a second bound on the slope of the whole round. The bound is inf, unless the loss of a user-written stream
             contradicts what the stream states; then it is half of the sensitivity that the accountant assumes, divided
-            by d.
+            by the number of coordinates that the agent decides.
         played: the center c of the two points played in this round; None before the first gradient of the round.
     """
 
@@ -137,7 +138,8 @@ class TwoPoint(Around):
         """Compute the estimate g of the samples' gradient at x, in the coordinates `block`, and set `played`.
 
         Raises:
-            ValueError: the agent requests gradients at two different points in one round, or x has an axis of runs.
+            ValueError: the agent requests gradients at two points with different centers in one round, or x has an axis
+                of runs.
         """
         if x.ndim > 1:
             raise ValueError("feedback.points = 2 draws a direction for one run: expected a point (d,)")
@@ -184,8 +186,8 @@ def two_point(
         directions: the displacements between the played points and their center, for all agents.
         feasible: the feasible set 𝒳.
         agent: the agent.
-        most: half of the sensitivity that the accountant assumes, divided by d. This number bounds the slope of a round
-            if the loss of the round is not as `stated`.
+        most: half of the sensitivity that the accountant assumes, divided by the number of coordinates that the agent
+            decides. This number bounds the slope of a round if the loss of the round is not as `stated`.
         stated: what the accountant assumes about the losses of a user-written stream; None for the streams of this
             package.
     """
