@@ -1,4 +1,4 @@
-"""Define what all other packages of mpinodes use: base classes of parts, messages, events, seeds, errors, experiments.
+"""Define what the other packages of mpinodes share: base classes of parts, messages, events, seeds, experiments.
 
 A part is a replaceable component of an experiment, such as an algorithm, a loss or a graph. A user's Python file
 imports the names that it needs from here: `from mpinodes.core import Algorithm, Query, RELEASED, ...`. This package
@@ -53,10 +53,13 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Import and return a public name at its first use.
+        """Return a name from the module events, messages or parts of this package, and import the module if needed.
 
         The import is delayed because importing NumPy takes time. If a rank imported NumPy before connecting to the MPI
         launcher, the connection would be made about a second later.
+
+        Raises:
+            AttributeError: none of the three modules has this name.
         """
         for module in ("events", "messages", "parts"):
             names = vars(import_module(f"mpinodes.core.{module}"))

@@ -1,11 +1,12 @@
 """Describe the releases of agents for privacy accounting, and the rows of numbers that record them.
 
-A release is a vector after noise was added, as the agent sends it. An `Event` describes the noise and the sensitivity
-of one release. The leakage of a message says how data of earlier rounds change the message through hidden state, which
-is the part of the agent's state that its releases do not determine (`core.messages`). In each round an agent sends a
-row of floats to the logger: the agent's decision, an `Event` for each vector of the agent's message, and the leakage of
-the message as numbers. If the transcript is recorded, the row ends with the frame, which is the message as the links
-carry it. `Layout` defines the columns of a row. `Events` reads the events and leakages of many rows by name.
+A release is a vector after noise was added: a vector of a message or, if the algorithm noises gradients, a gradient. An
+`Event` describes the noise and the sensitivity of one release. The leakage of a message says how data of earlier rounds
+change the message through hidden state, which is the part of the agent's state that its releases do not determine
+(`core.messages`). In each round an agent sends a row of floats to the logger: the agent's decision, an `Event` for each
+release of the round, and the leakage of the message as numbers. If the transcript is recorded, the row ends with the
+frame, which is the message as the links carry it. `Layout` defines the columns of a row. `Events` reads the events and
+leakages of many rows by name.
 """
 
 from __future__ import annotations
@@ -35,11 +36,15 @@ class Kind(IntEnum):
 
 
 class Sampling(IntEnum):
-    """Name how a round's batch is drawn by secret coins, and what one change of the data does to its release.
+    """Name how an agent draws the batch of a release, and for which change of the data its sensitivities hold.
 
-    POISSON takes each sample with probability `rate`; l1 and l2 are those of a zeroed sample. POISSON_REPLACED is the
-    same for a replaced sample, which counts as two zeroed samples of half the change each. FIXED takes a share `rate`
-    of the samples; l1 and l2 are those of a replaced sample of the batch.
+    The sensitivities are the fields `l1` and `l2` of the `Event`; `rate` is a field of the `Event`, too.
+
+    - NONE: there is no secret batch.
+    - POISSON: each sample is in the batch with probability `rate`. One sample is zeroed.
+    - POISSON_REPLACED: the batch is drawn as for POISSON. One sample is replaced. Privacy accounting counts it as two
+      zeroed samples, each with half of the sensitivities.
+    - FIXED: the batch is a share `rate` of the samples. One sample of the batch is replaced.
     """
 
     NONE = 0
@@ -67,8 +72,9 @@ class Event(NamedTuple):
             gamma-norm noise `rounding_l1` equals `rounding_l2`.
         residual, solver_steps: the final gradient norm and the steps of the solver that computed the value; 0 if there
             was no solver. Privacy accounting ignores both.
-        rate: the probability with which secret coins take a sample into the batch; 0 if the batch is public.
-        sampling: how the batch is drawn, a `Sampling`.
+        rate: the probability with which secret coins take a sample into the batch, or the share of the samples in the
+            batch; 0 if the release depends on no secret batch.
+        sampling: how the secret batch is drawn, a `Sampling`.
     """
 
     kind: float
@@ -117,14 +123,15 @@ ADDED = ("offset", "coordinates")  # fields of a leakage that older records lack
 class Layout(msgspec.Struct, frozen=True, dict=True):
     """Define the columns of the row of floats that an agent sends to the logger in each round.
 
-    The columns are the decision (d floats), the events of the vectors, the leakage of the message, and the frame.
+    The columns are the decision (d floats), the events of the releases, the leakage of the message, and the frame.
 
     Attributes:
         dimension: d, the dimension of a decision and of each vector.
-        vectors: the names of the vectors in a message of the algorithm.
+        vectors: the names of the releases of a round (`Algorithm.releases`): the vectors in a message, or the gradients
+            that the algorithm noises.
         hidden: the names of the hidden parts of the algorithm's state; see `core.messages.Hidden`.
         frame: the number of floats of the frame; 0 if rows have no frame.
-        sampled: whether rows have the fields of secret batches.
+        sampled: whether the events in a row have the fields `rate` and `sampling`.
     """
 
     dimension: int
@@ -135,7 +142,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def record(self) -> np.dtype[Any]:
-        """Return the NumPy dtype of the numbers of one message: an event for each vector, then the leakage."""
+        """Return the NumPy dtype of the privacy numbers in a row: an event for each of `vectors`, then the leakage."""
         k, m = len(self.vectors), len(self.hidden)
         leakage: list[Any] = [("kind", np.float64)]
         if m:  # in the order of `Hidden.numbers`
@@ -161,7 +168,11 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return self.message_end + self.frame
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
-        """Write the events of a message's vectors, and the leakage of the message, into a row (width,)."""
+        """Write the events of a round, one for each of `vectors`, and the leakage of the message to a row (width,).
+
+        Raises:
+            ValueError: the leakage has invalid numbers, or does not fit the numbers of `hidden` parts and of `vectors`.
+        """
         numbers = leakage.numbers(len(self.hidden), len(self.vectors))
         columns = chain.from_iterable(events if self.sampled else (event[: len(self.fields)] for event in events))
         row[self.dimension : self.message_end] = [*columns, *numbers]
@@ -198,7 +209,11 @@ class Events(msgspec.Struct, frozen=True):
         return len(self.data)
 
     def __getattr__(self, name: str) -> Vector:
-        """Return the field of `Event` with this name for all messages: an array as `event` returns it."""
+        """Return the field of `Event` with this name for all messages: an array as `event` returns it.
+
+        Raises:
+            AttributeError: an `Event` has no field with this name.
+        """
         if name not in Event._fields:
             raise AttributeError(name)
         return self.event(name)
@@ -218,7 +233,7 @@ class Events(msgspec.Struct, frozen=True):
                 the variable.
 
         Raises:
-            KeyError: the record lacks a variable that all versions of mpinodes have written.
+            KeyError: the record lacks a variable of this layout. The variables of the fields in `ADDED` may be missing.
         """
         data = np.zeros(shape, layout.record)
         for group in ("event", "leakage"):
@@ -231,7 +246,9 @@ class Events(msgspec.Struct, frozen=True):
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
-        """Return all fields of events and leakages as variables of a record.
+        """Return the fields of events and leakages that `data` has, as variables of a record.
+
+        This method is for data with the axes (rounds, agents).
 
         Returns:
             A dictionary from the name of a variable, such as "event_l1", to the names of its axes after (rounds,
@@ -276,7 +293,7 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def vectors(self) -> int:
-        """Return the number of vectors in a message."""
+        """Return the number of events that a row has: one for each release of a round."""
         return int(self.data.dtype["event"].shape[0])
 
     @property

@@ -44,10 +44,11 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         epsilon: the largest epsilon that may be proven for the whole network.
         delta: the delta of that epsilon; 0 means pure epsilon. Default: privacy.delta.
-        kept_by: how the run stays within the budget. noise: mpinodes chooses privacy.epsilon, and so the noise, such
-            that the proven epsilon of all rounds is within the budget. stopping: the releases of an agent depend on the
-            agent's data until the agent's budget is spent; after that, the agent only relays the messages that it
-            receives. All repeats on the same data share one budget.
+        kept_by: how the run stays within the budget. noise: mpinodes chooses privacy.epsilon (for algorithms that noise
+            gradients, privacy.noise_multiplier), and so the noise, such that the proven epsilon of all rounds is within
+            the budget. stopping: the releases of an agent depend on the agent's data until the agent's budget is spent;
+            after that, the agent only relays the messages that it receives. All repeats on the same data share one
+            budget.
         stops: for kept_by=stopping; mpinodes computes this key. For each agent, the last round in which a release may
             depend on the agent's data; 0 means that the agent need not stop.
     """
@@ -62,7 +63,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     """Choose the noise, and which data sets are adjacent.
 
     Attributes:
-        mechanism: the mechanism that adds noise to every release.
+        mechanism: the mechanism that adds noise to messages; for algorithms that noise gradients, to gradients.
         path: your Python file with a mechanism. This mechanism replaces the built-in mechanism that the class attribute
             takes_the_place_of names.
         epsilon: the paper's privacy parameter (nominal epsilon), which sets the noise; inf means no noise. The proven
@@ -74,18 +75,19 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         delta: the delta of the proven epsilon.
         tight: also compute the epsilon of the whole run by numerical composition, which takes about a minute. This key
             needs the package dp-accounting (extra [tight]).
-        clip: L2 bound on the gradient of each sample; for adjacency=one-round, on the gradient of each round. The bound
-            is on the coordinates that the agent decides. inf: gradients are not clipped; an epsilon is then proven only
-            if the loss and the norm of the features bound the change of a gradient.
-        clipping: which gradient the clip bounds. sample: the gradient of each sample. agent: the gradient of an agent
-            in a round, which one sample may then move by twice the clip.
+        clip: L2 bound on the gradient of each sample; for adjacency=one-round or clipping=agent, on the gradient of an
+            agent in a round. The bound is on the coordinates that the agent decides. inf: gradients are not clipped; an
+            epsilon is then proven only if the loss and the norm of the features bound the change of a gradient.
+        clipping: which gradient the clip bounds, unless adjacency=one-round. sample: the gradient of each sample.
+            agent: the gradient of an agent in a round, which one sample may then change by twice the clip.
         adjacency: what differs between adjacent data sets. one-sample: one replaced sample. zero-out: one sample, whose
             gradient is replaced by zero; the number of samples stays public. one-round: the whole loss of one round.
             one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
             which each agent has its own loss.
-        noise_multiplier: for algorithms that noise gradients: the noise on the sum of clipped gradients has this
-            standard deviation times the clip. It replaces privacy.epsilon, which calibrates the noise of one gradient
-            without sampling. With secret batches the default is 1, unless a budget chooses it.
+        noise_multiplier: for algorithms that noise gradients: the noise on the sum of clipped gradients has the
+            standard deviation noise_multiplier times clip. This key replaces privacy.epsilon, which calibrates the
+            noise of one gradient without secret batches. With secret batches the default is 1, unless a budget chooses
+            it.
         budget: the section privacy.budget.
     """
 
@@ -144,13 +146,13 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
             more than exact real numbers would. lattice: releases are rounded to a lattice, so that their bits reveal no
             more than the proven epsilon; the proven epsilon accounts for the rounding. opendp: exact, slow and
             never reproducible.
-        entropy: the source of the noise. seed: a noise key that is computed from the seed and from every setting that
-            can change a message. The released numbers are then not private, because anyone with the seed can regenerate
-            the noise. os: a noise key of 256 bits that each agent takes from its operating system, uses once and never
-            stores.
+        entropy: the source of the noise and of secret batches. seed: a noise key that is computed from the seed and,
+            unless noise.key is set, from every setting that can change a message. The released numbers are then not
+            private, because anyone with the seed can regenerate the noise. os: a noise key of 256 bits that each agent
+            takes from its operating system, uses once and never stores.
         key: for entropy=seed: compute the noise key from this value and the seed, instead of from the settings. Runs
             with equal seed and key have equal noise, which is useful for paired experiments. If such runs are published
-            together, nothing is private. Default: different runs have independent noise.
+            together, nothing is private. Default: runs with different settings have independent noise.
     """
 
     backend: Literal["numpy", "lattice", "opendp"] = "numpy"
@@ -295,9 +297,10 @@ class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
         identity: a name that you give to the samples of this data set, for mpinodes spent. You state that runs with
             equal names use the same samples in the same rows, and that runs with different names have no sample in
             common. experiment.toml contains the name.
-        sampling: how an agent draws the batch of a gradient. none: in a public order. poisson: every sample with
+        sampling: how an agent draws the batch of a gradient. none: in a public order. poisson: each sample with
             probability data.rate, by secret coins. fixed: data.batch samples by secret coins. A secret batch costs less
-            privacy. The sum of its gradients is divided by its expected size.
+            privacy. The sum of its gradients is divided by the expected size of the batch (problem.average=true), or by
+            the probability with which a sample is in the batch (false).
         rate: for sampling=poisson: the probability with which a sample is taken.
     """
 
@@ -318,14 +321,14 @@ class GraphFile(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
-    """Hold all settings of a run. Two runs with equal settings give equal bits if the noise comes from the seed.
+    """Hold all settings of a run.
 
     Attributes:
         rounds: T, the number of rounds (horizon). Default: as many rounds as the data last.
-        seed: seed of the data, their order, the gradient noise, the graphs and the starting points; all of these are
-            equal in all runs with this seed. The privacy noise depends on the seed and on every setting that can change
-            a message, so runs with different settings have different noise. Anyone who guesses the seed can regenerate
-            the noise: see noise.entropy and noise.key.
+        seed: seed of the data, their order, the gradient noise, the graphs and the starting points. Runs that differ
+            only in settings of the privacy noise have the same data, graphs and starting points. The privacy noise
+            depends on the seed and on every setting that can change a message. Anyone who guesses the seed can
+            regenerate the noise: see noise.entropy and noise.key.
         repeats: number of runs in one job. Their seeds are seed, seed + 1, ...; with data.seed all runs use the
             same data.
         name: the name of the run, which is part of the name of the run directory, and is printed on the run's page.
@@ -336,7 +339,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         problem, privacy, noise, record, audit, deadline, checkpoint, faults, feedback, output: the fixed sections.
         baseline: what to compare a run with, by the same code. none: the run itself. curator: one agent has the data of
             all. alone: agents never send. one-shot: agents send once, in the last round, and average. no-noise:
-            messages carry no noise. curator and alone are priced as if everything that carries noise were sent.
+            messages carry no noise. The epsilon of curator and alone counts the noised messages as if they were sent.
         report: draw the figures and write the page (HTML) at the end of the run.
         comparator: compute the best fixed decision, against which regret is measured. For a loss that is not known to
             be convex, this decision is never computed. Default: true, unless the computation is expected to take more
@@ -387,7 +390,10 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Return the user's Python files, as a dictionary from keys such as "algorithm.path" to paths."""
+        """Return the user's Python files that the keys in `SOURCES` name, as a dictionary from keys to paths.
+
+        The files of metrics (`record.metrics`) are not in the dictionary.
+        """
         sections = msgspec.to_builtins(self)
         named = {key: sections[key.partition(".")[0]].get(key.partition(".")[2]) for key in SOURCES}
         return {key: Path(path) for key, path in named.items() if path}
@@ -408,7 +414,10 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         return self.private and not self.reproducible
 
     def toml(self) -> str:
-        """Return the experiment as the text of a TOML file that can be run."""
+        """Return the experiment as the text of a TOML file that can be run, without the section `output`.
+
+        If `privacy.noise_multiplier` is set, the text has no `privacy.epsilon`.
+        """
         import tomli_w  # imported here, because agents neither write nor read TOML
 
         tree = {k: v for k, v in _without_none(msgspec.to_builtins(self)).items() if k != "output"}  # TOML has no null
@@ -450,7 +459,7 @@ def single_run(experiment: Experiment, repeat: int) -> Experiment:
 
 
 def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
-    """Return the rounds at which a run is evaluated, ascending: about `points` rounds, evenly spaced in log t.
+    """Return the rounds at which a run is evaluated, ascending: at most `points` rounds, about evenly spaced in log t.
 
     The first round is 1 and the last round is T = `rounds`.
     """
@@ -474,10 +483,10 @@ RETIRED: dict[str, tuple[Any, str]] = {
 
 
 def current(tree: Tree) -> tuple[Tree, dict[str, Any]]:
-    """Convert the settings of a stored experiment, which an older version may have written, to the present version.
+    """Convert settings, which may be those of an experiment.toml of an older version, to the present version.
 
     Returns:
-        The settings without the keys that no longer exist; and these removed keys (dotted) with their values.
+        The settings without the keys in `RETIRED`; and these removed keys (dotted) with their values.
     """
     retired: dict[str, Any] = {}
 

@@ -1,10 +1,11 @@
 """Define the messages of agents, and what a message states about its own privacy.
 
 An algorithm returns a message, and never sends anything itself. A `Query`, `Queries` or `Solve` contains private data:
-the agent passes the message to the mechanism, the only place that adds noise, and sends the result, which is called a
-release. A `Start` or a `Relay` has no field for data and is sent without noise. Two other kinds of numbers are sent
-without noise. The header of a frame has the round, the kind of the message, and which agents still change. The scalars
-come from a `Mixing`, which never receives the state or the loss of an agent.
+the agent passes the message to the mechanism, which adds the noise, and sends the result, which is called a release. A
+`Start` or a `Relay` has no field for data and is sent without noise. A `Say` is sent without further noise; it is for
+algorithms that receive noised gradients. Two other kinds of numbers are sent without noise. The header of a frame has
+the round, the kind of the message, and which agents still change. The scalars come from a `Mixing`, which never
+receives the state or the loss of an agent.
 
 A message with data usually depends on a new loss function: the loss function of round `uses`, on which no earlier
 message of the agent depends. A message states its sensitivity and its leakage, which say how much a change of the data
@@ -71,7 +72,7 @@ def doubles(numbers: Any) -> Features:
 
 
 class Diverged(RuntimeError):
-    """Report that a run diverges or violates an assumption of its method; the message names the place and the cause."""
+    """Report that a run diverges or violates an assumption of its method."""
 
 
 class Neighborhood(NamedTuple):
@@ -143,12 +144,13 @@ class Hidden(NamedTuple):
     Here c_v is row v of c. The bound on ‖g‖₂ is computed from h before the update. The term w counts only after a
     message that used a changed sample.
 
-    If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages of a run state
-    `exact=True`, privacy accounting uses the exact impulse response of this linear system. If the dynamics are not
-    linear, but norms are bounded (projections, Lipschitz maps), state nonnegative numbers. Then h is a vector of norms,
-    and h <- A h + b g is an upper bound. The L1 difference of a vector is bounded by √d times the L2 difference, or by
-    l1/l2 times the L2 difference if l1/l2 is larger. If a sample of an earlier loss function changes only a few
-    coordinates, state the number of these coordinates as `coordinates`.
+    If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages with hidden parts
+    state `exact=True`, and a number in A, b, p or c is negative, privacy accounting can use the impulse response of
+    this linear system, instead of bounds on norms. If the dynamics are not linear, but norms are bounded (projections,
+    Lipschitz maps), state nonnegative numbers. Then h is a vector of norms, and h <- A h + b g is an upper bound. The
+    L1 difference of a vector is bounded by √d times the L2 difference, or by l1/l2 times the L2 difference if l1/l2 is
+    larger. If a sample of an earlier loss function changes only a few coordinates, state the number of these
+    coordinates as `coordinates`.
 
     All numbers are public constants: the numbers must not depend on any agent's data.
 
@@ -181,17 +183,18 @@ class Hidden(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for the logger: the number that stands for `Hidden`, then all fields.
+        """Return the leakage as floats for the logger: the number of the kind, then all fields except `exact`.
 
-        There are two such numbers: one if `exact` is true, and another one if `exact` is false.
+        The number of the kind is `EXACT_KIND` if `exact` is true, else `HIDDEN_KIND`.
 
         Args:
             hidden: m, the number of the algorithm's hidden parts.
             vectors: k, the number of vectors in a message.
 
         Raises:
-            ValueError: the shapes do not fit `hidden` and `vectors`; a bound is below 0 or nan; an entry of A, b, p or
-                c is not finite; or such an entry is below 0 although `exact` is false.
+            ValueError: the shapes do not fit `hidden` and `vectors`; `sensitivity`, `lipschitz`, `largest`, `offset` or
+                `coordinates` is below 0 or nan; an entry of A, b, p or c is not finite; or such an entry is below 0
+                although `exact` is false.
         """
         transition, gradient, sensitivity, point, lipschitz, largest, reads, exact, offset, coordinates = self
         shapes = (len(transition), len(gradient), len(point), len(reads))
@@ -308,7 +311,7 @@ class Query:
             `Solved`; 0 if there was no solver.
 
     Raises:
-        ValueError: a sensitivity is not positive, or the calibration is below 0.
+        ValueError: a sensitivity is not positive, or the calibration is below 0 or nan.
     """
 
     value: Vector
@@ -386,10 +389,11 @@ class Solve:
 
 @dataclass(slots=True, eq=False)
 class Say:
-    """Hold a vector (d,) that is sent as it is.
+    """Hold a vector (d,) that the agent sends without further noise.
 
-    The vector must be a function of the noised gradients of `NoisedLoss` and of received messages alone, so it reveals
-    nothing more about the data. Only an algorithm that states `noises_gradients` may return it.
+    Only an algorithm that states `noises_gradients` may return a `Say`. The vector must be computed from noised
+    gradients (`NoisedLoss`), received messages and public numbers alone. It then reveals no more about the data than
+    the noised gradients and the messages do.
     """
 
     value: Vector
@@ -398,7 +402,8 @@ class Say:
 class Start(Struct, frozen=True):
     """Ask the agent to send, in round 1, the point that `Algorithm.init` received.
 
-    The point does not depend on data and is sent without noise.
+    The point does not depend on data and is sent without noise. If a message has several vectors, each vector is this
+    point.
     """
 
 
@@ -430,8 +435,9 @@ class Solved(NamedTuple):
 class Inbox:
     """Hold the releases that agent i mixes in a round, in ascending order of their k senders. All arrays are read-only.
 
-    The agent itself is one of the senders. If a message has several vectors, d below is the length of all vectors
-    together, and `inbox["name"]` is the inbox of one named vector.
+    The agent itself is one of the senders. If messages may be late, a sender may have several releases in one inbox. If
+    a message has several vectors, d below is the length of all vectors together, and `inbox["name"]` is the inbox of
+    one named vector.
 
     Attributes:
         releases: the k releases, each (d,).
@@ -464,7 +470,11 @@ class Inbox:
         return mixed
 
     def __getitem__(self, name: str) -> Inbox:
-        """Return an inbox that holds, of each release, only the vector with the given name."""
+        """Return an inbox that holds, of each release, only the vector with the given name.
+
+        Raises:
+            ValueError: the message has no vector with this name, or has only one vector.
+        """
         place, d = self.vectors.index(name), self.own.shape[-1] // len(self.vectors)
         part = slice(place * d, (place + 1) * d)
         releases = [release[..., part] for release in self.releases]

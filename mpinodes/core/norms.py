@@ -27,7 +27,7 @@ def shortened(v: Vector, most: float) -> Vector:
     """Return `v`, scaled to the L2 norm `most` if the L2 norm of `v` exceeds `most`; else return `v` itself.
 
     The result contains nan if an entry of `v` is not finite. `most` must be at least 1e-140. `v` may have leading axes
-    of independent runs, (..., d); each vector is then scaled on its own.
+    of independent runs, (..., d); each vector is then scaled on its own, and the result is a new array.
     """
     if v.ndim > 1:
         return np.stack([shortened(row, most) for row in v])
@@ -42,7 +42,7 @@ def shortened(v: Vector, most: float) -> Vector:
 
 
 def _scaled(v: Vector) -> tuple[Vector, float, int]:
-    """Return u, ‖u‖₂ and e, where u = v/2^e is the vector whose largest absolute entry is in [½, 1)."""
+    """Return u, ‖u‖₂ and e, where u = v/2^e. The largest absolute entry of u is in [½, 1), unless v is 0."""
     exponent = int(np.frexp(np.abs(v).max(initial=0.0))[1])
     unit = np.ldexp(v, -exponent)
     return unit, sqrt(float(unit @ unit)), exponent

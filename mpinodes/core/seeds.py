@@ -1,10 +1,11 @@
 """Make one random number generator for each purpose and agent, which can start at the beginning of any round.
 
-Every random number of a run is a function of (source, purpose, agent, t), where t is the round. A replay, a restarted
-run and the logger can therefore compute the numbers of any round without stored state. The source is the seed of the
-run. For noise and dither the source is the noise key instead (`Setup.noise_key`). Philox is a counter-based generator:
-(source, purpose, agent) determine the key of Philox, and t determines its counter. This leaves 2^128 draws for every
-round.
+A random number of `Draws` is a function of (source, purpose, agent, part, t), where t is the round, and `part` is an
+index, for example of a vector of the agent's message. Whoever knows the source can therefore compute the numbers of any round
+without stored state, for example in a replay. The source is usually the seed of the run, or the seed of its data
+(`data.seed`). For noise, dither and secret batches the source is a key instead: the noise key (`Setup.noise_key`), or
+random bytes from the operating system. Philox is a counter-based generator: (source, purpose, agent) determine the key
+of Philox, and (part, t) determine where its counter starts. This leaves at least 2^128 draws for a round.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Draws:
         source: a seed, or a key as bytes.
         purpose: the purpose of the draws.
         agent: the agent that draws.
-        part: the index, from 0, of the vector that the draws are for, if a message of the agent has several vectors.
+        part: an index, from 0, if the agent draws for several things in a round, such as the vectors of a message.
 
     Attributes:
         agent: the agent that draws.
@@ -111,7 +112,7 @@ class Draws:
 class DrawsOfRuns:
     """Stand for the `Draws` of several independent runs: arrays of random numbers get a leading axis of runs.
 
-    Only mechanisms that call `standard` and nothing else accept these draws.
+    The only method is `standard`, so a mechanism that calls other methods or attributes of `Draws` raises an error.
     """
 
     def __init__(self, runs: Sequence[Draws]) -> None:

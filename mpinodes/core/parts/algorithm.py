@@ -45,8 +45,9 @@ class Run:
             The data part is the gradient without the regularizer. If the algorithm states `gradients_in_set`, the two
             points are in 𝒳.
         grad_lipschitz: the Lipschitz constant (L2) of the data part of the gradient.
-        sample_weight: the factor on a sample's loss, for each agent.
-        replaced: for each agent, how many samples of one round differ between adjacent data sets: one, or all.
+        sample_weight: the factor on a sample's loss, for each agent. A secret batch adds the further factor 1/rate.
+        replaced: for each agent, how many samples of a round differ between adjacent data sets: all samples for
+            `privacy.adjacency = one-agent`; else 1, also for one-round, where the clip bounds the whole gradient.
         sample_sensitivity: a bound on half of the L2 change of one sample's unclipped gradient, at one point, when the
             sample is replaced; inf if no bound is known or the loss may be nonconvex.
         sample_curvature: the largest norm of a sample's Hessian; inf if the norm is unknown or the loss may be
@@ -220,14 +221,18 @@ class Algorithm(ABC, Generic[S]):
             s: the state of round t.
             here: the agent's neighbors in round t.
             inbox: the releases and weights that the agent mixes in round t.
-            loss: f^t.
+            loss: f^t, as the agent learns it. If batches are secret, `loss` is the loss of the drawn batch. If feedback
+                is delayed, its gradients are those of an earlier round. If the algorithm states `noises_gradients`, its
+                only method is `gradient`, which adds noise.
         """
 
     def decision(self, s: S) -> Vector:
         """Return the agent's estimate of all d coordinates: by default the field x of the state.
 
-        The agent's decision is this estimate, or the block of this estimate that the agent decides. If the algorithm
-        states `decides_release`, the decision is the release instead.
+        The agent's decision is usually this estimate, or the block of this estimate that the agent decides. There are
+        three exceptions. If the algorithm states `decides_release`, the decision is the release. If it states
+        `noises_gradients`, the decision is the point of its first gradient of the round. Under bandit feedback, the
+        decision is the midpoint of the two points that the agent plays.
         """
         x: Vector = s.x  # type: ignore[attr-defined]
         return x
@@ -279,12 +284,15 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """Return the names of what is noised and accounted for in a round: the vectors of a message, or gradients."""
+        """Return the names of the releases of a round: of the vectors in a message, or of the noised gradients."""
         return tuple(f"gradient {k + 1}" for k in range(self.gradients)) if self.noises_gradients else self.vectors
 
     @property
     def hides(self) -> bool:
-        """Return whether messages depend on hidden state that carries data of earlier rounds."""
+        """Return whether messages depend on hidden state that carries data of earlier rounds.
+
+        By default, the result is true if `hidden` names a part of the state.
+        """
         return bool(self.hidden)
 
     settled_key: ClassVar[str] = ""  # the setting from which `settled_below` is computed, for messages to the user

@@ -22,15 +22,17 @@ from mpinodes.core.parts.stream import Stream
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Setup:
-    """Hold the experiment and all parts of one run. Every rank builds an equal set-up.
+    """Hold the experiment and all parts of one run. The set-ups of all ranks are equal, except for `metrics`.
 
     Attributes:
         experiment: all settings of the run, with defaults filled in.
         topology, stream, feasible, algorithm, mixing, mechanism: the parts of the run.
         run: the public constants of the run; see `Run`.
-        samples: the number of samples that each agent uses in a round.
+        samples: for each agent, the number of samples in the loss function of a round. If batches are secret, these are
+            all training samples of the agent, from which the agent draws the batch.
         losses: maps an agent to a function that maps a round to the agent's loss function. The gradients of these loss
-            functions include the random error of `problem.gradient_noise`.
+            functions are clipped, and include the random error of `problem.gradient_noise`. Under bandit feedback, they
+            are estimates of gradients.
         make_key: computes `noise_key` from this set-up.
         cut: maps an agent and a loss to the same loss with clipped gradients. None if the stream is built in, or if
             gradients change after clipping (bandit feedback, `problem.gradient_noise`).
@@ -40,7 +42,7 @@ class Setup:
         links: decides which messages are lost or delayed; None if every message arrives in the round in which it is
             sent.
         connected_over: B, such that the union of the graphs of any B consecutive rounds is strongly connected; 0 if
-            this was not checked.
+            this was not checked, or if the baseline of the run is alone or one-shot.
         loss: the class of the losses of samples.
     """
 
@@ -63,12 +65,14 @@ class Setup:
 
     @cached_property
     def noise_key(self) -> bytes:
-        """Return the 32-byte key from which noise and dither are drawn if `noise.entropy` is "seed".
+        """Return the 32-byte key from which noise, dither and secret batches are drawn if `noise.entropy` is "seed".
 
-        The key is never written to a file.
+        The key is never written to a file. Secret batches do not use this key if the noise is secret (`noise.backend =
+        opendp`).
 
         Raises:
             OSError: a file that the experiment names cannot be read.
+            BadInput: a folder that must be searched for the user's code has too many files.
         """
         return self.make_key(self)
 

@@ -42,9 +42,14 @@ class Loss(ABC):
         """Return the coordinates `block` of the gradient of the samples' loss, clipped and without the regularizer."""
 
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
-        """Return the loss of the samples that `draw` chooses, given their number; by default the loss itself.
+        """Return the loss of a batch of the samples of this loss; by default, the loss itself.
 
-        The sum over the chosen samples is divided by `rate` times the divisor of all samples, however many there are.
+        `SampleLoss` overrides this method. There, the sum over the batch is divided by `rate` times the divisor that
+        the samples have in this loss, however many samples are in the batch.
+
+        Args:
+            draw: takes the number of samples of this loss, and returns the indices of the samples in the batch.
+            rate: the probability with which a sample is in the batch, or the share of the samples in the batch.
         """
         return self
 
@@ -167,7 +172,7 @@ class SampleLoss(Loss):
         return gradient
 
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> SampleLoss:
-        """Return the loss of the samples that `draw` chooses, given their number."""
+        """Return the loss of a batch; the divisor of each sample is multiplied by `rate`, see `Loss.batch`."""
         rows = draw(len(self.targets))
         divisor = self.divisor if np.ndim(self.divisor) == 0 else np.asarray(self.divisor)[rows]
         features = self.features.take(rows, axis=0) if isinstance(self.features, np.ndarray) else self.features[rows]
