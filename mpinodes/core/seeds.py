@@ -1,8 +1,8 @@
 """Make one random number generator for each purpose and agent, which can start at the beginning of any round.
 
 A random number of `Draws` is a function of (source, purpose, agent, part, t), where t is the round, and `part` is an
-index, for example of a vector of the agent's message. Whoever knows the source can therefore compute the numbers of any round
-without stored state, for example in a replay. The source is usually the seed of the run, or the seed of its data
+index, for example of a vector of the agent's message. Whoever knows the source can therefore compute the numbers of any
+round without stored state, for example in a replay. The source is usually the seed of the run, or the seed of its data
 (`data.seed`). For noise, dither and secret batches the source is a key instead: the noise key (`Setup.noise_key`), or
 random bytes from the operating system. Philox is a counter-based generator: (source, purpose, agent) determine the key
 of Philox, and (part, t) determine where its counter starts. This leaves at least 2^128 draws for a round.
