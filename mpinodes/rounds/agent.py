@@ -16,7 +16,7 @@ from mpinodes.runlog.checkpoints import Keeper, Kept
 def run_agent(
     step: Step, setup: Setup, comm: MPI.Comm, channel: Channel, waits: Waits, keeper: Keeper, saved: Kept | None = None
 ) -> bool:
-    """Run all rounds of one agent and close its channel to the logger.
+    """Run the rounds of one agent until the run ends or the logger stops it, and close the channel to the logger.
 
     Args:
         step: computes the rounds of the agent.
@@ -28,7 +28,7 @@ def run_agent(
         saved: the checkpoint from which the agent continues; None if the run starts at round 1.
 
     Returns:
-        Whether the run was stopped before its last round.
+        Whether the logger stopped the run, because of a signal.
     """
     waits.reset()
     frame = np.zeros(setup.frame_width)

@@ -1,9 +1,9 @@
 """Send data over MPI: `Network` exchanges frames between agents, `Channel` sends rows from an agent to the logger.
 
-A frame is a message between agents, and a row describes one round of an agent for the record (`core.events`). Frames
-are float64 buffers that are allocated once. Agents exchange frames point to point by persistent requests of MPI: send
-and receive handles that are created once and used again in each round. In the loop over rounds no object is pickled,
-every receive names its source, and there is no barrier.
+A frame is a message between agents, and a row describes one round of an agent for the record (`core.events`). The
+buffers of frames are float64 arrays, and a buffer is allocated once for each sender. Agents exchange frames point to
+point by persistent requests of MPI: send and receive handles that are created once for each neighbor and used again in
+later rounds. In the loop over rounds no message is pickled, a receive names its source, and there is no barrier.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Network:
             here: the current round, and the agent's neighbors in this round.
 
         Raises:
-            RoundMismatch: a received frame was sent in another round; the error names both agents and both rounds.
+            RoundMismatch: a received frame was sent in another round, or is of another kind than `RELEASE_FRAME`.
+            Overdue: a neighbor did not send or receive within the time limit.
         """
         requests, arrivals = self._pattern(here.in_neighbors, here.out_neighbors)
         self._waits.round = t = here.t
@@ -137,7 +138,11 @@ class Channel:
     def row(self, t: int) -> Vector:
         """Return the buffer (width,) for the row of round t.
 
-        If round t is the first round of a chunk, first wait for the logger's order, which says where the chunk ends.
+        If round t is the first round of a chunk, first wait for the logger's order, which says where the chunk ends,
+        and until the chunk that used the same buffer has been sent.
+
+        Raises:
+            Overdue: the logger did not answer within the time limit.
         """
         if t > self._order.end:
             self._begin, self._order = self._order.end, self._next_order()
@@ -145,10 +150,10 @@ class Channel:
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
-        """Record that the row of round t is complete; if round t is the last round of a chunk, send the chunk.
+        """Record that the row of round t is complete; if round t is the last round of a chunk, start to send the chunk.
 
         Returns:
-            The logger's order for the chunk, if the chunk was sent; otherwise None.
+            The logger's order for the chunk, if round t is the last round of the chunk; otherwise None.
         """
         if t < self._order.end:
             return None
@@ -188,7 +193,7 @@ class Channel:
 def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int = 0) -> Generator[Chunk, None, Vector]:
     """Receive the rows of all agents on the logger's rank, and yield them in chunks of consecutive rounds.
 
-    Before each chunk, the logger sends an order to all agents: the last round of the chunk, and whether to save a
+    Before a chunk begins, the logger sends an order to all agents: the last round of the chunk, and whether to save a
     checkpoint or to stop after this round. If an agent sends fewer rounds than the order asks for, no chunk follows. A
     chunk is valid only until the caller asks for the next chunk, because its memory is used again.
 
@@ -201,6 +206,9 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int 
 
     Returns:
         (ranks, 2) the seconds for which each rank computed and waited; the logger is the last row.
+
+    Raises:
+        Overdue: an agent did not send its rows within the time limit.
     """
     agents = comm.size - 1
     buffers = np.empty((2, agents, plan.longest, width))

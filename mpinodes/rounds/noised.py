@@ -1,4 +1,4 @@
-"""The loss that an algorithm sees if its agent noises gradients (`Algorithm.noises_gradients`)."""
+"""Define the loss that an algorithm receives if its agent noises gradients (`Algorithm.noises_gradients`)."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Any
 
 from mpinodes.core import Event, Query, Vector
 
-Release = Callable[[Vector, int], tuple[Query, Event, Vector]]  # by point and number of the call
+Release = Callable[[Vector, int], tuple[Query, Event, Vector]]  # the arguments: a point, and the number of the call
 
 
 class Gradients:
-    """The noised gradients that an agent releases in one round.
+    """Release the noised gradients of one agent in one round, and store the releases.
 
     Args:
-        release: releases the gradient at a point; returns the query, its event and the noised gradient.
-        calls: how many gradients the algorithm takes in every round.
+        release: takes a point and the number of the call (from 0), and releases the gradient at this point; returns the
+            query, the event of the release, and the noised gradient.
+        calls: how many gradients the algorithm takes in a round.
 
     Attributes:
-        queries, events, released: of the calls so far.
-        played: the point of the first call, which is the agent's decision of the round; None before.
+        queries: the query of each call of `release` so far; a query has the gradient without noise.
+        events: the event of each call so far.
+        released: the noised gradient of each call so far.
+        played: the point of the first call, which is the agent's decision of the round; None before the first call.
     """
 
     def __init__(self, release: Release, calls: int) -> None:
@@ -34,7 +37,8 @@ class Gradients:
         """Release the gradient at a point x (d,), and return the noised gradient as a new vector.
 
         Raises:
-            ValueError: the algorithm asks for more gradients than it states.
+            ValueError: the algorithm asks for more gradients than `Algorithm.gradients` states.
+            Diverged: the noised gradient is not finite.
         """
         part = len(self.events)
         if part == self._calls:
@@ -48,7 +52,9 @@ class Gradients:
         return out.copy()
 
     def require_all(self) -> None:
-        """Check that the algorithm took as many gradients as it states: the number of releases is public.
+        """Check that the algorithm took as many gradients as `Algorithm.gradients` states.
+
+        The number of releases must be public, so it must not depend on data.
 
         Raises:
             ValueError: the algorithm took fewer gradients.
@@ -57,32 +63,42 @@ class Gradients:
             raise ValueError(f"update() asked for {len(self.events)} of the {self._calls} that `gradients` states")
 
     def anew(self) -> Gradients:
-        """Return the same gradients before the first call."""
+        """Return a new object with the same arguments, in the state before the first call."""
         return Gradients(self._release, self._calls)
 
 
 class NoisedLoss:
-    """A loss whose only method returns clipped and noised gradients.
+    """Give an algorithm noised gradients of the loss of a round, and nothing else about the loss.
 
-    Every call is a release of its own: the agent draws noise for the call and records an event. What an algorithm
-    computes from the returned vectors costs no further privacy. `gradients` releases them.
+    Each call of `gradient` is a release: the agent draws noise for the call and records an event. Whatever an algorithm
+    computes from the returned vectors costs no further privacy.
+
+    Args:
+        gradients: releases and stores the noised gradients of the round.
     """
 
     def __init__(self, gradients: Gradients) -> None:
         self._gradients = gradients
 
     def gradient(self, x: Vector) -> Vector:
-        """Return the noised gradient at a point x (d,), as a new vector."""
+        """Return the gradient at a point x (d,) plus noise, as a new vector. The part of the samples is clipped.
+
+        Raises:
+            ValueError: the algorithm asks for more gradients than `Algorithm.gradients` states.
+            Diverged: the noised gradient is not finite.
+        """
         return self._gradients.release(x)
 
     def __deepcopy__(self, memo: Any) -> NoisedLoss:
-        """Return the loss itself, so that the gradients of a copy are counted, and have fresh noise and coins."""
+        """Return the loss itself, so that a gradient which a copy returns is counted as a release of this loss."""
         return self
 
 
 def again(argument: Any) -> Any:
-    """Return a deep copy of an argument of `update`; of a `NoisedLoss`, the loss before its first call.
+    """Return an argument for a repeated call of `Algorithm.update`.
 
-    A check that repeats a call of `update` needs such arguments. An algorithm that calls this function breaks privacy.
+    If the argument is a `NoisedLoss`, return a new `NoisedLoss` of the same round, in the state before its first call.
+    Otherwise return a deep copy. This function is for checks that call `update` again. An algorithm that calls this
+    function breaks privacy, because the gradients of the new loss are not accounted for.
     """
     return NoisedLoss(argument._gradients.anew()) if isinstance(argument, NoisedLoss) else deepcopy(argument)

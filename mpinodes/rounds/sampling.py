@@ -1,10 +1,13 @@
-"""Draw the secret batches of an agent (`data.sampling`): which of its samples a gradient uses.
+"""Draw the secret batches of an agent (`data.sampling`): which of the agent's samples a gradient uses.
 
-The stream shows an agent all its samples in every round, and the logger evaluates all of them. The agent alone draws a
-batch, by coins that have the address (key, batch, agent, part, round); the key is that of the agent's noise. Every
-condition of amplification that a batch could break is kept here: the divisor of the batch's sum is the public constant
-rate times that of all samples, whatever the size of the batch, and an empty batch has the gradient 0 and is released
-like any other.
+The stream shows an agent all training samples of the agent in every round, and the logger evaluates all of them. The
+agent draws a batch by random numbers that depend on a key, the agent, the round and the number of the gradient in the
+round. The key is the key of the agent's noise, except that it comes from the operating system if the noise is secret
+but not drawn from a key (`noise.backend = opendp`).
+
+A secret batch lowers the privacy loss only if the release does not reveal the size of the batch. Therefore the sum over
+the batch is divided by a public number: the rate times the divisor of all samples. A release of an empty batch is made
+like other releases; the gradient of its samples is 0.
 """
 
 from __future__ import annotations
@@ -19,17 +22,17 @@ from mpinodes.core.seeds import Draws, Purpose
 
 
 class Batches:
-    """The batches of one agent.
+    """Draw the secret batches of one agent.
 
     Args:
-        key: the key of the coins.
+        key: the key from which batches are drawn.
         agent: the agent.
-        rate: the public rate, or share, of the samples in a batch.
-        fixed: the public number of samples in a batch; 0: each sample is taken with probability `rate`.
-        parts: how many batches a round has, each with coins of its own.
+        rate: the probability with which a sample is in a batch, or the share of the samples in a batch. It is public.
+        fixed: the public number of samples in a batch; 0: each sample is in the batch with probability `rate`.
+        parts: the number of batches in a round; they are drawn independently.
 
     Attributes:
-        rate: the rate.
+        rate: as the argument.
     """
 
     def __init__(self, key: bytes, agent: int, rate: float, fixed: int, parts: int) -> None:
@@ -37,14 +40,25 @@ class Batches:
         self._coins = [Draws(key, Purpose.BATCH, agent, part) for part in range(parts)]
 
     def drawn(self, loss: Loss, t: int, part: int = 0) -> Loss:
-        """Return the loss of a batch of the samples of a loss; a loss without samples is returned itself."""
+        """Return the loss of the batch number `part` of round t, which is drawn from the samples of `loss`.
+
+        If the class of `loss` does not override `Loss.batch`, return `loss` itself.
+        """
         return loss.batch(lambda number: self.rows(number, t, part), self.rate)
 
     def rows(self, number: int, t: int, part: int) -> NDArray[np.int64]:
-        """Return which of so many samples are in a batch, as numbers from 0.
+        """Return the indices, from 0, of the samples that are in the batch number `part` of round t.
 
         If each sample is taken with probability q, the distance from one taken sample to the next is a geometric random
-        number. A batch so takes about q·number draws; a coin for each sample would take longer than a whole round.
+        number. A batch so takes about q·number draws, which is faster than one draw for each sample.
+
+        Args:
+            number: the number of samples from which the batch is drawn.
+            t: the round.
+            part: the number of the batch in the round, from 0.
+
+        Raises:
+            ValueError: a batch has a fixed size, and this size is above `number`.
         """
         coins = self._coins[part].at(t)
         if self._fixed:

@@ -6,10 +6,10 @@ A frame is the array of floats that an agent sends to its out-neighbors in a rou
     releases   the noised vectors of the message, one after another; each vector has d coordinates
     scalars    the numbers that the mixing sends, such as the weight of push-sum
 
-This module combines the algorithm, the mechanism, the mixing and the data. A step is a pure function: between rounds an
-agent remembers only its `State`, in a round it receives only its `Arrivals`, and every random number is a function of
-the round. A step does not depend on how frames are sent: `network` sends them over MPI, `lockstep` copies them within
-one process, and a replay reads them from a transcript.
+This module combines the algorithm, the mechanism, the mixing and the data. A step computes a pure function: the result
+depends on the agent's `State` and `Arrivals`, and the random numbers of a round depend on the round, but not on earlier
+rounds. (The noise of `noise.backend = opendp` is an exception.) A step does not depend on how frames are sent:
+`network` sends them over MPI, `lockstep` copies them within one process, and a replay reads them from a transcript.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Arrivals(NamedTuple):
 def _read_only(frame: Vector) -> Vector:
     """Return a read-only view of a received frame, so that an algorithm cannot write private data into the frame.
 
-    A `Relay` message sends the weighted sum of received frames without noise, so it would reveal such data.
+    A `Relay` message sends the weighted sum of received releases without noise, so it would reveal such data.
     """
     view = frame.view()
     view.setflags(write=False)
@@ -165,14 +165,16 @@ def _hops(setup: Setup) -> int:
 
 
 class Step:
-    """Compute the rounds of one agent. The object stores only values that are the same in all rounds.
+    """Compute the rounds of one agent.
+
+    Between rounds the object stores no result of a round, except that `play` stores the next state for the next call.
 
     Attributes:
         losses: maps a round to the agent's loss.
         plays: whether the row of a round is complete only after the update of the round. This is so if the agent learns
             only the values of its loss at two points (bandit feedback), or if it noises gradients.
         releaser: adds noise to the agent's messages.
-        noised: the gradients of the latest update, if the algorithm noises gradients.
+        noised: the gradients of the latest update, if the algorithm noises gradients; else None.
     """
 
     def __init__(self, setup: Setup, agent: int) -> None:
@@ -207,18 +209,22 @@ class Step:
     def __call__(self, s: State, arrivals: Arrivals | None, frame: Vector, row: Vector) -> State:
         """Compute one round: update the state with the frames received in the round before, and write the new message.
 
+        If `play` has computed the update already, use its result.
+
         Args:
             s: the state after the round before.
             arrivals: the frames that the agent received in the round before; None in round 1.
             frame: (frame width,) the array to which the message of this round is written.
             row: (row width,) the array, later sent to the logger, to which the decision and the data for privacy
-                accounting (events and leakage) are written, and also the frame if transcripts are recorded.
+                accounting (events and leakage) are written, and also the frame if transcripts are recorded. If the
+                algorithm noises gradients, `play` writes the events and the leakage instead.
 
         Returns:
             The new state. If its field `left` is true, the run has ended, and no message was written.
 
         Raises:
             ValueError: the algorithm returned a decision of a wrong shape or a message that is not allowed.
+            BadInput: batches are secret, and the message states a leakage.
             Diverged: the message is not finite.
         """
         if self._taken is not None and self._taken[0] is s:
@@ -253,18 +259,23 @@ class Step:
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """If the step `plays`, compute the next state already, and complete the row of the round.
+        """Compute the next state already in this round, and complete the row of the round.
 
-        Under bandit feedback, an agent learns only the values of its loss at two points. The decision is the midpoint
-        of these two points. If an agent noises gradients, the decision is the point of its first gradient, and the row
-        receives the events of the gradients. These facts may depend on the frames received in this round, so the row is
-        complete only after this call. The next round uses the state that is computed here.
+        Callers use this method only if `plays` is true. Under bandit feedback, an agent learns only the values of its
+        loss at two points, and the decision in the row becomes the midpoint of these two points. If an agent noises
+        gradients, the decision becomes the point of the first gradient, and the events of the gradients are written to
+        the row. Both may depend on the frames received in this round, so the row is complete only after this call. The
+        next round uses the state that is computed here.
 
         Args:
             s: the state that the step returned in this round.
             arrivals: the frames that the agent received in this round.
-            row: (row width,) the row of this round, as the step wrote it. If the algorithm played no points, the row
-                stays as it is.
+            row: (row width,) the row of this round, as the step wrote it. Under bandit feedback, if the algorithm
+                played no points, the row stays as it is.
+
+        Raises:
+            ValueError: as `receive`.
+            Diverged: a noised gradient is not finite.
         """
         loss = self.losses(s.here.t)
         self._taken = s, self.receive(s, arrivals, loss)
@@ -275,14 +286,16 @@ class Step:
             self._layout.write(row, self.noised.events, RELEASED)
 
     def message(self, s: State) -> Message:
-        """Return the message that the algorithm wants to send in this round.
+        """Return the message that the agent sends in this round, before noise is added.
 
-        If the round is later than the agent's round in `privacy.budget.stops`, return a `Relay` instead, unless the
-        message is a `Start`. A `Relay` reveals no further data: the agent sends the weighted sum of the messages that
-        it mixed in the round before.
+        It is the message of the algorithm; for bandit and delayed feedback, its leakage is corrected. If the round is
+        later than the agent's round in `privacy.budget.stops`, return a `Relay` instead, unless the message is a
+        `Start`. A `Relay` reveals no further data: the agent sends the weighted sum of the messages that it mixed in
+        the round before.
 
         Raises:
-            ValueError: the message is a `Relay`, but the algorithm has hidden parts.
+            ValueError: the message is a `Relay`, but the algorithm has hidden parts; or the algorithm returned a `Say`,
+                but does not state `noises_gradients`; or it states this, and returned a `Query`, `Queries` or `Solve`.
         """
         return self._allowed(self._wanted(s), s.here.t)
 
@@ -316,8 +329,9 @@ class Step:
         Args:
             s: the state of this round.
             arrivals: the frames that the agent received in this round.
-            loss: the loss function of this round.
-            recorded: the noised gradients of a replay, which the algorithm receives instead of those of this loss.
+            loss: the loss function of this round, of all samples. If batches are secret, the batch is drawn here.
+            recorded: noised gradients of a recorded run. If the algorithm noises gradients, it receives these instead
+                of the noised gradients of `loss`. None: the algorithm receives the noised gradients of `loss`.
 
         Raises:
             ValueError: `update` returned None; or feedback is delayed, and `update` asked for no gradient, or for
@@ -364,15 +378,15 @@ class Step:
 
 
 class Releaser:
-    """Turn the messages of one agent into releases. No other object adds noise.
+    """Turn the messages of one agent, or gradients, into releases. No other object adds the noise of a mechanism.
 
     A release that is not finite is never sent; instead, the run ends with an error. The neighbors see in which round
-    the run ended, so this round must not depend on private data. The round does not depend on private data, because
-    gradients are clipped whatever the data are (`losses.clipping`). Given all earlier releases, a change of the data
-    changes a message by at most the sensitivity. Therefore only public numbers and released points can cause an
-    overflow. The only exception is a release that differs from the largest float64 by less than the sensitivity; such a
-    release requires noise that is about as large as the largest float64. The error names the agent, the
-    round and, if a user's mechanism may be the cause, this mechanism.
+    the run ended, so this round must not depend on private data. If `privacy.clip` is finite, gradients are clipped
+    whatever the data are (`losses.clipping`). Given all earlier releases, a change of the data then changes a message
+    by at most the sensitivity. Therefore public numbers and released points cause an overflow, and not the data. An
+    exception is a release that differs from the largest float64 by less than the sensitivity; such a release requires
+    noise that is about as large as the largest float64. The error names the agent, the round and, if a user's mechanism
+    may be the cause, this mechanism.
 
     Attributes:
         start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
@@ -410,6 +424,8 @@ class Releaser:
     def release(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[tuple[Event, ...], Leakage]:
         """Write the release of round t to `out`, and return the event of each vector and the leakage of the message.
 
+        For a `Say`, there are no events, and the leakage is `RELEASED`.
+
         Args:
             message: the message of the agent's algorithm.
             t: the round.
@@ -419,6 +435,7 @@ class Releaser:
         Raises:
             ValueError: the message contradicts the class attributes of the algorithm, its kind is not allowed in round
                 t, or the mechanism returned no event.
+            BadInput: batches are secret, and the leakage is not `RELEASED`.
             Diverged: the value or the release is not finite.
         """
         events: tuple[Event, ...]
@@ -471,14 +488,21 @@ class Releaser:
     def gradient(
         self, loss: Loss, x: Vector, t: int, part: int, recorded: Sequence[Vector] | None = None
     ) -> tuple[Query, Event, Vector]:
-        """Return a gradient of the loss of round t as a query, the event of its release, and the noised gradient (d,).
+        """Release a gradient of the loss of round t.
+
+        Return the gradient without noise as a query, the event of the release, and the noised gradient (d,).
 
         Args:
             loss: the loss of the round, of all samples that the stream shows.
             x: (d,) the point.
             t: the round.
-            part: the number of the gradient in the round; each has noise, and a secret batch, of its own.
-            recorded: the noised gradients of a replay; None: noise is drawn.
+            part: the number of the gradient in the round, from 0. The noise and the secret batch depend on this number.
+            recorded: noised gradients of a recorded run; the entry `part` is returned as the noised gradient. None: the
+                drawn noise is added to the gradient.
+
+        Raises:
+            ValueError: the mechanism returned no event.
+            Diverged: the gradient or the noised gradient is not finite.
         """
         clean = (self.batches.drawn(loss, t, part) if self.batches else loss).grad(x)
         l2 = self._sensitivity

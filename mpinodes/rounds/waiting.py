@@ -1,10 +1,11 @@
 """Wait for other MPI ranks: test the MPI requests, sleep, test again, and raise an error at a time limit.
 
 MPI does not notice if a rank was stopped, is in an endless loop, or lost its connection; the other ranks would wait
-forever. Therefore a rank of a run waits only by means of its `Waits` object, which counts the seconds of each wait and
-raises `Overdue` at the limit. During a long computation outside the rounds, a rank tells the waiting ranks again and
-again that the computation goes on (`Waits.at_work`). Neither the start nor the end of MPI can be interrupted;
-`launching.end_in` limits the time of both.
+forever. Therefore a rank of a run waits for other ranks by means of its `Waits` object, which counts the seconds of the
+waits and raises `Overdue` at the limit. If the process that started a rank is gone, the rank that waits ends with exit
+code 1. During a long computation outside the rounds, a rank tells the waiting ranks again and again that the
+computation goes on (`Waits.at_work`). Neither the start nor the end of MPI can be interrupted; `launching.end_in`
+limits the time of both.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ AT_WORK = "at work"  # a message which says only that its sender is alive
 
 
 class Waits:
-    """Let one rank wait for other ranks, with a time limit for each wait, and count the seconds of all waits.
+    """Let one rank wait for other ranks, with a time limit for each wait, and count the seconds of these waits.
+
+    A time longer than `LEAP` between two tests counts as `LEAP`, because the whole job may have been stopped.
 
     Args:
         comm: the communicator of all ranks.
@@ -85,7 +88,7 @@ class Waits:
 
         Args:
             requests: the requests whose completion is awaited.
-            ranks: for each request, the rank with which it communicates.
+            ranks: for each request, the rank with which it communicates, for the error.
 
         Raises:
             Overdue: the limit has passed.
@@ -104,7 +107,7 @@ class Waits:
 
         Args:
             requests: the requests whose completion is awaited.
-            ranks: for each request, the rank with which it communicates.
+            ranks: for each request, the rank with which it communicates, for the error.
             times: a factor; the wait may last `times` times `limit` seconds.
 
         Raises:
@@ -185,6 +188,9 @@ class Waits:
         """Send a message to all ranks, and return the messages of all ranks, ordered by rank.
 
         All ranks call this function. The last rank collects the messages and distributes them.
+
+        Raises:
+            Overdue: a rank did not answer within the limit.
         """
         last = self._comm.size - 1
         if self._comm.rank < last:
@@ -197,7 +203,13 @@ class Waits:
 
     @contextmanager
     def at_work(self, ranks: Sequence[int]) -> Iterator[None]:
-        """Tell other ranks repeatedly, from a thread, that this rank is alive, until the `with` block ends."""
+        """Tell other ranks repeatedly, from a thread, that this rank is alive, until the `with` block ends.
+
+        If the block ends without an exception, then wait until these messages have been sent.
+
+        Raises:
+            Overdue: MPI did not complete the sending within the limit.
+        """
         over, sent = threading.Event(), list[MPI.Request]()
 
         def sign() -> None:
