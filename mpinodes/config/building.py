@@ -1,7 +1,7 @@
 """Build the parts of a complete experiment, and assemble them into a `Setup`.
 
-An experiment is complete if all its keys have values. Agents receive complete experiments, so they use only this module
-of `mpinodes.config`.
+An experiment is complete if the defaults of all keys are filled in. Agents receive complete experiments, so they need
+this module, but not the modules that fill in defaults and check settings.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ def build(experiment: Experiment) -> Setup:
 
 
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
-    """Return the set-up of a complete experiment, with the graph, the simulated faults and the data of another set-up.
+    """Return the set-up of a complete experiment, with the graph, faults, data, loss and metrics of another set-up.
 
     Args:
-        setup: a set-up whose experiment differs from `experiment` only in noise, privacy budget or algorithm.
+        setup: a set-up whose experiment has the same graph, faults, data, loss and metrics as `experiment`. For
+            example, the two experiments differ in noise, privacy budget or algorithm.
         experiment: the complete experiment.
     """
     classes = Classes.of(experiment)._replace(loss=setup.loss)
@@ -58,13 +59,18 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 
 
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
-    """Return the set-up of a complete experiment (all keys have values) from its classes, its graph and its data.
+    """Return the set-up of a complete experiment from its classes, its graph and its data.
+
+    If the baseline of the experiment is alone or one-shot, the graph of the set-up is an `Isolated` instead of `graph`.
 
     Args:
         experiment: the complete experiment.
         classes: the classes of the algorithm, the loss function and the other parts of the experiment.
         graph: the topology of the experiment.
         stream: the stream of losses of the experiment.
+
+    Raises:
+        BadInput: an agent has no samples, or the agents decide blocks of coordinates and outnumber the coordinates.
     """
     if experiment.baseline in ("alone", "one-shot"):
         meets = experiment.rounds if experiment.baseline == "one-shot" else 0
@@ -103,9 +109,9 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
     """Return a function f: f(agent)(round) is the loss function that the agent receives in the round.
 
-    The gradients of these loss functions are clipped. If `problem.gradient_noise` is above 0, a random error with this
-    variance is added to the clipped gradients. Under bandit feedback, the loss functions return estimates of gradients
-    instead of gradients, without this random error.
+    The gradients of these loss functions are clipped as `privacy.clip` says. If `problem.gradient_noise` is above 0, a
+    random error with this variance is added to each coordinate of the clipped gradients. Under bandit feedback, the
+    loss functions return estimates of gradients instead of gradients, without this random error.
 
     Args:
         experiment: determines the clipping, the random error, and whether agents receive gradients.
@@ -144,9 +150,10 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
     """Return a function that takes an agent and the agent's loss, and returns this loss with a clipped gradient.
 
-    The gradient of the result is clipped even if the class of the loss does not clip the gradient. If `privacy.clip` is
-    inf, the loss is returned unchanged. The sensitivity of the clipped gradient is at most the sensitivity that privacy
-    accounting assumes (`Run.grad_sensitivity`).
+    The gradient of the result is clipped even if the class of the loss does not clip the gradient. If a loss lacks the
+    properties that a user's stream states, its whole gradient is clipped to half of `Run.grad_sensitivity`, so that
+    the sensitivity is at most the sensitivity that privacy accounting assumes. If `privacy.clip` is inf, or if this
+    function has clipped the loss in the same way before, the loss is returned unchanged.
 
     Args:
         experiment: determines the clipping.
@@ -187,6 +194,8 @@ def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
 
 def stream_of(e: Experiment, classes: Classes, agents: int) -> Stream:
     """Return the stream of losses of a complete experiment for `agents` agents.
+
+    If batches are secret (`data.sampling`), the loss of a round is the loss of all samples of the agent.
 
     Raises:
         BadInput: files are missing or malformed.

@@ -1,4 +1,4 @@
-"""Turn the settings of a user into a checked `Setup`. All commands call `compose` to do this.
+"""Turn the settings of a user into a checked `Setup`. The commands that start runs call `compose` to do this.
 
 `defaults.resolve` adds a default for each key that the user does not set. `building` then builds the parts and
 assembles them into a `Setup`. Mistakes are searched for in four stages: in the keys; in the algorithm, the other parts
@@ -73,7 +73,8 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
 def origin(key: str, asked: Tree, ranks: int | None) -> str:
     """Return a line with the value of a key, and with the source of the value; empty if the key has no value.
 
-    The source is the user's file and line, the command line, or the name of the layer of defaults that sets the key.
+    The source is the user's file and line, the command line, or the name of the layer of defaults that sets the key. If
+    the data determine the key `rounds`, the line says this. The result begins with a line break.
 
     Args:
         key: the dotted key.
@@ -102,7 +103,9 @@ def origin(key: str, asked: Tree, ranks: int | None) -> str:
 
 @contextmanager
 def _located(asked: Tree) -> Iterator[None]:
-    """Add the file and the line of the wrong key to each mistake of a `BadInput` that the `with` block raises.
+    """Add the file and the line of the wrong key to the mistakes of a `BadInput` that the `with` block raises.
+
+    A mistake is left unchanged if no file sets its key.
 
     Raises:
         BadInput: the same mistakes, with file and line.
@@ -123,7 +126,8 @@ def _rounds(tree: Tree, stream: Stream) -> int:
         stream: the stream of losses.
 
     Raises:
-        BadInput: the data are too short for `rounds`, or `rounds` is missing and the data never end.
+        BadInput: a batch is larger than the share of an agent, the data are too short for `rounds`, or `rounds` is
+            missing and the data never end.
     """
     rounds, length, data = tree.get("rounds"), stream.rounds, tree["data"]
     if length == 0:
@@ -135,5 +139,5 @@ def _rounds(tree: Tree, stream: Stream) -> int:
     if rounds is not None and length is not None and rounds > length:
         shown = ", ".join(f"data.{key} = {data[key]}" for key in ("batch", *stream.lengthens) if key in data)
         longer = "".join(f"data.{key}={-(-rounds * data[key] // length)}, or " for key in stream.lengthens)
-        raise BadInput(f"rounds = {rounds}: the data lasts {length} rounds ({shown}); set {longer}fewer rounds")
+        raise BadInput(f"rounds = {rounds}: the data last {length} rounds ({shown}); set {longer}fewer rounds")
     return int(rounds or length or 0)

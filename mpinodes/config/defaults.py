@@ -42,7 +42,9 @@ CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step
 def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, dict[str, Tree]]:
     """Find the values of all keys of an experiment from the settings and several layers of defaults.
 
-    The default of the key `rounds` depends on the data, so this function does not add this default.
+    The default of the key `rounds` depends on the data, so this function does not add this default. The baseline
+    no-noise replaces the user's section `privacy`, except the keys clip, clipping and adjacency. The baseline curator
+    replaces the user's section `topology` by one agent.
 
     Args:
         asked: the settings that the user asks for.
@@ -158,7 +160,8 @@ def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: 
 def _require_one_part(layer: Tree, problems: Problems) -> None:
     """Add a mistake for each part that a layer chooses twice, such as by name and by path.
 
-    Every experiment.toml has `privacy.mechanism`, which may name the mechanism that the user's mechanism replaces.
+    `privacy.mechanism` may be set together with `privacy.path` if it names the mechanism that the user's mechanism
+    replaces, because every experiment.toml has this key.
     """
     for kind in registry.KINDS:
         section = layer.get(kind.section, {})
@@ -173,7 +176,10 @@ def _require_one_part(layer: Tree, problems: Problems) -> None:
 
 
 def _absolute(asked: Tree) -> Tree:
-    """Return the settings with all paths made absolute, so that the experiment can be run from any directory."""
+    """Return the settings with absolute paths of parts, data, graphs and metrics; then they hold in any directory.
+
+    In `output.dir`, only a leading `~` is replaced by the home directory.
+    """
     keys = {kind.path_key for kind in registry.KINDS if kind is not registry.METRICS}
     keys |= {"data.file", "data.dir", "topology.file"}
     named = {key: value for key, value in flat(asked) if key in keys and isinstance(value, str) and value}
@@ -319,7 +325,8 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
     """Return the section `step`, converted to its types; empty if the schedule cannot be loaded.
 
     If the schedule has a setting for the modulus of strong convexity (`Schedule.from_losses`), its default is
-    `problem.regularizer` times `Algorithm.modulus_share`. If the regularizer is 0, a line is added to `problems`.
+    `problem.regularizer` times `Algorithm.modulus_share`. If this default is needed and the regularizer is 0, a line
+    is added to `problems`.
     """
     section, modulus = tree["step"], tree.get("problem", {}).get("regularizer", 0.0)
     if (schedule := _chosen(registry.SCHEDULES, section, problems)) is None:
@@ -337,7 +344,7 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
 
 
 def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
-    """Return the section `topology`, converted to its types; unchanged if the section has a mistake.
+    """Return the section `topology`, converted to its types; unchanged if no graph has the name in the section.
 
     For a graph that is not read from a file, the default number of agents is the number of ranks minus 1 (the logger),
     or `LOCKSTEP_AGENTS` if one process runs all agents.

@@ -1,10 +1,11 @@
-"""Compute the noise key of a run: 32 bytes from which all noise is drawn if `noise.entropy` is "seed".
+"""Compute the noise key of a run: 32 bytes from which the noise of releases is drawn if `noise.entropy` is "seed".
 
-The dither (random numbers added before a release is rounded) is drawn from the noise key too. If two runs had the same
-noise, the difference of their messages would contain no noise, and would reveal private data. Therefore the noise key
-depends on the seed and on a fingerprint. The fingerprint is a hash of all settings and all code that can change a
-message: after a change of such a setting, or of a line in a user's file, all noise is different. For a user's Python
-file, the fingerprint includes the contents of:
+The dither (random numbers added before a release is rounded) and secret batches are drawn from the noise key too. The
+noise of `noise.backend = opendp` is not drawn from the noise key. If two runs had the same noise, the difference of
+their messages would contain no noise, and would reveal private data. Therefore the noise key depends on the seed and on
+a fingerprint (or on `noise.key`, if this key is set). The fingerprint is a hash of all settings and all code that can
+change a message: after a change of such a setting, or of a line in a user's file, all noise is different. For a user's
+Python file, the fingerprint includes the contents of:
 
 - the user's modules and packages that the file imports, directly or indirectly; a package is included as a whole;
 - all code in the folder of the file and below, if the code uses a function that can load unnamed code (`LOADS`:
@@ -71,11 +72,11 @@ MOST = 10_000  # the largest number of files in a folder and below
 
 
 def noise_key(setup: Setup, with_data: bool = True) -> bytes:
-    """Return the noise key of a run: a 32-byte hash of the seed and of a text.
+    """Return the noise key of a run: a 32-byte hash of the seed and of `noise.key`.
 
-    The text is the setting `noise.key`. Without this setting, the text is the fingerprint, a hash of all settings and
-    code that can change a message. The noise key is never written to a file, but anyone who knows the seed and the text
-    can compute it.
+    If `noise.key` is not set, the fingerprint takes its place: a hash of the settings and the code that can change a
+    message. The noise key is never written to a file, but anyone who knows the seed and `noise.key` (or the
+    fingerprint) can compute it.
 
     Args:
         setup: the set-up of the run.
@@ -99,7 +100,9 @@ def noise_name(setup: Setup) -> str:
 
 
 def fingerprint(setup: Setup, with_data: bool = False) -> str:
-    """Return a hash, in 64 hexadecimal digits, of all settings and code that can change a message, except the seed.
+    """Return a hash, in 64 hexadecimal digits, of the settings and the code that can change a message.
+
+    The seed of the run is not included.
 
     Args:
         setup: the set-up of the run.
@@ -107,6 +110,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
 
     Raises:
         OSError: a file that the experiment names cannot be read.
+        BadInput: a folder that must be searched for the user's code has too many files.
     """
     e = setup.experiment
     tree: dict[str, Any] = {k: v for k, v in msgspec.to_builtins(e).items() if k not in SILENT}
@@ -260,7 +264,8 @@ def _below(folder: Path) -> list[Path]:
     """Return the files in a folder and below that user code may load or read; if `folder` is a file, return this file.
 
     Directories of runs and studies are left out. Otherwise each new file of a run would change the noise key, and a
-    resumed run would continue with different noise.
+    resumed run would continue with different noise. Other directories that are left out are the package mpinodes
+    itself, the directories in `SKIPPED`, and directories whose name begins with a dot.
 
     Raises:
         BadInput: there are more than `MOST` files.

@@ -18,17 +18,19 @@ def constants_of(
     """Return the public constants of a run.
 
     The class of the loss states bounds on gradients. These bounds are used only if the attribute
-    `Stream.makes_all_losses` is true; otherwise only clipping bounds the gradients. The constants `sample_sensitivity`
-    and `sample_curvature` are for algorithms that minimize loss functions. These two constants are finite only if
-    `Stream.makes_all_losses` is true and the loss is known to be convex. The constants `sample_rank`, `least_modulus`
-    and `largest_smoothness` are computed from the statements of the loss in any case.
+    `Stream.makes_all_losses` is true; otherwise only clipping bounds the gradients. Only clipping bounds the change of
+    a gradient by one sample if Poisson sampling draws the batches, and for `privacy.adjacency = zero-out` without
+    batches of fixed size. The constants `sample_sensitivity` and `sample_curvature` are for algorithms that minimize
+    loss functions. These two constants are finite only if `Stream.makes_all_losses` is true and the loss is known to be
+    convex. The constants `sample_rank`, `least_modulus` and `largest_smoothness` are computed from the statements of
+    the loss in any case.
 
     Args:
         experiment: the complete experiment.
         graph: the topology.
         stream: the stream of losses.
         classes: the classes of the parts.
-        samples: for each agent, the number of samples that the agent uses in a round.
+        samples: for each agent, the number of samples in the loss of a round (`samples_of`).
 
     Raises:
         BadInput: the agents decide blocks of coordinates, and there are more agents than coordinates.
@@ -120,7 +122,9 @@ def constants_of(
 
 
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
-    """Return, for each agent, the number of samples that the agent uses in a round.
+    """Return, for each agent, the number of samples in the loss of a round.
+
+    If batches are secret (`data.sampling`), these are all training samples of the agent.
 
     Raises:
         BadInput: an agent has no samples.

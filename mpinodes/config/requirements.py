@@ -1,4 +1,4 @@
-"""Check that the parts of an experiment can be used together. Each function yields an error message for each conflict.
+"""Check that the parts of an experiment can be used together: yield an error message for each conflict that is found.
 
 Parts state their needs by attributes of their base classes. This module names no part: to suggest other parts in a
 message, it searches all installed parts of the kind.
@@ -29,6 +29,8 @@ LARGEST_SOLVE = 2000  # largest dimension of a local minimization, in which a d 
 
 def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
     """Return a text that suggests other parts of a kind, such as "algorithm.name=dola (or dpsda-ps)".
+
+    At most seven parts are named. If no part is suitable, the text has `...` in place of a name.
 
     Args:
         kind: the kind of the parts.
@@ -114,27 +116,42 @@ def shows_all(stream: type[Stream]) -> bool:
 
 
 def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
-    """Yield why batches cannot be drawn by secret coins: where no theorem is known that says what they cost."""
+    """Yield an error message for each setting that secret batches (`data.sampling`) do not allow.
+
+    Secret batches are allowed only if mpinodes can prove how much privacy a release of a secret batch costs. If
+    `data.sampling` is "none", yield an error message if `data.rate` is set.
+    """
     scheme, adjacency, batch = f"data.sampling = {e.sampling!r}", e.privacy.adjacency, e.data.get("batch")
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
     if e.sampling == "none":
         if "rate" in e.data:
-            yield f"data.rate = {e.data['rate']:g}: set data.sampling=poisson, or leave it out"
+            yield f"data.rate = {e.data['rate']:g}: set data.sampling=poisson, or leave data.rate out"
         return
     if (e.sampling == "poisson") != ("rate" in e.data):
         is_missing = e.sampling == "poisson"
-        yield f"{scheme}: {'set data.rate' if is_missing else 'leave data.rate out, and set data.batch'}"
+        right = "it needs a probability: set data.rate" if is_missing else "leave data.rate out, and set data.batch"
+        yield f"{scheme}: {right}"
     if shows_all(stream) and (e.sampling == "poisson") != (batch == "all"):
-        yield f"{scheme}: {'leave data.batch out' if e.sampling == 'poisson' else 'set data.batch to a number'}"
+        right = "leave data.batch out" if e.sampling == "poisson" else "set data.batch to a number of samples"
+        yield f"{scheme}: data.batch = {batch!r} does not fit: {right}"
     named = registry.named(registry.STREAMS, e.data)
     if not (shows_all(stream) and stream.__module__.startswith("mpinodes.")):
-        yield f"{scheme}: the losses of {named} are not known to be those of all samples; set data.sampling=none"
+        yield (
+            f"{scheme}: the losses of {named} are not known to be those of all samples of an agent; set "
+            f"data.sampling=none, or choose other data: {_choose(registry.STREAMS, shows_all)}"
+        )
     if loss.batch is not SampleLoss.batch:
         yield f"{scheme}: {registry.named(registry.LOSSES, e.problem)} defines batch itself; leave this method out"
     if adjacency in ("one-round", "one-agent"):
-        yield f"{scheme}: privacy.adjacency = {adjacency!r} is not amplified; set it to zero-out or one-sample"
+        yield (
+            f"{scheme}: privacy.adjacency = {adjacency!r} is not amplified: secret batches do not lower its epsilon; "
+            "set privacy.adjacency to zero-out or one-sample"
+        )
     elif adjacency == "one-sample" and e.sampling == "poisson" and e.clips_rounds:
-        yield f"{scheme}: privacy.clipping = 'agent' is priced for zero-out alone; set privacy.adjacency=zero-out"
+        yield (
+            f"{scheme}: privacy.clipping = 'agent' is priced for zero-out alone, and not for one-sample; set "
+            "privacy.adjacency=zero-out"
+        )
     if algorithm.solves or algorithm.whole_data:
         uses = "minimizes whole losses" if algorithm.solves else "needs the same losses in every round"
         yield f"{scheme}: {e.name} {uses}; set data.sampling=none"
@@ -143,7 +160,10 @@ def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
     if e.feedback.points or e.feedback.delay:
         yield f"{scheme}: the feedback of {e.name} must be immediate gradients; leave the section feedback out"
     if e.audit.viewers:
-        yield f"{scheme}: the view of single nodes is not amplified; set audit.view=links, or data.sampling=none"
+        yield (
+            f"{scheme}: the view of single nodes is not amplified by secret batches; set audit.view=links, or "
+            "data.sampling=none"
+        )
     if isinf(e.clip):
         yield f"{scheme}: the change by one sample of a batch must be bounded; set a finite privacy.clip"
 
@@ -196,7 +216,10 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
     elif privacy.noise_multiplier is not None and isinf(e.clip):
         yield "privacy.clip = inf: privacy.noise_multiplier is a multiple of the clip; set a finite privacy.clip"
     if privacy.budget and privacy.budget.kept_by == "stopping" and parts.algorithm.noises_gradients:
-        yield f"privacy.budget.kept_by = 'stopping': {e.name} noises a gradient in every round; set it to noise"
+        yield (
+            f"privacy.budget.kept_by = 'stopping': {e.name} noises a gradient in every round and cannot stop; set "
+            "privacy.budget.kept_by=noise"
+        )
     if e.noise.key is not None and e.secret:
         other = "noise.entropy=seed" if e.noise.entropy == "os" else "another noise.backend than opendp"
         yield f"noise.key = {e.noise.key!r}: secret noise does not use noise.key; leave noise.key out, or set {other}"
@@ -235,7 +258,10 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
 
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
-    """Yield an error message if the loss does not allow the targets of the data, or the sensitivity is unbounded."""
+    """Yield an error message if the loss does not allow the targets of the data, or noise cannot be calibrated.
+
+    Noise cannot be calibrated if neither `privacy.clip` nor the loss bounds the sensitivity.
+    """
     loss, named = parts.loss, registry.named(registry.LOSSES, e.problem)
     needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
     by_clip = e.privacy.adjacency in ("one-round", "zero-out")  # nothing but the clip bounds the change

@@ -199,7 +199,7 @@ MISTAKES = [
     ),
     ("checkpoint.seconds=60", ["this key no longer exists; set checkpoint.every to a number of rounds"]),
     ("privacy.epsilon=1e-20", ["privacy.epsilon = 1e-20: expected a number from 1e-12 to 1e+12, or inf"]),
-    (f"{DOLA} rounds=200000", ["rounds = 200000: the data lasts 14285 rounds"]),
+    (f"{DOLA} rounds=200000", ["rounds = 200000: the data last 14285 rounds"]),
     (f"{DOLA} algorithm.gradient_at=public", ["gradient_at: the chosen algorithm does not have this key"]),
     (f"{DOLA} topology.name=random-digraph", ["weights need an undirected graph: set topology.name="]),
     ("data.name=cifar10", ["did you mean cifar10-cat?"]),
