@@ -1,11 +1,11 @@
 """Compute the privacy loss of publishing several finished runs together.
 
 The runs are divided into classes, such that runs of different classes have no sample in common. The privacy loss of a
-class is a sum over the runs of the class. The privacy loss of all runs is the largest privacy loss of a class. Let
-a unit be what `privacy.adjacency` protects: a sample, a round or an agent. Within a class:
+class is composed from the privacy losses of its runs. The privacy loss of all runs is the largest privacy loss of a
+class. Let a unit be what `privacy.adjacency` protects: a sample, a round or an agent. Within a class:
 
-- If the units of several runs can be matched, the privacy losses of each unit are added over these runs,
-  and the largest sum counts.
+- For runs whose units can be matched, the privacy losses of each unit are added over these runs, and the largest sum
+  counts.
 - If not all units of the class can be matched, the privacy losses of the worst units are added, although these units
   may differ. This is valid for samples only. For rounds and agents, nothing is proven then.
 """
@@ -45,7 +45,7 @@ FIXED_BEFOREHAND = (
 
 @dataclass(frozen=True)
 class Finished(FinishedRun):
-    """A finished run with its privacy loss. Each repeat (one seed) of a job with repeats is a run."""
+    """Hold a finished run with its privacy loss. Each repeat (one seed) of a job with repeats is a run."""
 
     @property
     def job(self) -> str:
@@ -92,7 +92,7 @@ class Finished(FinishedRun):
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """Return an identifier of the sample numbers, and the privacy loss of every sample of the run.
+        """Return an identifier of the sample numbers, and the privacy losses of the samples of the run.
 
         If two runs have equal identifiers, a number stands for the same sample in both runs. (With `privacy.adjacency`
         = one-round or one-agent, a number stands for a round or an agent.) The privacy losses are computed from the
@@ -102,6 +102,7 @@ class Finished(FinishedRun):
 
         Raises:
             Unproven: the data cannot be read or have changed, and summary.json does not determine the privacy loss.
+            ValueError: the privacy losses of the samples cannot be computed.
         """
         privacy = self.summary.privacy
         try:
@@ -235,9 +236,10 @@ def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
 
 
 def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
-    """Return the privacy loss of publishing runs on the same data, and whether all their samples could be matched.
+    """Return the privacy loss of publishing runs on the same data, and whether the samples of all runs can be matched.
 
-    The `cost` that the runs have cached is deleted, to release memory.
+    For `privacy.adjacency` = one-round or one-agent, rounds or agents take the place of samples. The `cost` that the
+    runs have cached is deleted, to release memory.
 
     Args:
         runs: runs that may have samples in common.

@@ -35,7 +35,7 @@ WARNINGS = Column("codes of warnings", "", "warnings")  # separated by spaces
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A finished run.
+    """Hold a finished run: its directory, its summary and its settings.
 
     Attributes:
         place: the directory of the run.
@@ -64,9 +64,12 @@ class FinishedRun:
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        """Return the values of all settings, by dotted key such as "algorithm.name", without the sections in `UNSEEN`.
+        """Return the settings in experiment.toml, by dotted key such as "algorithm.name".
 
-        These sections do not change results.
+        The sections in `UNSEEN` are left out, because they do not change results. Keys that have no value are missing.
+
+        Raises:
+            BadInput: experiment.toml cannot be read, or is not TOML.
         """
         tree = stored(self.place / "experiment.toml")
         return {key: value for key, value in flat(tree) if key.partition(".")[0] not in UNSEEN}
@@ -75,7 +78,7 @@ class FinishedRun:
     def table(self) -> list[tuple[Column, Any]]:
         """Return the results of the run (metrics, privacy loss, size, warnings) as pairs (table column, value).
 
-        A metric that sums the losses of all agents is divided by the number of agents.
+        A metric that sums the losses of agents is divided by the number of agents, unless all agents share one loss.
         """
         s, cells = self.summary, []
         facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
@@ -88,7 +91,10 @@ class FinishedRun:
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 
     def losses(self, variable: str) -> int:
-        """Return how many losses a metric adds up in a round: the number of agents, or 1 for a shared loss.
+        """Return how many losses a metric adds up in a round.
+
+        The result is the number of agents if the metric sums losses of agents and each agent has its own loss. It is 1
+        for a shared loss, for other metrics, and if the run has no metric of this name.
 
         Args:
             variable: the name of the metric in record.h5.
@@ -120,7 +126,7 @@ def short(key: str) -> str:
 def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
     """Return the result columns of all runs, as a dictionary from column names to columns with label and unit.
 
-    The label of an epsilon names the adjacency, or all adjacencies of the runs.
+    To a label with the sign ε, the values of `privacy.adjacency` of the runs are added.
     """
     of = " or ".join(sorted({run.summary.privacy.adjacency for run in runs}))
     columns = {column.name: column for run in reversed(runs) for column, _ in run.table}
@@ -130,7 +136,7 @@ def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
 def summary_of(place: Path) -> Summary | None:
     """Return the summary of a finished run.
 
-    Return None if the run is unfinished or ended early, or if another version of mpinodes wrote it.
+    Return None if the run is unfinished or ended early, or if this version of mpinodes cannot read the summary.
     """
     try:
         summary = Summary.read(place)

@@ -1,6 +1,6 @@
 """Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than the host has cores.
 
-MPICH's mpirun starts each rank as a separate process. Forks of one process are faster for two reasons. First, all
+MPICH's mpirun starts each rank as a separate process. Forks of one process are faster for two reasons. First, most
 modules are imported only once, and the ranks on a core share the learned state of the core's branch predictor, because
 code has the same addresses in all forks. Second, forks share a session. Linux divides a core among sessions, and then
 among the processes of each session (sched(7), "the autogroup feature"). mpirun starts a new session for each rank.
@@ -62,8 +62,8 @@ def fork_with_others(words: list[str]) -> list[str]:
     """Continue the work of this rank in a new process, a fork of the server process of this host.
 
     This function must be called only if `has_more_ranks_than_cores` returns true. The process that mpirun started (the
-    original) then waits until its fork ends, and exits with the same exit code. If a debugger, a profiler or coverage
-    is active, no fork is created, because these tools would observe only the original.
+    original) then waits until its fork ends, and ends in the same way as the fork. If a debugger, a profiler or
+    coverage is active, no fork is created, because these tools would observe only the original.
 
     Args:
         words: the command-line words of this process.

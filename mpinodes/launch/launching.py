@@ -64,7 +64,10 @@ class Launcher(NamedTuple):
 
 
 def launcher() -> Launcher | None:
-    """Return the launcher of this process; None if the process was not started by mpirun or srun."""
+    """Return the launcher of this process, from environment variables of Open MPI's mpirun, MPICH's mpirun and srun.
+
+    Return None if these variables are not set.
+    """
     for name, *variables in (
         ("Open MPI's mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
         ("MPICH's mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"),
@@ -79,10 +82,11 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     """Wrap the main function of a command, so that all commands handle errors and standard streams in the same way.
 
     If `main` raises `BadInput`, rank 0 prints a line for each mistake, and the exit code is 2. The exit code is also 2
-    if the output cannot be written. If the reader of stdout has closed the pipe, the command ends silently with exit
-    code 141. Characters that the encoding of the output lacks are escaped. A closed standard stream is opened on
-    /dev/null, because otherwise a file that the command opens later could get the file descriptor of the standard
-    stream (0, 1 or 2).
+    for an `OSError`, for example if the output cannot be written; its message is printed. If the reader of stdout has
+    closed the pipe, the command ends silently with exit code 141. Environment variables whose names begin with a word
+    of `MISLEADING` are removed. Characters that the encoding of the output lacks are escaped. A closed standard stream
+    is opened on /dev/null, because otherwise a file that the command opens later could get the file descriptor of the
+    standard stream (0, 1 or 2).
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # closed, as in a daemon
@@ -195,22 +199,29 @@ def users_line(error: BaseException) -> str:
 
 
 def say(message: str) -> None:
-    """Write one line to stderr by a single system call, so that lines of ranks do not mix. Ignore a closed stderr."""
+    """Write a message to stderr by a single system call, so that the lines of ranks do not mix.
+
+    If stderr cannot be written, do nothing.
+    """
     with suppress(OSError):
         os.write(2, f"mpinodes: {plain(as_typed(message))}\n".encode(errors="backslashreplace"))
 
 
 def refuse(error: object) -> None:
-    """Print an error to stderr, with one line for each mistake that the error message names. Ignore a closed stderr."""
+    """Print an error to stderr, with one line for each mistake that the error message names.
+
+    If stderr cannot be written, do nothing.
+    """
     lines = [plain(as_typed(f"mpinodes: error: {line}")) for line in str(error).split("\n")]
     with suppress(OSError):
         print("\n".join(lines), file=sys.stderr, flush=True)
 
 
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:
-    """Return `deadline.seconds` from the words of a command or from the experiment's file; None if this key is not set.
+    """Return `deadline.seconds` from the words of a command or from the experiment's file.
 
-    The result is at least 0.1. This function reads only this key, because the start of MPI needs the deadline before
+    The result is None if this key is not set or its value is not a positive number. Otherwise the result is at least
+    0.1. This function reads only this key, because the start of MPI needs the deadline before
     the experiment is read.
 
     Args:
@@ -320,7 +331,7 @@ def shared_memory_lacks() -> str:
 
 
 def has_more_ranks_than_cores() -> bool:
-    """Return whether MPICH's mpirun started more ranks on this host than the host has cores."""
+    """Return whether MPICH's mpirun started more ranks on this host than this process may use cores."""
     started = launcher()
     return "PMI_FD" in os.environ and started is not None and started.here > len(os.sched_getaffinity(0))
 

@@ -2,8 +2,9 @@
 
 Neither choice uses the data. An event (`core.events`) is the record of one release for privacy accounting: the scale of
 the noise and the sensitivity. Events follow from public constants, so a run whose loss functions are 0 everywhere has
-the same events as the real run. A nominal epsilon is a value of `privacy.epsilon`, which scales the noise. The proven
-epsilon of the run is another number, which must not exceed the budget.
+the same events as the real run. A nominal epsilon is a value of `privacy.epsilon`, which scales the noise. If the
+algorithm noises gradients, a nominal epsilon is the inverse of `privacy.noise_multiplier` instead. The proven epsilon
+of the run is another number, which must not exceed the budget.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ class Nothing(Loss):
 def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     """Return the experiment, changed so that the run keeps its privacy budget.
 
-    If `privacy.budget.kept_by` is "noise", the changed setting is `privacy.epsilon`, which scales the noise. Otherwise
-    the changed setting is `privacy.budget.stops`: the last round in which each agent may release data, or 0 for an
-    agent that may release data in all rounds. An experiment without a budget is returned unchanged.
+    If `privacy.budget.kept_by` is "noise", the changed setting is `privacy.epsilon`, which scales the noise, or, if the
+    algorithm noises gradients, `privacy.noise_multiplier`. Otherwise the changed setting is `privacy.budget.stops`: the
+    last round in which each agent may release data, or 0 for an agent that may release data in all rounds. An
+    experiment without a budget is returned unchanged.
 
     Args:
         setup: the set-up of the experiment.
@@ -63,7 +65,8 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 
     Raises:
         BadInput: the run has no noise, no epsilon is proven for the run, `privacy.epsilon` does not change the noise,
-            or the run exceeds the budget, however large the noise is.
+            the run exceeds the budget, however large the noise is, or the user has set another value of
+            `privacy.noise_multiplier` than the value that the budget determines.
     """
     experiment = setup.experiment
     budget = experiment.privacy.budget
@@ -97,11 +100,12 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 def dry_events(run: Setup, nominal: float | None = None) -> Events:
     """Return the events of all releases of a run, computed without data from loss functions that are 0 everywhere.
 
-    An event is the record of one release for privacy accounting. The result has the axes (rounds, agents).
+    An event is the record of one release for privacy accounting. The result has the axes (rounds, agents). The privacy
+    budget of the experiment is ignored, and the run does not end before its last round.
 
     Args:
         run: the set-up of the run.
-        nominal: the nominal epsilon; None means `privacy.epsilon` of the experiment.
+        nominal: the nominal epsilon; None means the noise of the experiment.
     """
     e, nothing = run.experiment, Nothing()
     e = e if nominal is None else _at(run, nominal)
@@ -111,7 +115,10 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
 
 
 def _at(run: Setup, nominal: float) -> Experiment:
-    """Return the experiment with a nominal epsilon; if gradients are noised, with its inverse as noise multiplier."""
+    """Return the experiment with the value `nominal` of `privacy.epsilon`.
+
+    If the algorithm noises gradients, `privacy.noise_multiplier` is set to 1/nominal instead.
+    """
     e = run.experiment
     if run.algorithm.noises_gradients:
         return replace(e, privacy=replace(e.privacy, noise_multiplier=1 / nominal))
@@ -123,7 +130,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
 
     The nominal epsilon scales the noise of every run. The proven epsilon never decreases as the nominal epsilon
     increases, so the search is by bisection on a log scale, up to the relative accuracy `CLOSE`. If the runs keep the
-    budget even at the nominal epsilon `RANGE[1]`, return `privacy.epsilon` of the experiment.
+    budget up to the end of the searched range (`RANGE[1]`), return `privacy.epsilon` of the experiment.
 
     Args:
         runs: the set-ups of the runs.
@@ -239,9 +246,9 @@ def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
 def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector:
     """Return, for each agent, the proven epsilon of the messages that the agent sends in rounds 1 to `horizon`.
 
-    The messages of all runs are counted together. The delta is the delta of the budget; if it is 0, the epsilon is the
-    pure epsilon. If agents share the samples, or
-    if there are several runs, every entry is the epsilon of the whole network. An entry is nan if no epsilon is proven.
+    The messages of all runs are counted together. The delta is the delta of the budget; if this delta is 0, the epsilon
+    is the pure epsilon. If agents share the samples, or if there are several runs, every entry is the epsilon of the
+    whole network. An entry is nan if no epsilon is proven.
 
     Args:
         runs: the set-ups of the runs, which are published together.

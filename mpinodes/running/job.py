@@ -76,6 +76,7 @@ def run(asked: Tree, signals: Signals | None = None) -> Result:
 
     Raises:
         BadInput: the experiment is invalid.
+        Diverged: the run diverges.
         Stopped: a signal stopped the run.
     """
     from mpinodes.running.setup import set_up
@@ -92,6 +93,7 @@ def run_set_up(make_setup: Callable[[], Setup], signals: Signals | None = None) 
 
     Raises:
         BadInput: the experiment is invalid.
+        Diverged: the run diverges.
         Stopped: a signal stopped the run.
     """
     with Job(signals=signals or Signals(())) as job:
@@ -143,9 +145,10 @@ class Job(ExitStack):
     def guarded(self, work: Callable[[], int]) -> int:
         """Call `work` and return its exit code; if `work` raises an exception, end all ranks.
 
-        The failed rank writes the exception and its traceback to log.txt, and one of the failed ranks prints the error
-        message. Nothing is printed if the exception comes from a signal that was handled, or if the reader of the
-        output has closed the pipe. Without MPI, the error message is printed, but nothing is written to log.txt.
+        Under MPI, the failed rank writes the exception to log.txt, with its traceback unless it is an `Overdue`, and
+        one of the failed ranks prints the error message. Without MPI, this method prints the error message, but writes
+        nothing to log.txt. Nothing is printed or written if the exception comes from a signal that was handled, or if
+        the reader of the output has closed the pipe.
         """
         try:
             return work()
@@ -202,9 +205,10 @@ class Job(ExitStack):
         """Append a text and the traceback of an error to log.txt; an `Overdue` and the error None have no traceback.
 
         Returns:
-            A text to print, which contains the path of log.txt. If there is no log.txt or it cannot be written, the
-            text contains the reason and the traceback. But the traceback is left out if its error is an OSError, such
-            as a full disk, which is probably also the reason why log.txt cannot be written, or an interrupt.
+            A text to print, which contains the path of log.txt. If log.txt cannot be written, the text also contains
+            the reason and the traceback. If the run has no directory yet, the text is the traceback. In both cases, the
+            traceback is left out if its error is an interrupt, or an OSError, such as a full disk, which is probably
+            also the reason why log.txt cannot be written.
         """
         trace = "" if error is None or isinstance(error, Overdue) else "".join(traceback.format_exception(error))
         shown = "" if isinstance(error, (OSError, KeyboardInterrupt)) else f"\n{trace}"
@@ -225,6 +229,9 @@ class Job(ExitStack):
 
         Args:
             make_setup: makes the set-up of the run.
+
+        Raises:
+            BadInput: the experiment is invalid, or the directory cannot be used.
         """
         from mpinodes.running.setup import rehearse
 
@@ -233,7 +240,7 @@ class Job(ExitStack):
         self._directory = self.enter_context(new_directory(self._setup.experiment))
 
     def reopen(self, run: Path, words: list[str]) -> None:
-        """Set up a run that is resumed, and lock its directory.
+        """Set up a run that is resumed, lock its directory, and remove the file with the error of the failed job.
 
         Args:
             run: the run directory.
@@ -293,8 +300,8 @@ class Job(ExitStack):
         receive the experiment from the logger.
 
         Returns:
-            The `Step` of the agent, and the error message of the first rank that failed. The step is None on the rank
-            of the logger, and after an error. The message is "" if no rank failed.
+            The `Step` of the agent, and the error message (a `BadInput`) of the lowest rank that has one. The step is
+            None on the rank of the logger, and on a rank that could not be set up. The message is "" if there is none.
         """
         from tempfile import mkdtemp
 
@@ -335,7 +342,9 @@ class Job(ExitStack):
     # Rounds.
 
     def _act(self, step: Step) -> int:
-        """Run all repeats on the rank of an agent, and return the exit code.
+        """Run the repeats that are not complete on the rank of an agent, and return the exit code.
+
+        The exit code is 0, or `STOPPED` if a signal stopped the run.
 
         Args:
             step: computes the rounds of the agent in the first repeat.
@@ -363,6 +372,9 @@ class Job(ExitStack):
 
     def alone(self, open_run: Callable[[], None]) -> Result:
         """Do a whole run in this process without MPI; return the run directory and the summary.
+
+        If the rounds of a new run raise `BadInput`, remove the directory of the run. Other exceptions than `Stopped`
+        are written to log.txt.
 
         Args:
             open_run: calls `open_new` or `reopen`.

@@ -1,4 +1,4 @@
-"""Watch runs while they compute. All information comes from files in the run directories, such as progress.jsonl."""
+"""Watch runs while they compute, by reading the files in their directories, such as progress.jsonl."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SILENCE = 600.0  # the same for a run with a process, before its last round; aft
 
 
 class WatchedRun:
-    """Watch one run directory.
+    """Watch one run directory: each call of `look` reads the state of the run from its files.
 
     Attributes:
         ended: whether the run has ended, with or without a result, or counts as ended because no new round came.
@@ -80,7 +80,11 @@ class WatchedRun:
 
 
 def result(summary: Summary, directory: Path) -> str:
-    """Return one line of text with the main results of a run, from its summary; the run may have ended early."""
+    """Return one line of text with the main results of a run, from its summary. The run may have ended early.
+
+    The line has the rounds, the regret per round if the summary has it, the claimed and the proven ε (or "no noise"),
+    and the path of the page if the page exists.
+    """
     seconds, network = summary.timing.total if summary.timing else nan, summary.privacy.network
     done = f"done, {summary.rounds} rounds in {seconds:.1f} s"
     parts = [f"ended early, after {summary.rounds} rounds" if summary.partial else done]

@@ -33,8 +33,8 @@ SHORT, LIGHT = 2000, 1e6
 def make_if_short(setup: Setup, directory: Path) -> None:
     """Run the experiment again without noise (`make`), if the second run takes very little time.
 
-    Do nothing if the run is not private, has user-defined parts or further metrics (`record.metrics`), uses all samples
-    in every round, or is too long. Ignore a `BadInput`, `Diverged` or `OSError` of the second run.
+    Do nothing if the run is not private, has user-defined parts or further metrics (`record.metrics`), has no number as
+    `data.batch`, or is too long. Ignore a `BadInput`, `Diverged` or `OSError` of the second run.
 
     Args:
         setup: the set-up of the run, or of the first of its repeats.
@@ -51,8 +51,8 @@ def make_if_short(setup: Setup, directory: Path) -> None:
 def make(directory: Path) -> None:
     """Run the experiment of a run directory again in one process, with the same seeds but without noise.
 
-    The curves and the summary are written to the file `NOISE_FREE` in the directory. The privacy budget of the run is
-    ignored.
+    The curves and the summary are written to the file `NOISE_FREE` in the directory. The settings `privacy.budget` and
+    `privacy.noise_multiplier` of the run are ignored.
 
     Raises:
         BadInput: the directory has no run, the run has no noise, the experiment cannot be run on this host, or its
