@@ -1,6 +1,6 @@
 """Compute lower bounds on an algorithm's ε: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
 
-The experiment is run once, over MPI. The messages of the run are tested by replay on adjacent data, and the noise, if
+The experiment is run once. The messages of the run are tested by replay on adjacent data, and the noise, if
 there is any, by exact tests. Then an adversary plays games: from the messages of a run, the adversary guesses which
 data the run had. The games are played on small experiments with the same algorithm or, if audit.view is not links, on
 the experiment itself. The success of the adversary gives lower bounds on ε. The audit prints a table that compares
@@ -124,8 +124,9 @@ class AuditedRun:
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
         """Test the run, play the adversary's games, and print the table of the results.
 
-        Only the logger (the last rank) tests and prints. On the logger, return `REFUTED` if a proven value is refuted,
-        else 0. On all other ranks, return 0.
+        Only the logger (the last rank) tests and prints. If the user's code fails in a game, the table says that this
+        game was left out. On the logger, return `REFUTED` if a proven value is refuted, else 0. On all other ranks,
+        return 0.
 
         Args:
             asked: the settings of the experiment.
@@ -219,8 +220,9 @@ class AuditedRun:
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     """Return the experiment that the audit runs.
 
-    If the command line names neither a file nor `rounds`, the experiment is shortened to few rounds. With
-    `audit.viewers`, the result has all settings of the experiment; otherwise only the settings that the user passed.
+    If the command line names neither a file nor `rounds`, the experiment is shortened to few rounds. If `audit.view` is
+    not links, the result has all settings of the experiment; otherwise it has the settings that the user passed, and
+    the number of rounds if the experiment was shortened.
 
     Args:
         words: the command-line arguments.

@@ -4,7 +4,7 @@ Print one screen of checks: shared memory, MPI and its launcher, ranks and cores
 will be written; default: runs), versions and, if there are several ranks, the rounds per second on a ring. Each line
 begins with `ok`, `note` or `mend`. A line with `mend` says what you have to change; the doctor changes nothing. Exit
 code 0: no line has `mend`. 1: a line has `mend`, or a rank did not answer. 2: the command line is wrong. Any other
-code: MPI failed.
+code: MPI failed. If there is too little shared memory, the other checks are left out.
 """
 
 from __future__ import annotations
@@ -81,7 +81,11 @@ class RankFacts(NamedTuple):
 
 @launching.command
 def main(argv: list[str]) -> int:
-    """Run the command `mpinodes doctor` and return its exit code. Only rank 0 prints, and only rank 0 returns 1."""
+    """Run the command `mpinodes doctor` and return its exit code.
+
+    Rank 0 prints the results, and only rank 0 returns 1. If a rank does not answer, a rank that waits for it prints a
+    line, and the job is aborted with exit code 1.
+    """
     os.environ.update(ONE_THREAD)  # before numpy is imported
     started = launching.launcher()
     rank, limit = (started.rank, LIMIT + started.size) if started else (0, LIMIT)
@@ -104,12 +108,12 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
 
     The check of the shared memory comes first, because an MPI library that cannot start may end the process. If there
     is too little shared memory, no other check is done. If the MPI library cannot be loaded, only this process is
-    checked. If a rank does not answer in time, print a line that names this rank, and abort all ranks.
+    checked. If a rank does not answer in time, print a line that names this rank, and abort all ranks with code 1.
 
     Args:
         folder: the output directory.
         started: the launcher of this process; None if no launcher started it.
-        limit: the largest number of seconds for all checks together.
+        limit: the time limit of the doctor in seconds; one wait for other ranks may take a quarter of this time.
     """
     yield shared_memory()
     if launching.shared_memory_lacks():
@@ -145,7 +149,7 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
 
 
 def shared_memory() -> Line:
-    """Check the shared memory of this host, through which its ranks exchange messages."""
+    """Check the size and the free space of the shared memory, through which the ranks of this host communicate."""
     if warning := launching.shared_memory_lacks():
         return Line("mend", "memory", warning)
     stat = os.statvfs(launching.SHM)
@@ -215,7 +219,7 @@ def look_around(folder: Path | None) -> RankFacts:
 
 
 def try_folder(asked: Path) -> Line:
-    """Check that files can be written to the output directory, or to its nearest existing parent directory."""
+    """Check that 1 MB can be written to the output directory, or to its nearest parent directory that exists."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
         with tempfile.TemporaryFile(dir=folder) as trial:
@@ -254,7 +258,7 @@ def about_cores(ranks: Sequence[RankFacts]) -> Line:
 
 
 def about_blas(ranks: Sequence[RankFacts]) -> Line:
-    """Check that BLAS has one thread in each rank, and that all hosts use the same BLAS."""
+    """Check that BLAS has at most one thread in each rank, and that all ranks use the same BLAS."""
     kinds, threads = sorted({rank.blas for rank in ranks}), sorted(rank.threads for rank in ranks)
     text = f"BLAS: {'; '.join(kinds)}, {threads[-1]} thread{'s' * (threads[-1] > 1)}"
     if threads[-1] > 1:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def inform(options: argparse.Namespace, ranks: int | None) -> None:
     """Print the information for which the option --list, --explain or --dry-run asks.
 
-    If the command line has several of these options, --list comes first, then --explain.
+    If the command line has several of these options, --list is obeyed, or else --explain.
 
     Args:
         options: the parsed command line.

@@ -11,9 +11,10 @@ There are three kinds of processes. The *original* is the process that mpirun st
 of the first original on the host. Each original connects to the server and sends the state that defines the rank:
 command-line words, environment, directory, cores, standard streams, and the connection to mpirun. The server then
 creates a *fork* for this original, which does the work of the rank as if mpirun had started the fork. The original
-passes signals on to its fork, and ends with the same exit code or signal as the fork. The socket between original and
-server tells each process when the other process dies; the fork is then killed. If an error occurs before the fork
-exists, the original does the work itself.
+passes the signals in `PASSED_ON` on to its fork, and ends with the same exit code or signal as the fork. If SIGALRM
+ends the fork, because MPI did not start or end in time, the original prints an error and ends with exit code 4. The
+socket between original and server tells each process when the other process dies; the fork is then killed. If an error
+occurs before the fork exists, the original does the work itself.
 """
 
 from __future__ import annotations
