@@ -178,7 +178,7 @@ class AuditedRun:
         return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 
     def _play(self, games: list[Probe], targets: list[Canary | None], seed: int) -> dict[int, Vector]:
-        """Simulate this rank's share of the pairs of runs of every game, and return the log-likelihood ratios.
+        """Simulate this rank's share of the pairs of runs of the games, and return the log-likelihood ratios.
 
         The two runs of a pair use the two adjacent data sets of the game. The result maps the index of a game to the
         ratios of the game. The logger (the last rank) gets the ratios of all ranks; every other rank gets an empty
@@ -186,8 +186,8 @@ class AuditedRun:
 
         Args:
             games: for each game, the small experiment on which the game is played.
-            targets: on the logger, the adjacent data set of each game, or None for a game that is played on one run.
-                All other ranks get the logger's value.
+            targets: on the logger, the adjacent data set of each game, or None for a game that is played on one run or
+                was left out. The value on other ranks is ignored: they receive the value of the logger.
             seed: the seed of the audit.
         """
         import numpy as np

@@ -273,7 +273,7 @@ def about_blas(ranks: Sequence[RankFacts]) -> Line:
 def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
     """Measure the number of rounds per second, for about one second.
 
-    In a round, each rank exchanges an array of 64 numbers with its two neighbors on a ring.
+    In a round, each rank exchanges an array of 64 numbers with its neighbors on a ring.
 
     Raises:
         Overdue: an array did not arrive in time.

@@ -1,6 +1,6 @@
 """Turn the settings of a user into a checked `Setup`. The commands that start runs call `compose` to do this.
 
-`defaults.resolve` adds a default for each key that the user does not set. `building` then builds the parts and
+`defaults.resolve` adds the defaults of the keys that the user does not set. `building` then builds the parts and
 assembles them into a `Setup`. Mistakes are searched for in four stages: in the keys; in the algorithm, the other parts
 and the graph; in the data; in the assembled set-up. At the end of each stage, all mistakes of the stage are raised in
 one error.

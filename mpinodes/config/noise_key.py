@@ -3,8 +3,8 @@
 The dither (random numbers added before a release is rounded) and secret batches are drawn from the noise key too. The
 noise of `noise.backend = opendp` is not drawn from the noise key. If two runs had the same noise, the difference of
 their messages would contain no noise, and would reveal private data. Therefore the noise key depends on the seed and on
-a fingerprint (or on `noise.key`, if this key is set). The fingerprint is a hash of all settings and all code that can
-change a message: after a change of such a setting, or of a line in a user's file, all noise is different. For a user's
+a fingerprint (or on `noise.key`, if this key is set). The fingerprint is a hash of the settings and the code that can
+change a message: after a change of such a setting, or of a line in a user's file, the noise is different. For a user's
 Python file, the fingerprint includes the contents of:
 
 - the user's modules and packages that the file imports, directly or indirectly; a package is included as a whole;

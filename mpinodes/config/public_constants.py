@@ -1,4 +1,8 @@
-"""Compute the public constants of a run (`core.parts.Run`) from the experiment and the graph, never from data."""
+"""Compute the public constants of a run (`core.parts.Run`).
+
+The constants are computed from the experiment, the graph and public facts about the data, such as the dimension and
+the numbers of samples, but not from the values of samples.
+"""
 
 from __future__ import annotations
 

@@ -192,7 +192,8 @@ class Events(msgspec.Struct, frozen=True):
 
     Each field of `Event` is an attribute of this object: an array with the values of all messages. Its axes are the
     axes of `data`, then an axis with an entry for each vector of a message. For a run its shape is (rounds, agents,
-    vectors). Only the attribute `uses` has no axis of vectors, because all vectors of a message have the same value.
+    vectors). The attribute `uses` has no axis of vectors, because all vectors of a message have the same value. If the
+    algorithm noises gradients, the gradients of a round take the place of the vectors of a message.
 
     Args:
         data: an array with the dtype `Layout.record` and an entry for each message: (rounds, agents), or (rounds,) for

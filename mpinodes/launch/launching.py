@@ -221,8 +221,7 @@ def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | No
     """Return `deadline.seconds` from the words of a command or from the experiment's file.
 
     The result is None if this key is not set or its value is not a positive number. Otherwise the result is at least
-    0.1. This function reads only this key, because the start of MPI needs the deadline before
-    the experiment is read.
+    0.1. This function reads only this key, because the start of MPI needs the deadline before the experiment is read.
 
     Args:
         words: the command-line words; the first word without "=" is the path of the experiment's file.

@@ -128,9 +128,9 @@ def _at(run: Setup, nominal: float) -> Experiment:
 def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> float:
     """Return the largest nominal epsilon for which the proven epsilon of all runs together is within the budget.
 
-    The nominal epsilon scales the noise of every run. The proven epsilon never decreases as the nominal epsilon
-    increases, so the search is by bisection on a log scale, up to the relative accuracy `CLOSE`. If the runs keep the
-    budget up to the end of the searched range (`RANGE[1]`), return `privacy.epsilon` of the experiment.
+    The nominal epsilon scales the noise of every run. The search is by bisection on a log scale, up to the relative
+    accuracy `CLOSE`: it assumes that the proven epsilon does not decrease as the nominal epsilon increases. If the runs
+    keep the budget up to the end of the searched range (`RANGE[1]`), return `privacy.epsilon` of the experiment.
 
     Args:
         runs: the set-ups of the runs.

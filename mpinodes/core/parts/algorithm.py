@@ -24,7 +24,9 @@ Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
 
 @dataclass(frozen=True)
 class Run:
-    """Hold the public constants of a run that its algorithm may use. No constant is computed from data.
+    """Hold the public constants of a run that its algorithm may use.
+
+    No constant depends on the values of samples. The numbers of samples and of their features are public.
 
     A bound on a gradient is a tuple with an entry for each agent. The bound is on the clipped gradient, restricted to
     the agent's block of coordinates (`blocks`). The value inf means that no bound is known.

@@ -22,7 +22,9 @@ from mpinodes.core.parts.stream import Stream
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Setup:
-    """Hold the experiment and all parts of one run. The set-ups of all ranks are equal, except for `metrics`.
+    """Hold the experiment and all parts of one run.
+
+    The set-ups of the ranks of a run differ at most in `metrics` and `connected_over`.
 
     Attributes:
         experiment: all settings of the run, with defaults filled in.

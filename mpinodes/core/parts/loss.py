@@ -70,8 +70,8 @@ class SampleLoss(Loss):
     """Define a loss of samples (a_k, b_k): f(x) = Σ_k ℓ(x; a_k, b_k)/divisor + (λ/2)‖x‖².
 
     `losses.linear` implements the usual case, in which ℓ depends on x through a_k·x; a new loss of this kind has only
-    three short methods. If a class computes its gradient itself, mpinodes clips the gradient of each sample again
-    before an agent receives it (`losses.enforced`).
+    three short methods. If a class computes its gradient itself, mpinodes clips the gradient again before an agent
+    receives it (`losses.enforced`).
 
     Attributes:
         features: (k, d) the a_k as rows, dense or a sparse CSR array.
