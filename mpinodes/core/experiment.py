@@ -66,9 +66,10 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
         mechanism: the mechanism that adds noise to messages; for algorithms that noise gradients, to gradients.
         path: your Python file with a mechanism. This mechanism replaces the built-in mechanism that the class attribute
             takes_the_place_of names.
-        epsilon: the paper's privacy parameter (nominal epsilon), which sets the noise; inf means no noise. The proven
-            epsilon is another number, which mpinodes computes. If an algorithm does not calibrate its noise to a
-            sensitivity, the documentation of the algorithm says which number is divided by epsilon.
+        epsilon: the paper's privacy parameter (nominal epsilon), which sets the noise unless noise_multiplier does; inf
+            means no noise. The proven epsilon is another number, which mpinodes computes. If an algorithm does not
+            calibrate its noise to a sensitivity, the documentation of the algorithm says which number is divided by
+            epsilon.
         scale: calibrated: the scale of Laplace noise is (L1 sensitivity)/epsilon, unless the algorithm states another
             number in place of the sensitivity. A number c: the scale of the noise is c/epsilon, whatever the
             sensitivity is, as in the papers' experiments.

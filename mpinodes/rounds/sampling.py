@@ -5,9 +5,9 @@ agent draws a batch by random numbers that depend on a key, the agent, the round
 round. The key is the key of the agent's noise, except that it comes from the operating system if the noise is secret
 but not drawn from a key (`noise.backend = opendp`).
 
-A secret batch lowers the privacy loss only if the release does not reveal the size of the batch. Therefore the sum over
-the batch is divided by a public number: the rate times the divisor of all samples. A release of an empty batch is made
-like other releases; the gradient of its samples is 0.
+The size of a Poisson batch is secret. The proof of the privacy loss assumes that a release depends on the size by the
+noised sum over the batch alone. Therefore the sum over a batch is divided by a public number, the rate times the
+divisor of all samples, and an empty batch is released like any other batch; the gradient of its samples is 0.
 """
 
 from __future__ import annotations
