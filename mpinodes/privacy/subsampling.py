@@ -1,10 +1,11 @@
 """Compute the privacy cost of a release that uses a secret random batch of the samples, instead of all samples.
 
-The functions return pure ε or a Rényi curve (the Rényi divergences D_a at the orders a of `curves.ORDERS`). Secret
-coins draw the batch of a release. The release is a sum over the samples of the batch, plus noise. There are two
-schemes: *Poisson* sampling takes each sample with probability q, independently of the other samples; *fixed-size*
-sampling takes b of n samples. Let P0 be the distribution of the release if the changed sample is not in the batch, and
-P1 the distribution if it is. P1 is P0 shifted by at most `x` noise scales.
+The public functions return pure ε or bounds on a Rényi curve (the Rényi divergences D_a at the orders a of
+`curves.ORDERS`); `by_two_zero_outs` returns ε at δ for a replaced sample. Secret coins draw the batch of a release. The
+release is a sum over the samples of the batch, plus noise. There are two schemes: *Poisson* sampling takes each sample
+with probability q, independently of the other samples; *fixed-size* sampling takes b of n samples. Let P0 be the
+distribution of the release if the changed sample is not in the batch, and P1 the distribution if it is. P1 is P0
+shifted by at most `x` noise scales.
 
 With Poisson sampling, if one sample is zeroed (zero-out adjacency), (1 − q) P0 + q P1 is compared with P0. The curve is
 the larger of the two directions of the divergence. For Gaussian noise this is the divergence of the mixture from P0

@@ -261,7 +261,7 @@ def _rows(setup: Setup) -> Hashable:
     return tuple(blake2b(np.asarray(rows, np.int64).tobytes()).digest() for rows in shares)
 
 
-# For each adjacency, why nothing is proven of runs with different keys of `same_things`. The text is empty for
+# For each adjacency, why nothing is proven of runs with different identifiers. The text is empty for
 # samples, because each run costs at most as much as its worst sample. But the samples of one round (or agent) of a
 # run may be spread over many rounds (or agents) of another run.
 UNMAPPED = {
@@ -297,7 +297,7 @@ class Together:
         self.runs, self.unproven_because = 0, ""
         self._adjacency = adjacency
         self._things: Hashable = None
-        self._now: RunCost | None = None  # of the runs with the same key as the last run
+        self._now: RunCost | None = None  # of the runs with the same identifier as the last run
         self._before: RunCost | None = None  # of all earlier runs, as the sum of the costs of their worst samples
 
     def take(self, cost: RunCost, things: Hashable) -> None:
