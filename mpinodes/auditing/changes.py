@@ -23,16 +23,18 @@ ALL = -1  # stands for all samples of an agent, in place of a sample number
 
 
 class Change(NamedTuple):
-    """Define an adjacent data set: a new row replaces one sample in all loss functions that contain the sample.
+    """Define an adjacent data set: samples are replaced by a new row, or their gradient becomes 0, in loss functions.
 
     Attributes:
         round: the first round that uses the sample; or, if earlier rounds use the sample too, the first round that a
             replay examines.
-        sample: the index of the sample. With None, the new row replaces all samples of `round`. With ALL, the new row
-            replaces all samples of `round` and of every later round. Use ALL only if `round` is 1 or if no sample is
-            used in two rounds; otherwise a sample may be replaced in some rounds and kept in other rounds.
-        feature: (d,) the features of the new row. None: the sample's gradient becomes zero (zero-out).
-        target: the target of the new row. If nan, the replaced samples keep their features, and the signs of their
+        sample: the index of the sample, which is changed in all loss functions that contain the sample. With None, all
+            samples of `round` are changed. With ALL, all samples of `round` and of every later round are changed. Use
+            ALL only if `round` is 1 or if no sample is used in two rounds; otherwise a sample may be changed in some
+            rounds and kept in other rounds.
+        feature: (d,) the features of the new row. None: the gradients of the changed samples become 0 (zero-out), and
+            `target` is not used.
+        target: the target of the new row. If nan, the changed samples keep their features, and the signs of their
             targets are flipped.
     """
 
@@ -64,7 +66,7 @@ def changed(own: Callable[[int], Loss], samples: Samples, change: Change) -> Cal
 
 
 def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
-    """Return whether the agent's loss function of a round contains a sample that `change` replaces."""
+    """Return whether the agent's loss function of a round contains a sample that `change` changes."""
     if change.sample == ALL:
         return round >= change.round
     return round == change.round if change.sample is None else change.sample in setup.stream.samples(agent)(round)
@@ -73,7 +75,8 @@ def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """Return a copy of a loss function in which the new row of `change` replaces the samples at `rows`.
 
-    If the target of `change` is nan, only the signs of the targets at `rows` are flipped.
+    If the feature of `change` is None, the samples at `rows` get the divisor inf, so that they contribute 0. Otherwise,
+    if the target of `change` is nan, only the signs of the targets at `rows` are flipped.
     """
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
@@ -99,13 +102,14 @@ def adjacent(
     The setting `privacy.adjacency` says what a new sample replaces: one random sample of the round (one-sample), all
     samples of the round (one-round), or all samples of the round and of all later rounds (one-agent). First come data
     sets whose new sample has another target or features at the edge of their domain. Then come `FEW` data sets whose
-    new sample has extreme numbers.
+    new sample has extreme numbers. With zero-out, the only data set is the one in which the gradient of one random
+    sample of the round is 0.
 
     Args:
         setup: the setup of the run.
         losses: maps a round to the agent's loss function.
         agent: the agent whose data differ.
-        round: the first round whose samples differ.
+        round: the round whose samples differ, and with one-agent adjacency the first such round.
         rng: draws the samples.
     """
     changes = list(usual(setup, losses, agent, round, rng))
@@ -140,7 +144,8 @@ def usual(
 
     The setting `privacy.adjacency` says which samples: one random sample of the round (one-sample), all samples of the
     round (one-round), or all samples of the round and of all later rounds (one-agent). The other features lie at the
-    edge of the domain of the features. If the domain has no bound, the other features are −1 or 1.
+    edge of the domain of the features. If the domain has no bound, the other features are −1 or 1. With zero-out, the
+    only data set is the one in which the gradient of one random sample of the round is 0.
 
     Args:
         setup: the setup of the run.

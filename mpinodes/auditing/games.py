@@ -32,13 +32,13 @@ class Canary(NamedTuple):
     """Hold an adjacent data set. The adversary must decide whether a run had these data or the data of the experiment.
 
     Attributes:
-        agents: the agents whose messages depend on the change.
+        agents: the agents whose loss functions contain the changed samples.
         change: the difference between the data sets.
-        size: how far the change moves messages, as a mean over `PILOTS` simulated runs. The change of each message (in
-            L1 for Laplace noise, otherwise in L2) is divided by the noise scale of the message. Then the quotients are
-            summed; for Gaussian noise, the root of the sum of squares is taken. If a message without noise changes,
-            `size` is inf. If the adversary sees only some links, `size` is instead twice the mean of the statistic
-            `sight`, divided by the standard deviation of `sight`, and at most 1e300.
+        size: how far the change moves messages (or noised gradients), as a mean over `PILOTS` simulated runs. The
+            change of each message (in L1 for Laplace noise, otherwise in L2) is divided by the noise scale of the
+            message. Then the quotients are summed; if all noise is Gaussian, the root of the sum of squares is taken.
+            If a message without noise changes, `size` is inf. If the adversary sees only some links, `size` is instead
+            twice the mean of the statistic `sight`, divided by the standard deviation of `sight`, and at most 1e300.
         sight: the number that an adversary computes from a run in order to decide, if the adversary sees only some
             links; None if the adversary sees all links.
     """
@@ -68,7 +68,7 @@ class Ready(NamedTuple):
 
     @property
     def sampled(self) -> bool:
-        """Return whether secret coins draw the batches."""
+        """Return whether the agents draw their batches by secret coins (`data.sampling`)."""
         return bool(self.run.setup.experiment.sampling != "none")
 
 
@@ -90,9 +90,10 @@ def canary(ready: Ready, seed: int) -> Canary:
     """Return the adjacent data set that moves messages most, on average over several simulated runs.
 
     The candidates differ from the run's data in samples of one of the rounds 1 to 3; with `privacy.adjacency` =
-    one-agent, in all rounds. If the adversary consists of agents of the run (the viewers), only data of other agents
-    are changed, unless all agents use the same data. In this case the data set that moves messages most is found for
-    each changed agent, and of these data sets the one that the adversary's statistic detects best is returned.
+    one-agent or secret batches, in samples of all rounds. If the adversary consists of agents of the run (the viewers),
+    only data of other agents are changed, unless all agents use the same data. For such an adversary, the data set that
+    moves messages most is found for each changed agent, and of these data sets the one that the adversary's statistic
+    detects best is returned.
 
     Args:
         ready: the small experiment of the game, after its first run.
@@ -210,12 +211,13 @@ def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
     """Return the log-likelihood ratios of k pairs of runs, one run on each of the two adjacent data sets: (k, 2).
 
-    All runs have independent noise. If `target` has a statistic `sight`, the values of this statistic are returned
-    instead. If `target.size` is inf, no run is simulated, and the returned numbers are arbitrary.
+    All runs have independent noise. If secret coins draw the batches, a ratio averages over the coins of the changed
+    sample. If `target` has a statistic `sight`, the values of this statistic are returned instead. If `target.size` is
+    inf, no run is simulated, and the returned numbers are arbitrary.
 
     Args:
         setup: the setup of the small experiment.
-        target: the adjacent data set, and the agents whose messages depend on it.
+        target: the adjacent data set, and the agents whose loss functions it changes.
         which: (k,) the numbers of the pairs; the seeds of the runs are computed from these numbers.
         seed: the seed of the audit.
     """
@@ -244,9 +246,9 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 def guess(ready: Ready) -> tuple[int, int, int]:
     """Play the game on one run: guess the signs of the samples' targets.
 
-    A sign is guessed from the message that first carries the sample. The adversary knows all earlier messages and all
-    earlier samples. If the log-likelihood ratio is below the share `CLEAR` of its largest possible value, the sign is
-    not guessed.
+    A sign is guessed from the message that first carries the sample, or, if the agents noise gradients, from the noised
+    gradient of the sample. The adversary knows all earlier messages and all earlier samples. If the log-likelihood
+    ratio is below the share `CLEAR` of its largest possible value, the sign is not guessed.
 
     Returns:
         The number of right guesses, the number of guesses, and the number of signs that could be guessed.

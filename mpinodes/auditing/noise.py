@@ -70,7 +70,7 @@ class NoiseDraws:
         linear: whether totals are proportional to the noise scale. If not, totals are proportional to the square of the
             scale.
         clean: (R, T, n, k, d) the signs of the values before noise; (1, T, n, k, d) if all runs have the same values.
-        broken: the number of released numbers that are not finite.
+        broken: the number of draws that are not finite.
     """
 
     signs: Vector
@@ -111,7 +111,8 @@ class NoiseDraws:
 def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
     """Extract the noise of a run from its recorded releases and the replayed messages of all agents.
 
-    Noise that cannot be extracted, because a minimizer is released rounded, is left out.
+    Noise that cannot be extracted, because a minimizer is released rounded, is left out. If the agents noise gradients,
+    the record does not hold the noised gradients; then the noise is that of the replay, drawn again from the noise key.
     """
     rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
@@ -227,7 +228,7 @@ def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vect
     """Yield sums of two arrays along several axes: a label, the sums of `first`, and the sums of `second`.
 
     The sums over all draws come first. Then come the sums for each round, then for each agent, and so on, for all axes
-    except the axis of the runs.
+    of more than one entry, except the axis of the runs.
     """
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):

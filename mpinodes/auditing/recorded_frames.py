@@ -6,7 +6,9 @@ the run. The bits follow from the recorded messages of the agents that relay (se
 `Start` is the public initial value, and a `Relay` is the mix of what the agent received. The scalars come from the
 mixing, which is run on its scalars alone, with the user's files imported again. None of these parts has noise, so a bit
 that is not determined by public facts and releases may reveal data. If the noise can be drawn again, a release with
-noise must equal the mechanism's output, to the last bit. If not, releases with noise are not compared.
+noise must equal the mechanism's output, to the last bit. If the agents noise gradients, the sent vector must equal the
+vector that the algorithm computes from the noised gradients. If the noise cannot be drawn again, releases with noise
+are not compared.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ loss function, the probe has one coordinate for each agent. In the game on two d
 sample of agent 0 has a target so far away that its gradient is clipped (with one-agent adjacency, all samples of agent
 0 have such targets). With the sign of the target flipped the gradient is clipped too, so the flip moves the gradient by
 the largest possible distance. All other targets are 0. The gradients of these samples depend on the point at which the
-gradients are taken, so that a change of the hidden state changes later messages.
+gradients are taken, so that a change of the hidden state changes later messages. If the algorithm noises gradients, two
+further probes with the adjacency zero-out have only targets that are far away, so that every gradient is clipped.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ROUNDS, LONG = 24, 160
 BRIEF = 5  # value of hyper-parameters that count rounds
 FEW, SECRETS = 6, 160  # number of rounds: of the game on two data sets; of the game on one run
 JOINT, PAIR = 10, 2  # number of agents if all share one loss: in the game on two data sets; in the game on one run
-PRICED = 10  # number of rounds of the games on gradients that are clipped in every round
+PRICED = 10  # number of rounds of the two games on noised gradients, which are clipped in every round
 SHORT, LARGEST, BATCH = 8, 2_000_000, 3  # of `own_sizes`: rounds, largest number of features, size of other batches
 
 
@@ -336,10 +337,10 @@ def _agents(algorithm: Any, joint: int) -> int:
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
     """Write targets to data files, and return the sections `data` and `topology` that use these files.
 
-    The targets have a row for each agent and a column for each round. If every agent has its own loss function, every
-    agent gets a file whose samples have one feature. If all agents share one loss function, only the first row of the
-    targets is written, to a file that all agents share, whose samples have a feature for each agent. All features are
-    1.
+    The targets have a row for each agent and a column for each of its samples. If every agent has its own loss
+    function, every agent gets a file whose samples have one feature. If all agents share one loss function, only the
+    first row of the targets is written, to a file that all agents share, whose samples have a feature for each agent.
+    All features are 1.
     """
     agents = len(targets)
     if algorithm.decomposable:
@@ -353,6 +354,8 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield labels and experiments: the settings of the run on extreme data, with few rounds and no privacy budget.
+
+    Batches are public in these experiments, also if secret coins draw the batches of the run.
 
     If the algorithm solves local minimizations, there is only one experiment, with the batch size of the run. If not,
     there are further experiments: with another batch size, or, if every round uses all samples, with sums of losses in
@@ -410,14 +413,17 @@ def probes(
 
     There is a probe for each entry of `Algorithm.probes`. If the section has a key other than `name` and `path` whose
     value is a string, the only such probe is the first entry, with the strings of the section in place of the strings
-    of the entry. Unless the algorithm needs all samples in every round, a last probe is for the game on one run.
+    of the entry. If the algorithm noises gradients, there are two further probes with the adjacency zero-out and all
+    samples in every round: with public batches, and with secret batches of rate ½. Unless the algorithm needs all
+    samples in every round, a last probe is for the game on one run.
 
     Args:
         section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes. If the
             section has neither `name` nor `path`, the algorithm is the default algorithm of mpinodes.
         seed: the seed of the audit.
         folder: where the data files of the probes are written.
-        adjacency: with "one-agent", adjacent data sets differ in all samples of an agent; otherwise in one sample.
+        adjacency: with "one-agent", adjacent data sets differ in all samples of an agent; otherwise in one sample. The
+            two probes of noised gradients have the adjacency zero-out in any case.
         feedback: the section `feedback` of the run.
 
     Raises:

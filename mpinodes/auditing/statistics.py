@@ -32,8 +32,8 @@ class Shown(NamedTuple):
     """Hold the lower bounds on ε that a game shows.
 
     Attributes:
-        pure: if the release is pure ε-DP, ε is at least this number.
-        at_delta: if the release is (ε, δ)-DP, ε is at least this number.
+        pure: if all messages together are pure ε-DP, ε is at least this number.
+        at_delta: if all messages together are (ε, δ)-DP, ε is at least this number.
     """
 
     pure: float
@@ -47,18 +47,18 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
     """Return lower bounds on ε from the log-likelihood ratios of N runs on each of two adjacent data sets.
 
     The probability that at least one of the two returned bounds (pure ε, ε at δ) is wrong is at most alpha. The
-    threshold on the ratio is chosen on the first half of the runs and evaluated on the second half. If all noise is
-    Gaussian, the threshold is 0, the optimal threshold, and ε at δ follows from the trade-off between the two error
-    probabilities (Nasr et al. 2023).
+    threshold on the ratio is chosen on the first half of the runs and evaluated on the second half. If `gaussian` is
+    true, the threshold is 0, the optimal threshold, only the second half counts, and ε at δ follows from the trade-off
+    between the two error probabilities (Nasr et al. 2023).
 
     Args:
         own: (N,) the ratios of runs on the run's data.
         other: (N,) the ratios of runs on adjacent data.
         delta: δ.
         alpha: the probability of a wrong bound.
-        gaussian: whether all noise is Gaussian, of batches that are public.
-        sampled: whether secret coins draw the batches. The threshold is then chosen for ε at δ, because Gaussian noise
-            has no pure ε.
+        gaussian: whether all noise is Gaussian and all batches are public.
+        sampled: whether secret coins draw the batches. The threshold is then chosen for ε at δ, otherwise for pure ε,
+            because Gaussian noise has no pure ε.
     """
     half, aim = len(own) // 2, delta if sampled else 0.0
 

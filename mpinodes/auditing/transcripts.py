@@ -4,8 +4,8 @@ An agent's next message is a function of its data and of all messages sent befor
 from two runs of the agent on the same transcript: one on its data, one on adjacent data. If the noise is inside a
 minimization, the change of the message is replaced by the absolute difference of the release's log densities on the two
 data sets, times the noise scale. Of a recorded run, only the transcript, the events, the arrivals of messages and the
-experiment are read. The error ξ of a stochastic gradient and all other inputs except the data are equal in both runs of
-the agent.
+experiment are read. The error ξ of a stochastic gradient, the coins of secret batches and all other inputs except the
+data are equal in both runs of the agent.
 """
 
 from __future__ import annotations
@@ -125,22 +125,25 @@ class Recorded(Transcript):
 class Replayed:
     """Run one agent again on a transcript, from any round on.
 
-    If the agent noises gradients, the gradients before noise stand for its messages, and the noised gradients, which
-    are drawn again from the key, for its releases. All that it sends follows from them.
+    If the agent noises gradients, the gradients before noise take the place of the agent's messages, and the noised
+    gradients take the place of its releases. The transcript does not hold the noised gradients, so their noise is drawn
+    again from the noise key. All vectors that the agent sends follow from its noised gradients and received messages.
 
     Attributes:
         agent: the number of the agent.
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
-        messages: the agent's message of each round, on its recorded data, before noise.
+        messages: the agent's message of each round, on its recorded data, before noise; if the agent noises gradients,
+            the gradients of each round before noise.
         claim: the newest bounds of `adjacent_replay.compared`, after the rounds and messages that they are for.
 
     Args:
         recorded: the transcript.
         agent: the agent.
-        released: by round, the noised gradients that the agent released; None: they are drawn again, on its data.
+        released: for each round, the noised gradients that the agent released; None: the replay computes them from the
+            agent's data and the noise key.
 
     Raises:
-        BadInput: the run cannot be replayed, because nobody knows its key.
+        BadInput: the run noises gradients or has secret batches, and nobody can draw its noise again.
         NotThatRun: the transcript was read from a run directory, and a replayed message differs from the record.
     """
 
@@ -151,8 +154,8 @@ class Replayed:
         e, self._noises = recorded.setup.experiment, recorded.setup.algorithm.noises_gradients
         if e.secret and (self._noises or e.sampling != "none"):
             raise BadInput(
-                "noise.entropy = 'os': replay and audit of noised gradients and of secret batches need the key of the "
-                "run, and nobody has it; set noise.entropy=seed"
+                "noise.entropy = 'os' or noise.backend = 'opendp': replay and audit of noised gradients and of secret "
+                "batches need the noise key of the run, and nobody has it; set noise.entropy=seed noise.backend=numpy"
             )
         self._vectors = len(recorded.setup.algorithm.releases)
         self._end = HEADER + len(recorded.setup.algorithm.vectors) * recorded.setup.dimension
@@ -180,13 +183,14 @@ class Replayed:
 
     @property
     def noised(self) -> list[list[Vector]]:
-        """Return the noised gradients of every round; empty if the agent noises its messages."""
+        """Return, for each round, the agent's noised gradients; empty if the agent noises its messages."""
         return [released for released, _ in self._gradients]
 
     def said(self, t: int) -> Vector:
         """Return the agent's recorded releases of round t, one vector after the other.
 
-        If the agent noises gradients, its releases are the noised gradients of the round.
+        If the agent noises gradients, the noised gradients of the round are returned; the replay drew their noise
+        again.
         """
         if self._noises:
             return np.concatenate(self._gradients[t - 1][0])
@@ -204,7 +208,8 @@ class Replayed:
         """Release the agent's message of round t again.
 
         Returns:
-            The releases, one vector after the other, and the event of each release (its noise and its sensitivity).
+            The vectors of the frame, one after the other, and the events (noise and sensitivity): one for each vector
+            or, if the agent noises gradients, one for each gradient.
         """
         out, state = np.empty(self._end - HEADER), self._states[t - 1]
         message = self._step.message(state) if self._noises else self.messages[t - 1]
@@ -220,7 +225,7 @@ class Replayed:
         """Require that the replayed messages, with the noise drawn again, equal the recorded releases up to rounding.
 
         The events (noise scales, sensitivities and so on) must be equal, too. If the noise cannot be drawn again, only
-        the messages without noise and the events are compared.
+        the messages without noise and those fields of events that have a privacy cost are compared.
 
         Raises:
             NotThatRun: a message differs.
@@ -241,6 +246,9 @@ class Replayed:
 
     def _adjacent(self, change: Change, last: int) -> Iterator[tuple[int, Message, Message, Callable[[int], Loss]]]:
         """Run the agent on adjacent data, from the changed round to round `last`.
+
+        If the agent noises gradients, each round begins with the recorded state, because the noised gradients are the
+        same on adjacent data, and so are the states that follow from them.
 
         Yields:
             For each round: the round, the message on the recorded data, the message on adjacent data, and a function
@@ -266,6 +274,8 @@ class Replayed:
             one of the two messages carries data; for a `Solve` the numbers that `_diverged` returns. And a list
             with an entry for each fact that a message states about itself and that differs between the two data sets,
             although such facts must be public. The entry is (round, fact on the recorded data, fact on adjacent data).
+            If the agent noises gradients, there is also an entry for each round whose next state differs, although the
+            noised gradients are the same.
         """
         moved, differing = [], []
         for t, own, other, losses in self._adjacent(change, last):
@@ -288,14 +298,17 @@ class Replayed:
         return np.array(moved), differing
 
     def _again(self, t: int, loss: Loss) -> Queries:
-        """Update the agent in round t with another loss and the same noised gradients; return the clean gradients."""
+        """Update the agent in round t with another loss and the recorded noised gradients.
+
+        Return the gradients before noise. The state after the update is stored in `self._following`.
+        """
         self._following = self._step.receive(
             self._states[t - 1], self._arrivals[t - 1], loss, self._gradients[t - 1][0]
         )
         return self._queries()
 
     def _inside(self, t: int, sample: Any) -> Queries:
-        """Return the clean gradients of round t with a sample in every batch; other coins are those of the run."""
+        """Return the gradients of round t before noise, with `sample` in every batch and else the coins of the run."""
         releaser: Any = self._step.releaser
         row, coins = list(self._setup.stream.samples(self.agent)(t)).index(sample), releaser.batches
         releaser.batches = WithSample(coins, row)
@@ -344,7 +357,8 @@ class Replayed:
         """Return the log-likelihood ratio of the transcript up to round `last`: recorded data over adjacent data.
 
         ±inf means that the transcript is impossible on one of the two data sets. If secret coins draw the batches, the
-        coins of the changed sample are unknown, and all other coins are those of the run.
+        coins of the changed sample are unknown: the density on the recorded data averages over whether the sample is in
+        a batch. All other coins are those of the run.
         """
         total, rate = 0.0, self._setup.run.rates[self.agent]
         for t, message, adjacent_message, losses in self._adjacent(change, last):
@@ -400,13 +414,13 @@ class Replayed:
 
 
 class WithSample(NamedTuple):
-    """Draw the batches of an agent as `batches`, but with the sample at `row` in every batch."""
+    """Draw the batches of an agent as `batches` (a `Batches`) does, and add the sample number `row` to every batch."""
 
     batches: Any
     row: int
 
     def drawn(self, loss: Loss, t: int, part: int = 0) -> Loss:
-        """Return the loss of a batch."""
+        """Return the loss of the batch of round t for the gradient number `part`, with the sample number `row`."""
         return loss.batch(lambda number: np.union1d(self.batches.rows(number, t, part), [self.row]), self.batches.rate)
 
 

@@ -110,7 +110,7 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
     """Return a table row that says whether all compared numbers follow from public facts and releases.
 
-    The compared numbers are all numbers that are sent without noise and, if the noise can be drawn again, the releases.
+    The compared numbers are the numbers that depend on no noise and, if the noise can be drawn again, also the others.
     """
     words, slips = compare(run, agents)
     if not slips:
@@ -211,7 +211,7 @@ def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: flo
 
 
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: float, seed: int) -> list[Verdict]:
-    """Return a row with the result of one game, and a second row if the replay of its run refutes a proven value.
+    """Return a row with the result of one game; for a game on two data sets, also a row for a replay that refutes.
 
     Args:
         ready: the small experiment of the game, after its first run.
