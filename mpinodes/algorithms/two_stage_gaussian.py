@@ -196,8 +196,9 @@ class TwoStageGaussian(Algorithm[State]):
     def carried_on(self, t: int) -> float | None:
         """Return c = 1 − η(t − 1)·h: a message of round t contains c times the mix of the releases of round t − 1.
 
-        Here h·I is the Hessian of all loss functions. Return None if the losses are not known to have all the same
-        Hessian of this form, or if the constraint set is bounded, because decisions are then projected.
+        This holds for 2 ≤ t ≤ T + 1 if gradients are not clipped. Here h·I is the Hessian of all loss functions. Return
+        None if the losses are not known to have all the same Hessian of this form, or if the constraint set is bounded,
+        because decisions are then projected.
         """
         curvature = self.run.least_modulus
         if self.run.feasible.bounded or curvature != self.run.largest_smoothness:

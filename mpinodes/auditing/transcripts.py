@@ -134,7 +134,8 @@ class Replayed:
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise; if the agent noises gradients,
             the gradients of each round before noise.
-        claim: the newest bounds of `adjacent_replay.compared`, after the rounds and messages that they are for.
+        claim: a cache of `adjacent_replay.compared`: first the compared rounds and which of their messages carry the
+            changed sample, then the bounds on the changes of these messages, as of the latest comparison.
 
     Args:
         recorded: the transcript.

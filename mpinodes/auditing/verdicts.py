@@ -122,9 +122,9 @@ def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
 def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
     """Replay up to `AGENTS` agents of the run on extreme data, and with other batch sizes.
 
-    Return one row if the replays of all settings agree with the accountant. If not, return one row for each setting
-    whose replay refutes the accountant. If a setting cannot be run, this setting and all further settings are left out;
-    if none could be run, one row says so.
+    Return one row if the replays of all experiments agree with the accountant. If not, return one row for each
+    experiment (`own_sizes`) whose replay refutes the accountant. If an experiment cannot be run, this experiment and
+    all further ones are left out; if none could be run, one row says so.
 
     Args:
         own: the setup of the run.
@@ -162,6 +162,9 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
     Args:
         run: the run.
         seed: the seed of the audit.
+
+    Raises:
+        BadInput: the run noises gradients or has secret batches, and nobody can draw its noise again.
     """
     try:
         agents = run.replayed()

@@ -1,8 +1,9 @@
 """Report the outcome of a check, and compute images of values.
 
-The image of a value contains all bits of the value, apart from cached properties, functions and classes, generators of
-random numbers (`Draws`), losses that return noised gradients (`NoisedLoss`), objects that cannot be pickled, and
-objects that are nested very deeply. A test compares two images to find out whether a call has changed a value.
+The image of a value contains all bits of the value, apart from cached properties, functions, classes and other callable
+objects, generators of random numbers (`Draws`), losses that return noised gradients (`NoisedLoss`), objects that cannot
+be pickled, and objects that are nested very deeply. A test compares two images to find out whether a call has changed a
+value.
 """
 
 from __future__ import annotations
@@ -120,8 +121,9 @@ def image(value: Any, depth: int = DEPTH) -> Any:
     """Return everything that a value consists of, to the last bit, as a value that can be compared by ==.
 
     Objects are split into their parts as for pickling. The cached values of each `cached_property` are left out. The
-    image of a function or class is its name. The image of a `Draws` is its origin, whatever was drawn before. The image
-    of a `NoisedLoss`, and of an object that cannot be pickled, is the name of its type.
+    image of a function or class is its name, and that of any other callable object the name of its type. The image of a
+    `Draws` is its origin, whatever was drawn before. The image of a `NoisedLoss`, and of an object that cannot be
+    pickled, is the name of its type.
 
     Args:
         value: the value.
