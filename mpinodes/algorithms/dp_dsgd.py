@@ -13,16 +13,17 @@ the message, and y_i = 0 and v_i = 0 in round 1:
     y_i = z_i                                                 the message of round t + 1
 
 Messages are functions of noised gradients and of received messages, so every gradient costs what its own release would
-cost. The agent chooses the deviation s; a run without noise has s = 0:
+cost. The agent chooses the deviation s; a run without noise has s = 0.
 
-* If `privacy.noise_multiplier` is set to σ, the noise of the sum of the samples' clipped gradients has the standard
-deviation
-  σ C, where C is `privacy.clip`. So s is σ C times the factor with which a sample's gradient enters g_i: the inverse of
-  the (expected) batch size if `problem.average` is true.
-* If `privacy.noise_multiplier` is not set, s is the largest change of the gradient between adjacent data divided by m,
-  the largest number for which m-GDP implies (ε, δ)-DP.
-* If the gradient of all samples of an agent is clipped as a whole (`privacy.clipping` = agent), one sample may move the
-  clipped gradient by 2 C, and σ gives s = σ C.
+If `privacy.noise_multiplier` is set to σ, the noise of the sum of the samples' clipped gradients has the standard
+deviation σ C, where C is `privacy.clip`. So s is σ C times the factor with which a sample's gradient enters g_i: the
+inverse of the (expected) batch size if `problem.average` is true and `problem.weight` is 1.
+
+If `privacy.noise_multiplier` is not set, s is the largest change of the gradient between adjacent data divided by m,
+the largest number for which m-GDP implies (ε, δ)-DP.
+
+If the gradient of all samples of an agent is clipped as a whole (`privacy.clipping` = agent), one sample may move the
+clipped gradient by 2 C, and the noise multiplier σ gives s = σ C.
 """
 
 from __future__ import annotations
