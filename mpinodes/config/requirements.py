@@ -177,7 +177,7 @@ def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
         yield (
             f"feedback.{f'points = {points}' if points else f'delay = {delay}'}: {e.name} is not an online method with "
             f"one gradient per round; leave feedback.{'points' if points else 'delay'} out, or set "
-            f"{_choose(registry.ALGORITHMS, lambda a: a.takes_steps and not a.whole_data)}"
+            f"{_choose(registry.ALGORITHMS, lambda a: a.takes_steps and not (a.whole_data or a.noises_gradients))}"
         )
     elif points and e.problem.gradient_noise:
         yield (

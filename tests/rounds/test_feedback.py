@@ -310,6 +310,7 @@ def test_who_needs_gradients_is_refused_before_the_first_round(asked):
             setup_of(f"algorithm.name={name} feedback.{asked.replace(' ', '')}")
         except BadInput as error:
             assert str(error).startswith(f"feedback.{asked}: {name} is not an online method")  # noqa: PT017
+            assert "dp-dsgd" not in str(error).partition("; ")[2]  # noqa: PT017  # the methods that it names are able
         else:
             able.add(name)
     assert able == set(ONLINE)
