@@ -65,7 +65,7 @@ def main(argv: list[str]) -> int:
 
 
 class AuditedRun:
-    """Do one rank's part of an audit: take part in the audited run, and simulate an equal share of all games.
+    """Do one rank's part of an audit: take part in the audited run, and simulate a share of the games.
 
     The *logger* is the last rank. The logger reads the run, makes the table and prints the table.
 

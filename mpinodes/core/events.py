@@ -358,7 +358,7 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def agents(self) -> int:
-        """Return the number of agents."""
+        """Return the number of agents, for data with the axes (rounds, agents)."""
         return int(self.data.shape[1])
 
     def of(self, agent: int) -> Events:

@@ -213,7 +213,8 @@ class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         seconds: if an MPI rank waits this long for another rank, the job ends with exit code 4, and an error names the
-            ranks that wait and the ranks that they wait for. inf: no limit. Default: 600. Before the first and after
+            ranks that wait and the ranks that they wait for. In the rounds, an agent and the logger wait twice as long
+            for each other. inf: no limit. Default: 600. Before the first and after
             the last round, the limit does not end a job whose ranks still compute. The start of MPI always has at least
             10 seconds, and 2 seconds more for each rank per core.
     """

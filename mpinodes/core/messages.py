@@ -433,7 +433,7 @@ class Solved(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Inbox:
-    """Hold the releases that agent i mixes in a round, in ascending order of their k senders. All arrays are read-only.
+    """Hold the k releases that agent i mixes in a round, in ascending order of their senders. Arrays are read-only.
 
     The agent itself is one of the senders. If messages may be late, a sender may have several releases in one inbox. If
     a message has several vectors, d below is the length of all vectors together, and `inbox["name"]` is the inbox of

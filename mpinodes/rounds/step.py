@@ -167,7 +167,8 @@ def _hops(setup: Setup) -> int:
 class Step:
     """Compute the rounds of one agent.
 
-    Between rounds the object stores no result of a round, except that `play` stores the next state for the next call.
+    The object stores no results of earlier rounds, except `noised` and the state that `play` computes for the next
+    call.
 
     Attributes:
         losses: maps a round to the agent's loss.
