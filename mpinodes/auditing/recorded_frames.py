@@ -102,10 +102,10 @@ def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 
 
 def _payloads(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the releases and the scalars of the mixing that every frame (a message as it is sent) should have.
+    """Yield what each recorded frame (a message as it was sent) must contain, computed anew for the comparison.
 
-    Releases with noise are included only if the noise can be drawn again. The mixing is run for all agents together,
-    without any data.
+    A frame contains the releases of an agent, and the scalars that the mixing sends along. Releases with noise are
+    included only if the noise can be drawn again. The mixing is run for all agents together, without any data.
     """
     for agent in agents:
         for t, message in enumerate(agent.messages, 1):

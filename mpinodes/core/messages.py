@@ -97,7 +97,7 @@ class Neighborhood(NamedTuple):
 
 
 class Released(NamedTuple):
-    """State that a message depends only on earlier releases and the loss function of one round: no leakage.
+    """Declare that a message reveals nothing about hidden state: it depends only on releases and one loss function.
 
     The message names this round in its attribute `uses`. If `uses` is 0, the message depends only on earlier releases.
     If the algorithm names hidden parts of its state, the hidden parts also depend only on earlier releases and on the
@@ -203,7 +203,7 @@ class Hidden(NamedTuple):
             raise ValueError(
                 f"leaks=Hidden(...) must fit {hidden} hidden parts and {vectors} vectors: transition ({hidden}, "
                 f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden}); the class attributes "
-                "`hidden` and `vectors` name them"
+                "`hidden` and `vectors` hold their names"
             )
         bounds = (sensitivity, lipschitz, largest, offset, coordinates)
         if not all(bound >= 0 for bound in bounds):

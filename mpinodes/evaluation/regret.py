@@ -229,7 +229,7 @@ class ConstantLosses(Losses):
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
         """Return the losses of consecutive rounds, the first of which is round `first`.
 
-        The points have all coordinates of the decision; the argument `columns` is not used.
+        `points` are whole decisions, so `columns`, which elsewhere selects coordinates, is not used.
         """
         rounds, owners, _ = points.decisions.shape
         lost, training = np.zeros((2, rounds)), np.zeros(rounds)

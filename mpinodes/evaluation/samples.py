@@ -165,7 +165,7 @@ class Samples:
 
     @cached_property
     def everything(self) -> Total:
-        """Return a `Total`: an object with the distinct samples of the run that sums the losses of given rounds.
+        """Return a `Total`: it holds each distinct sample of the run once, and sums losses over given rounds.
 
         The samples of rounds that were not evaluated are included.
         """

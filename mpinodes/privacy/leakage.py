@@ -292,11 +292,11 @@ def _product(weights: Vector, inputs: Vector) -> Vector:
 def ceilings(events: Events, most_used: Indices) -> Vector:
     """Return, for each message, how far a change of any sample of an earlier message can move the message.
 
-    The array has the axes (rounds, vectors of a message). Such a change reaches the message only through the hidden
-    state of the agent, so the bounds do not include the direct change of a message that is a use of the sample. Each
-    bound assumes the largest possible change of the gradient in every earlier round. The bound is inf for an unknown
-    message and for messages with hidden parts after an unknown message, and 0 for any other message without hidden
-    parts.
+    The array has the axes (rounds, vectors of a message). The bounds cover the indirect effect of a changed sample: an
+    earlier message used the sample, and the hidden state of the agent carries the change on. They do not cover the
+    direct effect on a message that uses the changed sample itself. Each bound assumes the largest possible change of
+    the gradient in every earlier round. The bound is inf for an unknown message and for messages with hidden parts
+    after an unknown message, and 0 for any other message without hidden parts.
 
     Args:
         events: the noise and leakage of one agent's messages, one event for each round.

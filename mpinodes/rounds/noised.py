@@ -42,7 +42,7 @@ class Gradients:
         """
         part = len(self.events)
         if part == self._calls:
-            raise ValueError(f"update() asked for more gradients than the {self._calls} that `gradients` states")
+            raise ValueError(f"update() took more gradients than the {self._calls} that `gradients` states")
         if part == 0:
             self.played = x.copy()
         query, event, out = self._release(x, part)
@@ -60,7 +60,7 @@ class Gradients:
             ValueError: the algorithm took fewer gradients.
         """
         if len(self.events) < self._calls:
-            raise ValueError(f"update() asked for {len(self.events)} of the {self._calls} that `gradients` states")
+            raise ValueError(f"update() took {len(self.events)} of the {self._calls} gradients that `gradients` states")
 
     def anew(self) -> Gradients:
         """Return a new object with the same arguments, in the state before the first call."""

@@ -112,9 +112,10 @@ class SampleLoss(Loss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return the L2 Lipschitz constant, in x, of a block of a sample's gradient; inf if the constant is unknown.
+        """Return the L2 Lipschitz constant of a part of a sample's gradient; inf if the constant is unknown.
 
-        The constant bounds the change of the block of the gradient when some coordinates of x change.
+        The part consists of the coordinates in one block. It is regarded as a function of those coordinates of x that
+        may change; they may be other coordinates than the block.
 
         Args:
             norm: the largest L2 norm of a sample's features in the block.
