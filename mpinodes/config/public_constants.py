@@ -64,8 +64,10 @@ def constants_of(
     rates = (float(experiment.data["rate"]),) * n if experiment.sampling == "poisson" else tuple(drawn)
     of_one = 2 * clip if estimated or not known else min(2 * clip, loss.sample_sensitivity(norm))
     if adjacency == "zero-out" and experiment.sampling != "fixed":  # one gradient, instead of the difference of two
-        of_one = clip  # a batch of fixed size draws another sample in the place of the zeroed one
-    elif experiment.sampling == "poisson":  # the price is that of two zeroed samples, each of which moves it by clip
+        of_one = clip
+    elif adjacency == "zero-out" or experiment.sampling == "poisson":
+        # A batch of fixed size may hold another sample in the place of the zeroed one. A Poisson batch is priced as two
+        # zeroed samples. What a loss knows about two samples' gradients does not bound the change to zero.
         of_one = 2 * clip
     error = 0.0
     if estimated:  # an estimate has the rounding errors of four loss values, divided by 2r

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from mpinodes.algorithms.dola import DOLA
+from mpinodes.algorithms.dp_dsgd import DPDSGD
 from mpinodes.algorithms.dpsda_c import DPSDAC
 from mpinodes.core.errors import BadInput
 from mpinodes.losses.enforced import Reclipped
@@ -265,3 +266,23 @@ def test_methods_that_noise_messages_sample_too() -> None:
     _, events, _ = setup.layout.open(rows_of(setup))
     assert (events.rate[1:] == Q).all()
     assert (events.rate[0] == 0).all()  # the first message carries no data
+
+
+def test_a_zeroed_sample_of_a_batch_of_fixed_size_moves_it_by_twice_the_clip() -> None:
+    """A loss that bounds the difference of two samples' gradients does not bound the change to a zero gradient."""
+    data = {"name": "unit-ball", "total": 400, "dimension": 3, "sampling": "fixed", "batch": 10}
+    problem = {"loss": "squared-distance", "average": True, "set": "none"}
+    privacy = {"adjacency": "zero-out", "noise_multiplier": 1.0, "clip": 5.0}
+    setup = setup_of(
+        {"algorithm": {"name": "dp-dsgd"}, "rounds": 2, "data": data, "problem": problem, "privacy": privacy}
+    )
+    assert setup.run.grad_sensitivity[0] == pytest.approx(2 * 5.0 / 10)
+
+
+def test_laplace_noise_of_gradients_has_the_epsilon_that_is_asked_for(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(DPDSGD, "mechanism", "laplace")
+    privacy = {"mechanism": "laplace", "epsilon": 0.5}
+    data = {"name": "unit-ball", "total": 40, "dimension": 3, "batch": 10}
+    asked = {"algorithm": {"name": "dp-dsgd"}, "rounds": 1, "data": data, "privacy": privacy, "report": False}
+    proven = Summary.read(run_of(tmp_path / "run", asked | {"topology": {"name": "ring", "agents": 4}})).privacy.network
+    assert proven.proven == pytest.approx(0.5)
