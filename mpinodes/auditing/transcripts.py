@@ -275,8 +275,8 @@ class Replayed:
             one of the two messages carries data; for a `Solve` the numbers that `_diverged` returns. And a list
             with an entry for each fact that a message states about itself and that differs between the two data sets,
             although such facts must be public. The entry is (round, fact on the recorded data, fact on adjacent data).
-            If the agent noises gradients, there is also an entry for each round whose next state differs, although the
-            noised gradients are the same.
+            If the agent noises gradients, there is also an entry for each round whose next state or message differs,
+            although the noised gradients are the same.
         """
         moved, differing = [], []
         for t, own, other, losses in self._adjacent(change, last):
@@ -284,9 +284,9 @@ class Replayed:
             if facts[0] != facts[1]:
                 differing += [(t, a, b) for a, b in zip_longest(*facts) if a != b]
             if self._noises and t < len(self._states):
-                states = [image(s.algorithm) for s in (self._states[t], self._following)]
+                states = [image((s.algorithm, self._step.message(s))) for s in (self._states[t], self._following)]
                 if states[0] != states[1]:  # data have passed the noised gradients by
-                    differing.append((t, "a state that follows from noised gradients", "another state"))
+                    differing.append((t, "a state or message that follows from noised gradients", "another one"))
             if isinstance(own, Solve) and isinstance(other, Solve):
                 moved.append([self._diverged(t, other, losses(other.uses))])
                 continue

@@ -209,6 +209,18 @@ def test_a_state_that_the_clean_gradient_reaches_is_found_by_the_audit(monkeypat
     assert any(finding.exceeded for finding in replays(simulate(setup_of(SAMPLED)), seed=0))
 
 
+def test_a_message_that_a_kept_loss_gives_is_found_by_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def update(self, s, here, inbox, loss):
+        return State(inbox.mix() - 0.5 * loss.gradient(inbox.mix()), loss)
+
+    def message(self, s, here):
+        return Say(s.x + (0.1 * s.velocity._gradients.queries[0].value if here.t > 1 else 0.0))
+
+    monkeypatch.setattr(DPDSGD, "update", update)
+    monkeypatch.setattr(DPDSGD, "message", message)
+    assert any(finding.exceeded for finding in replays(simulate(setup_of(SAMPLED)), seed=0))
+
+
 def test_a_sensitivity_of_one_clip_under_replacement_is_found_by_the_audit() -> None:
     asked = ASKED | {"privacy": {"clip": 0.2}, "record": {"transcript": True}}
     setup = setup_of(asked)
