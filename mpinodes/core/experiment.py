@@ -86,9 +86,9 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
             one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
             which each agent has its own loss.
         noise_multiplier: for algorithms that noise gradients: the noise on the sum of clipped gradients has the
-            standard deviation noise_multiplier times clip. This key replaces privacy.epsilon, which calibrates the
-            noise of one gradient without secret batches. With secret batches the default is 1, unless a budget chooses
-            it.
+            standard deviation noise_multiplier times clip; Laplace noise has this number as its scale. This key
+            replaces privacy.epsilon, which calibrates the noise of one gradient without secret batches. With secret
+            batches the default is 1, unless a budget chooses it.
         budget: the section privacy.budget.
     """
 

@@ -412,9 +412,12 @@ class Releaser:
             self.batches = Batches(coins, agent, self._rate, fixed, len(self._vectors))
             zeroed = Sampling.POISSON if e.privacy.adjacency == "zero-out" else Sampling.POISSON_REPLACED
             self._sampling = Sampling.FIXED if fixed else zeroed
-        self._sensitivity, self._deviation = setup.run.grad_sensitivity[agent], 0.0
+        self._sensitivity = setup.run.grad_sensitivity[agent]
+        self._deviation: float | None = 0.0  # None: the mechanism scales the noise by the sensitivity and epsilon
         if self._noises and e.private:
-            if (multiplier := e.privacy.noise_multiplier) is None:
+            if (multiplier := e.privacy.noise_multiplier) is None and setup.mechanism.pure:
+                self._deviation = None
+            elif multiplier is None:
                 self._deviation = self._sensitivity / setup.run.gdp(e.privacy.epsilon, e.privacy.delta)
             else:
                 weight = 1.0 if e.clips_rounds else setup.run.sample_weight[agent] / (self._rate or 1.0)
