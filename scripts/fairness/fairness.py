@@ -72,7 +72,10 @@ def study_of(command: str, quick: bool) -> Tree:
         return tree
     tree["study"]["seeds"] = 2
     if command != "equal-epsilon":
-        small = {"rounds": 10, "data": {"name": "digits", "rate": 0.2}, "problem": {"gradient_noise": 0.0}}
+        data = {"name": "digits", "rate": 0.2, "partition": "even"}
+        for case in tree["study"]["cases"]:
+            case.pop("data", None)
+        small = {"rounds": 10, "data": data, "problem": {"gradient_noise": 0.0}}
         return merge(tree, small | {"step": {"value": 1.0}})
     tree["study"]["cases"] = [case for case in tree["study"]["cases"] if case["data"]["name"] == "digits"]
     tree["study"]["grid"] = {"privacy": {"budget": {"epsilon": [8]}}}
