@@ -76,7 +76,8 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """Return a copy of a loss function in which the new row of `change` replaces the samples at `rows`.
 
     There are two exceptions. If the feature of `change` is None, the samples at `rows` stay, but get the divisor inf,
-    so that they contribute 0. If the target of `change` is nan, the samples stay, but their targets change sign.
+    so that they contribute 0. If there is a feature, but the target is nan, the samples stay, but their targets change
+    sign.
     """
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))

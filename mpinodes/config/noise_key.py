@@ -8,14 +8,14 @@ change a message: after a change of such a setting, or of a line in a user's fil
 Python file, the fingerprint includes the contents of:
 
 - the user's modules and packages that the file imports, directly or indirectly; a package is included as a whole;
-- all code in the folder of the file and below, if the code uses a function that can load unnamed code (`LOADS`:
-  importlib, exec, pickle, ...);
+- the code files (.py, .pyc, .so) in the folder of the file and below, if the code uses a function that can load unnamed
+  code (`LOADS`: importlib, exec, pickle, ...);
 - the files whose paths are strings in the code; a path is relative to the folder of the file, or to one of the two
   folders above this folder;
 - the files in the folder and below whose names appear in strings of the code, if the code uses a function that can
   read files (`READS`);
-- the list of files of each installed package that the code imports, except the packages in `PLATFORM`, which mpinodes
-  itself needs.
+- of each installed package that the code imports, except the packages in `PLATFORM`, which mpinodes itself needs: the
+  version, and the names and recorded hashes of its files. The files themselves are not read.
 
 The fingerprint includes the version of mpinodes, but not the standard library. The fingerprint is computed from the
 text of the code. No code is imported or run, so that every process computes the same key. Files whose names are
@@ -23,10 +23,10 @@ computed at run time are not included. Of each file, the contents and the path r
 not the path of the folder. Settings that change no message are not included, and neither are the files that runs and
 studies write.
 
-A fingerprint is not a secret. The proven epsilon holds only for a noise key that nobody knows: see `noise.entropy =
-"os"` and `Experiment.secret`. The noise key is never written to a file, because it depends on a hash of private data,
-with which anyone can test whether a sample is among the data. The files of a run identify its noise by `noise_name`,
-which does not depend on the contents of data files.
+Anyone who knows the settings, the code and the data can compute the fingerprint. The proven epsilon holds only for a
+noise key that nobody knows: set `noise.entropy = "os"`. The noise key is never written to a file, because it depends on
+a hash of private data, with which anyone can test whether a sample is among the data. The files of a run identify its
+noise by `noise_name`, which does not depend on the contents of data files.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
 def noise_name(setup: Setup) -> str:
     """Return the name of a run's noise, which the files of the run contain.
 
-    The name is a hash that is computed like the noise key, but without the contents of data files.
+    The name is the beginning of a hash of the seed and of `noise.key`. If `noise.key` is not set, the fingerprint
+    without the contents of data files takes its place.
     """
     return noise_key(setup, with_data=False).hex()[:DIGITS]
 

@@ -48,7 +48,10 @@ class Examined(ABC):
 
     @abstractmethod
     def naive(self) -> float:
-        """Return the accuracy or error of a constant prediction: the largest class, or the mean training target."""
+        """Return the accuracy or error of a constant prediction: the largest class, or the mean of the targets.
+
+        The targets are those of the training samples, or of the test samples if the run has no training samples.
+        """
 
     @abstractmethod
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:

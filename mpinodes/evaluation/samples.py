@@ -165,7 +165,7 @@ class Samples:
 
     @cached_property
     def everything(self) -> Total:
-        """Return a `Total`: it holds each distinct sample of the run once, and sums losses over given rounds.
+        """Return a `Total`, which sums the losses of any consecutive rounds of the run.
 
         The samples of rounds that were not evaluated are included.
         """

@@ -87,7 +87,8 @@ class Logger:
     def follow(self, chunks: Iterable[Chunk]) -> int | None:
         """Log and evaluate the rows of all agents, which arrive in chunks of consecutive rounds.
 
-        Each chunk comes with an `Order`, which says whether to save a checkpoint after the chunk.
+        Each chunk comes with an `Order`, which says whether to save a checkpoint after the chunk. A chunk that the
+        early end of a run cuts short has the order None.
 
         Returns:
             The round after which a signal stopped the run; None if no signal stopped the run.
