@@ -82,9 +82,13 @@ def matrix_form(setup: Setup) -> tuple[np.ndarray, np.ndarray]:
                 else:
                     rows, targets = own[i].features, own[i].targets
                     coins, number = generator(key, BATCH, i, t, part), len(targets)
-                    drawn = coins.binomial(number, e.data["rate"]) if e.sampling == "poisson" else e.data["batch"]
-                    size = number * e.data["rate"] if e.sampling == "poisson" else drawn
-                    here = coins.choice(number, drawn, replace=False, shuffle=False)
+                    if e.sampling == "poisson":  # the distances between the taken samples are geometric
+                        size, here, row = number * e.data["rate"], [], -1
+                        while (row := row + int(coins.geometric(e.data["rate"]))) < number:
+                            here.append(row)
+                    else:
+                        size = e.data["batch"]
+                        here = coins.choice(number, size, replace=False, shuffle=False)
                     rows, targets = rows[here], targets[here]
                 each = -(targets * expit(-targets * (rows @ z[i])))[:, None] * rows
                 if not whole:
@@ -180,7 +184,7 @@ class TestGradients:
     def test_gives_no_fewer_gradients_than_stated(self) -> None:
         gradients = self.gradients(2)
         NoisedLoss(gradients).gradient(np.zeros(1))
-        with pytest.raises(ValueError, match="asked for 1 of the 2"):
+        with pytest.raises(ValueError, match="took 1 of the 2"):
             gradients.require_all()
 
     def test_a_loss_has_no_other_public_name(self) -> None:
