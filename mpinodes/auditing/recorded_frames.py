@@ -105,7 +105,8 @@ def _payloads(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
     """Yield what each recorded frame (a message as it was sent) must contain apart from its header, computed anew.
 
     A frame contains the releases of an agent, and the scalars that the mixing sends along. Releases with noise are
-    included only if the noise can be drawn again. The mixing is run for all agents together, without any data.
+    included only if the noise can be drawn again. The scalars are computed for all agents together, from the graph and
+    from earlier scalars.
     """
     for agent in agents:
         for t, message in enumerate(agent.messages, 1):

@@ -248,7 +248,7 @@ def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector
 
     The messages of all runs are counted together. The delta is the delta of the budget; if this delta is 0, the epsilon
     is the pure epsilon. If agents share the samples, or if there are several runs, every entry is the epsilon of the
-    whole network. An entry is nan if no epsilon is proven.
+    whole network. An entry is nan if no epsilon is proven, for example if a run has a message with unknown leakage.
 
     Args:
         runs: the set-ups of the runs, which are published together.
@@ -256,7 +256,7 @@ def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector
         horizon: the last round whose releases are counted.
 
     Raises:
-        BadInput: no epsilon is proven for several runs together.
+        BadInput: the samples, rounds or agents of several runs cannot be matched.
     """
     e, agents = runs[0].experiment, runs[0].topology.agents
     delta, shared = e.privacy.budget_delta, e.data["partition"] == "shared"

@@ -373,8 +373,8 @@ class Job(ExitStack):
     def alone(self, open_run: Callable[[], None]) -> Result:
         """Do a whole run in this process without MPI; return the run directory and the summary.
 
-        If the rounds of a new run raise `BadInput`, remove the directory of the run. Other exceptions than `Stopped`
-        are written to log.txt.
+        Exceptions are raised again. If the rounds of a new run raise `BadInput`, the directory of the run is removed
+        first. Other exceptions of the rounds, except `Stopped`, are written to log.txt first.
 
         Args:
             open_run: calls `open_new` or `reopen`.
