@@ -135,7 +135,7 @@ def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
         right = "leave data.batch out" if e.sampling == "poisson" else "set data.batch to a number of samples"
         yield f"{scheme}: data.batch = {batch!r} does not fit: {right}"
     named = registry.named(registry.STREAMS, e.data)
-    if not (shows_all(stream) and stream.__module__.startswith("mpinodes.")):
+    if is_users(stream) or not shows_all(stream):
         yield (
             f"{scheme}: the losses of {named} are not known to be those of all samples of an agent; set "
             f"data.sampling=none, or choose other data: {_choose(registry.STREAMS, shows_all)}"

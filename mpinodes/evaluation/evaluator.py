@@ -16,6 +16,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from mpinodes.core import SampleLoss, Set, Setup, Vector
+from mpinodes.core.errors import is_users
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.parts import Judged, Metric
 from mpinodes.evaluation.comparator import Comparator, best
@@ -139,7 +140,7 @@ class Evaluator:
                     self.variables[metric.name] = _variable(metric, values, len(meter.horizons))
                     self._last[metric.name] = np.array(self.variables[metric.name].values[-1])
             except Exception as error:  # if a user-defined metric fails, warn and go on
-                if type(metric).__module__.startswith("mpinodes."):
+                if not is_users(type(metric)):
                     raise
                 why = f"{type(error).__name__}: {error}"
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {why}\n")

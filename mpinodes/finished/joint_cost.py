@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from mpinodes.config import registry
 from mpinodes.config.building import build
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, is_users
 from mpinodes.core.experiment import UNITS, Checkpoint, Deadline, Experiment, Record
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished.runs import FinishedRun
@@ -221,7 +221,7 @@ def disjoint(first: Finished, other: Finished) -> bool:
     if any("path" in data or "file" in data for data in (a, b)):
         return False
     if a["name"] != b["name"]:
-        return all(registry.chosen(registry.STREAMS, data).__module__.startswith("mpinodes.") for data in (a, b))
+        return not any(is_users(registry.chosen(registry.STREAMS, data)) for data in (a, b))
     seeds = {run.experiment.data.get("seed", run.experiment.seed) for run in (first, other)}
     return registry.chosen(registry.STREAMS, a).drawn_from_seed is True and len(seeds) == 2
 
