@@ -185,14 +185,6 @@ def _central(k: int, x: float) -> float:
     return float(logsumexp(k * log_ratio - y**2 / 2) + np.log(y[1] - y[0]) - np.log(2 * np.pi) / 2)
 
 
-def poisson_pure(rate: float, epsilon: float) -> float:
-    """Return the pure ε of a release of a Poisson batch if one sample is zeroed: ln(1 + q (e^ε − 1)); q is `rate`.
-
-    The release would be ε-DP if its batch had all samples.
-    """
-    return float(np.log1p(rate * np.expm1(epsilon))) if epsilon < 700 else epsilon + float(np.log(rate))
-
-
 def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
     """Return the pure ε of releases of secret batches: ln(1 + q (e^ε − 1)); ε itself if the rate q is 0.
 

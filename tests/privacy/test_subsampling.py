@@ -113,7 +113,8 @@ def test_a_smaller_rate_costs_less(curve_of):
 def test_pure_epsilon_is_amplified_by_the_known_rule():
     for epsilon in (0.1, 1.0, 800.0):
         expected = log(1 + 0.1 * np.expm1(epsilon)) if epsilon < 700 else epsilon + log(0.1)
-        assert subsampling.poisson_pure(0.1, epsilon) == pytest.approx(expected)
+        amplified = subsampling.amplified_pure(np.array([0.1]), np.array([epsilon]))
+        assert amplified.tolist() == pytest.approx([expected])
 
 
 def test_replace_one_is_priced_as_two_zero_outs():
