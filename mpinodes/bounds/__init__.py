@@ -44,7 +44,7 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     broken = first_broken(
         "agents stopped using their data, to keep a budget" if budget and any(budget.stops) else "",
         "gradients are estimated from two values, but the theorem assumes exact gradients" if feedback.points else "",
-        "agents do not send in every round" if e.baseline in ("alone", "one-shot") else "",
+        "agents do not send in every round" if e.is_isolated else "",
         "batches are secret, but the theorem assumes gradients of all samples" if e.sampling != "none" else "",
         "gradients arrive late, and the theorem applies each in its own round" if feedback.delay else "",
         "messages arrive late, and the theorem assumes that none does" if faults.most_late else "",

@@ -72,7 +72,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     Raises:
         BadInput: an agent has no samples, or the agents decide blocks of coordinates and outnumber the coordinates.
     """
-    if experiment.baseline in ("alone", "one-shot"):
+    if experiment.is_isolated:
         meets = experiment.rounds if experiment.baseline == "one-shot" else 0
         inner = graph.inner if isinstance(graph, Isolated) else graph
         graph = Isolated(graph.agents, inner=inner, meets=meets)

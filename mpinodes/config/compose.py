@@ -66,8 +66,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
                 facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
         problems += requirements.of_setup(setup, bool(connected_over))
         problems.settle()
-        apart = experiment.baseline in ("alone", "one-shot")
-        return replace(setup, connected_over=0 if apart else connected_over, metrics=metrics)
+        return replace(setup, connected_over=0 if experiment.is_isolated else connected_over, metrics=metrics)
 
 
 def origin(key: str, asked: Tree, ranks: int | None) -> str:

@@ -386,6 +386,11 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         return self.data.get("batch", 1) if self.sampling == "none" else "all"
 
     @property
+    def is_isolated(self) -> bool:
+        """Return whether agents send nothing except perhaps in the last round (`baseline` = alone or one-shot)."""
+        return self.baseline in ("alone", "one-shot")
+
+    @property
     def clips_rounds(self) -> bool:
         """Return whether the gradient of a round is clipped as a whole, instead of the gradient of each sample."""
         return self.privacy.adjacency == "one-round" or self.privacy.clipping == "agent"
