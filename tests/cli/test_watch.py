@@ -15,24 +15,27 @@ from mpinodes.core.errors import BadInput
 from mpinodes.runlog.progress import Progress
 from mpinodes.running import monitor as watching
 from tests.helpers.parts import run_of
-from tests.helpers.running import mpirun, run_alone
+from tests.helpers.running import mpirun
 from tests.helpers.slow import slow
 
 
 def test_a_running_job_is_told_of_until_it_ends(tmp_path):
-    (tmp_path / "slow.py").write_text(slow("0.06"))
-    words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=140", "rounds=70"]
+    (tmp_path / "slow.py").write_text(slow("0 if os.path.exists('told') else 0.1"))
+    words = ["algorithm.path=slow.py", "topology.name=ring", "data.total=2000", "rounds=1000"]
     words += ["output.dir=run", "report=false"]
     job = subprocess.Popen(
         [*mpirun(), "-n", "3", sys.executable, "-m", "mpinodes.run", *words], cwd=tmp_path, stdout=subprocess.DEVNULL
     )
-    done = run_alone("run", "./run", cwd=tmp_path, module="mpinodes.watch")
-    assert job.wait(60) == 0
-    assert done.code == 0, done.err
-    told = [line for line in done.out.splitlines() if ": round " in line]
-    assert told, done.out
-    assert any(" of 70, mean loss " in line and " s left" in line for line in told)
-    assert sum("run: done, 70 rounds in " in line for line in done.out.splitlines()) == 2
+    watch = [sys.executable, "-m", "mpinodes.watch", "run", "./run"]
+    with subprocess.Popen(watch, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if ": round " in line:
+                (tmp_path / "told").touch()
+    assert job.wait(60) == process.returncode == 0
+    assert any(" of 1000, mean loss " in line and " s left" in line for line in lines), lines
+    assert sum("run: done, 1000 rounds in " in line for line in lines) == 2
 
 
 class Terminal(io.StringIO):
