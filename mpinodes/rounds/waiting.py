@@ -25,7 +25,8 @@ from mpinodes.core.messages import Vector
 
 LIMIT = 600.0  # seconds: a file system that hangs, or a busy machine, may delay a rank by some minutes
 LEAP = 1.0  # seconds: a longer time between two tests counts as this time, because the whole job may have been stopped
-GROWTH = 1.03  # the factor by which each pause is longer than the pause before
+GROWTH = 1.25  # the factor by which each pause is longer than the pause before
+GROWTH_IN_ROUND = 1.03  # the same factor for an agent that waits for its neighbors
 FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # the shortest and the longest pause are this many seconds times the number of ranks
 POLLS = 500  # tests before a rank sleeps, if ranks share cores: a round of 65 ranks on two cores needs some tens
 POLLS_ALONE = 100_000  # tests before a rank sleeps, if each rank has a core: some tenths of a second
@@ -100,22 +101,25 @@ class Waits:
                 os.sched_yield()
         self._waited += time.perf_counter() - begun
         if not polls:
-            self.patiently(requests, ranks)
+            self.patiently(requests, ranks, growth=GROWTH_IN_ROUND)
 
-    def patiently(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0) -> MPI.Status:
+    def patiently(
+        self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0, growth: float = GROWTH
+    ) -> MPI.Status:
         """Wait until all requests are complete, with sleep between tests; return the status of the last request.
 
         Args:
             requests: the requests whose completion is awaited.
             ranks: for each request, the rank with which it communicates, for the error.
             times: a factor; the wait may last `times` times `limit` seconds.
+            growth: the factor by which each pause is longer than the pause before.
 
         Raises:
             Overdue: the wait lasted too long; the error contains the ranks whose requests are not complete.
         """
         pairs = zip(ranks, requests, strict=False)
         done, status = 0, MPI.Status()
-        looks = self._looks(lambda: [rank for rank, request in pairs if not request.Test()], times)
+        looks = self._looks(lambda: [rank for rank, request in pairs if not request.Test()], times, growth)
         while True:
             next(looks)
             for _ in range(LOOKS + len(requests)):
@@ -124,17 +128,19 @@ class Waits:
                 if done == len(requests):
                     return status
 
-    def _looks(self, missing: Callable[[], list[int]], times: float = 1.0) -> Iterator[None]:
+    def _looks(self, missing: Callable[[], list[int]], times: float = 1.0, growth: float = GROWTH) -> Iterator[None]:
         """Yield whenever the caller should test its requests, and sleep between two yields.
 
         Pauses are proportional to the number of ranks, because 64 ranks that test every millisecond take more than one
-        core from the ranks that they wait for. Pauses grow slowly, by the factor `GROWTH`. If a rank sleeps too long in
-        a round, its neighbors sleep too. With pauses of 20 % of the time waited, one delay slowed down all later rounds
-        of 64 agents on a ring (75 rounds per second instead of 200).
+        core from the ranks that they wait for. Pauses grow by a factor: fast for the logger, which would interrupt the
+        agents whenever it wakes up, and slowly for an agent in a round. If an agent sleeps too long in a round, its
+        neighbors sleep too. With pauses of 20 % of the time waited, one delay slowed down all later rounds of 64 agents
+        on a ring (75 rounds per second instead of 200).
 
         Args:
             missing: returns the ranks that have not answered, for the error.
             times: a factor; the wait may last `times` times `limit` seconds.
+            growth: the factor by which each pause is longer than the pause before.
 
         Raises:
             Overdue: the wait lasted too long.
@@ -145,7 +151,7 @@ class Waits:
             while True:
                 yield
                 time.sleep(pause)
-                now, pause = time.perf_counter(), min(GROWTH * pause, PAUSE * self._comm.size)
+                now, pause = time.perf_counter(), min(growth * pause, PAUSE * self._comm.size)
                 passed, before = passed + min(now - before, LEAP), now
                 if os.getppid() != self._parent:  # the process that started this rank is gone, and the job with it
                     os._exit(1)
