@@ -11,7 +11,7 @@ from collections.abc import Callable
 from mpinodes.core.parts import Setup
 from mpinodes.runlog.checkpoints import Order
 
-CHUNK = 65536  # the approximate size in bytes of the largest chunk
+CHUNK = 262144  # the approximate size in bytes of the largest chunk
 LONG = 1.0  # seconds: if a chunk takes longer, the next chunks are shorter; if it takes less than half, they are longer
 
 
