@@ -82,13 +82,11 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: 
             if steps[0].plays:
                 for i, step in enumerate(steps):
                     step.play(states[i], arrivals[i], rows[i, place])
-        plan.came()
         if order.keeps:
             under_way = {i: np.array([turn[i] for turn in frames]) for i in range(n)} if setup.links else None
             for i, keeper in enumerate(keepers):
                 keeper.forget_before(order.forget)
                 keep(keeper, order.end, states[i], under_way or arrivals[i].by_sender, order.stops)
         yield Chunk(rows[:, : order.end - before.end], order)
-        if order.keeps:
-            plan.is_whole(order.end)
+        plan.came(order)
         before = order

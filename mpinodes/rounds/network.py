@@ -232,9 +232,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int 
     coming, k, before = post(0), 0, Order(t)
     while True:
         came = waits.patiently(coming, range(agents), SLACK).Get_count(MPI.DOUBLE) // width
-        plan.came()
-        if before.keeps:
-            plan.is_whole(before.end)
+        plan.came(before)
         order = asked.popleft() if asked else None
         is_last = order is None or came < order.end - before.end
         if is_last:

@@ -71,24 +71,21 @@ class Plan:
         is_due = self._every and (end % self._every == 0 or end == self._rounds)
         return Order(end, self.stopped or bool(is_due), self.stopped, self._before)
 
-    def came(self) -> None:
+    def came(self, logged: Order) -> None:
         """Record that a chunk has arrived from all agents, and adapt the length of later chunks.
 
         The length is halved, but at least 1, if more than `LONG` seconds have passed since the previous chunk arrived.
         The length is doubled, up to `longest`, if less than half of `LONG` seconds have passed.
+
+        Args:
+            logged: the order of the last chunk that the logger has logged. If the order asks for a checkpoint, all
+                agents and the logger have saved it by now, and checkpoints before the previous one may be deleted.
         """
+        if logged.keeps:
+            self._before, self._whole = self._whole, logged.end
         now = time.monotonic()
         took, self._came_at = now - self._came_at, now
         if took > LONG:
             self._length = max(1, self._length // 2)
         elif took < LONG / 2:
             self._length = min(self.longest, 2 * self._length)
-
-    def is_whole(self, t: int) -> int:
-        """Record that all agents and the logger have saved their checkpoints of round t.
-
-        Returns:
-            The round of the previous complete checkpoint. Checkpoints of earlier rounds may be deleted.
-        """
-        self._before, self._whole = self._whole, t
-        return self._before

@@ -482,7 +482,7 @@ def test_whole_chunks_end_where_all_is_kept(every, chunks, monkeypatch):
     ends = [0]
     while order := plan.next():
         ends.append(order.end)
-        plan.came()
+        plan.came(order)
     begun = ends.index(every * (400 // every)) if chunks else 10  # chunks grow in the beginning
     lengths = np.diff(ends[begun:-1])
     assert lengths.min() > 0.9 * plan.longest
