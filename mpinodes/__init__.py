@@ -84,13 +84,18 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
 
 
 def runs(directory: str | Path) -> pandas.DataFrame:
-    """Return a table with a row for each finished run in the directory of a study, or in another directory of runs.
+    """Return a table with a row for each finished run in a directory, such as the directory of a study.
 
-    The columns are: `run`, the run directory; the keys in which the runs differ; the results, by short names such as
-    `accuracy_test`, `regret_per_round` and `epsilon_proven`; and `warnings`, the codes of warnings. The labels of the
-    results are in `attrs["labels"]`, and the units of results in `attrs["units"]`, if they have units. If each agent
-    has its own loss function, losses and regrets are divided by the number of agents. The results are then comparable
-    with runs in which all agents share one loss function.
+    The columns of the table are:
+
+    - `run`: the run directory,
+    - the keys in which the runs differ,
+    - the results, by short names such as `accuracy_test`, `regret_per_round` and `epsilon_proven`,
+    - `warnings`: the codes of the run's warnings.
+
+    `attrs["labels"]` has the label of each result, and `attrs["units"]` the unit of each result that has a unit. If
+    each agent has its own loss function, losses and regrets are divided by the number of agents. So these results can
+    be compared with results of runs in which all agents share one loss function.
 
     Raises:
         mpinodes.core.errors.BadInput: the directory contains no finished run, or a run that ended early, or a run that

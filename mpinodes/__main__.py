@@ -18,7 +18,7 @@ def commands() -> list[str]:
 
 
 def usage() -> str:
-    """Return the text of `mpinodes --help`: all commands, each with the beginning of its module's docstring."""
+    """Return the text of `mpinodes --help`: a line for each command, which says what the command does."""
     import ast
 
     lines = ["usage: [mpirun -n N] mpinodes COMMAND ...", ""]
@@ -29,12 +29,12 @@ def usage() -> str:
 
 
 def _without_one(argv: list[str]) -> int:
-    """Answer a command line that begins with --help, -h or --version, and return the exit code 0.
+    """Answer a command line without a command: --help, -h and --version.
 
-    Under mpirun, only rank 0 prints the answer. Any other first word is not the name of a command and is rejected.
+    Under mpirun, only rank 0 prints the answer. The function returns the exit code 0.
 
     Raises:
-        BadInput: the command is missing or unknown.
+        BadInput: the command line is empty, or its first word is not the name of a command.
     """
     from mpinodes.core.errors import BadInput
     from mpinodes.launch.launching import launcher

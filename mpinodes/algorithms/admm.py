@@ -1,36 +1,22 @@
 """ADMM for consensus learning.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (8) and (9)
-(Forero, Cano, Giannakis 2010). There are N agents. Agent i has B_i samples (features x_n, label y_n), V_i neighbors,
-an iterate f_i of length d and a dual variable λ_i. With the loss function L, the objective of agent i is O_i(f) =
-(C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖². All λ_i start at 0, and f_i(0) is random. With sums over the neighbors j of
-agent i, iteration t is
+(Forero, Cano, Giannakis 2010). In each iteration, every agent first minimizes its own objective plus a penalty on the
+distance to its neighbors (8), and then updates its dual variable (9). The symbols are:
+
+- N is the number of agents. Agent i has V_i neighbors and B_i samples, with features x_n and labels y_n.
+- f_i(t) is the iterate of agent i, a vector of length d. f_i(0) is random.
+- λ_i is the dual variable of agent i. All λ_i start at 0.
+- O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖² is the objective of agent i, where L is the loss function.
+- C is `problem.weight`, ρ/N is `problem.regularizer`, θ is the dual step, and η is the penalty, which equals θ.
+- c₁ is sup L'' times the largest ‖x_n‖².
+
+With sums over the neighbors j of agent i, iteration t is
 
     (8) f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
     (9) λ_i   <- λ_i + (θ/2) Σ_j (f_i(t) − f_j(t))
 
-with the penalty η equal to the dual step θ. Round 1 sends f_i(0), which does not depend on data. Round t + 1 sends
-f_i(t). With the step 1/(2ηV_i) and the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the iterate f_i(t) minimizes O_i(f)
-+ ‖f − c‖²/(2·step). C is `problem.weight`, and ρ/N is `problem.regularizer`. c₁ is sup L'' times the largest ‖x_n‖².
-
-Privacy of the perturbed variants, without the index i. These variants add noise e with density ∝ exp(−α(t)‖e‖₂) to the
-center. Given all earlier messages and the data, an output f is the minimizer for exactly one noise vector e. Two
-adjacent data sets give two such vectors e for the same f. Their L2 distance is at most step·2C/B. The density of f
-contains the determinant |∂e/∂f| = det(I + step·∇²O). The determinants for two adjacent data sets have a ratio of at
-most 1 + (C c₁/B)/(ρ/N + 1/step).
-
-If k samples are replaced, the bound on the distance of the two e is k times as large. For the determinant, let
-m = ρ/N + 1/step and write I + step·∇²O = step·(m I + H + K). Here H = (C/B) Σ L''_n x_n x_nᵀ is the sum over the
-replaced samples. The matrix K is the sum over all other samples and is positive semidefinite. With M = m I + K, the
-logarithm of the determinant is ln det(I + M^-½ H M^-½) plus a number that the replacement does not change. The term
-ln det(I + M^-½ H M^-½) is at least 0. Since M ⪰ m I, the term is at most ln det(I + H/m) = Σ ln(1 + h/m) over the
-eigenvalues h > 0 of H. The loss function is convex, so each sample adds to H a matrix with eigenvalues in
-[0, C c₁/B] and rank at most s (s = 1 for a loss function that depends only on f·x_n). Thus H has at most
-r = min(d, k s) positive eigenvalues, and the sum of these eigenvalues is at most k s C c₁/B. As ln is concave,
-Σ ln(1 + h/m) is largest if the eigenvalues h are equal. So the logarithms of the determinants for two adjacent data
-sets differ by at most r ln(1 + (k s C c₁/B)/(r m)). For s = 1 this bound is attained: in one data set the k replaced
-samples have features 0. In the other data set they are k/r copies of r orthogonal feature vectors, with the largest
-curvature. If the loss function is not known to be convex, c₁ counts as infinite.
+Round 1 sends f_i(0), which does not depend on data. Round t + 1 sends f_i(t).
 """
 
 from __future__ import annotations
@@ -70,6 +56,25 @@ class State(NamedTuple):
     dual: Vector  # (d,) λ_i(t)
 
 
+# The privacy of the perturbed variants, without the index i. With the step 1/(2ηV_i) and the center c = mean_j ½(f_i +
+# f_j) − λ_i/(ηV_i), the iterate f_i(t) of equation (8) minimizes O_i(f) + ‖f − c‖²/(2·step). The perturbed variants add
+# noise e with density ∝ exp(−α(t)‖e‖₂) to the center. Given all earlier messages and the data, an output f is the
+# minimizer for exactly one noise vector e. Two adjacent data sets give two such vectors e for the same f. Their L2
+# distance is at most step·2C/B. The density of f contains the determinant |∂e/∂f| = det(I + step·∇²O). The determinants
+# for two adjacent data sets have a ratio of at most 1 + (C c₁/B)/(ρ/N + 1/step).
+#
+# If k samples are replaced, the bound on the distance of the two e is k times as large. For the determinant, let m =
+# ρ/N + 1/step and write I + step·∇²O = step·(m I + H + K). Here H = (C/B) Σ L''_n x_n x_nᵀ is the sum over the replaced
+# samples. The matrix K is the sum over all other samples and is positive semidefinite. With M = m I + K, the logarithm
+# of the determinant is ln det(I + M^-½ H M^-½) plus a number that the replacement does not change. The term ln det(I +
+# M^-½ H M^-½) is at least 0. Since M ⪰ m I, the term is at most ln det(I + H/m) = Σ ln(1 + h/m) over the eigenvalues h
+# > 0 of H. The loss function is convex, so each sample adds to H a matrix with eigenvalues in [0, C c₁/B] and rank at
+# most s (s = 1 for a loss function that depends only on f·x_n). Thus H has at most r = min(d, k s) positive
+# eigenvalues, and the sum of these eigenvalues is at most k s C c₁/B. As ln is concave, Σ ln(1 + h/m) is largest if the
+# eigenvalues h are equal. So the logarithms of the determinants for two adjacent data sets differ by at most r ln(1 +
+# (k s C c₁/B)/(r m)). For s = 1 this bound is attained: in one data set the k replaced samples have features 0. In the
+# other data set they are k/r copies of r orthogonal feature vectors, with the largest curvature. If the loss function
+# is not known to be convex, c₁ counts as infinite.
 @dataclass(frozen=True)
 class Consensus(Algorithm[S]):
     """Define what all ADMM variants share: the local problem, whose minimizer is sent, and the dual update.
@@ -125,11 +130,12 @@ class Consensus(Algorithm[S]):
         return 0.0 * t
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the message of iteration t: the local problem of agent i, with two privacy bounds.
+        """Return the local problem of agent i in iteration t, as the message whose minimizer is sent.
 
-        The local problem is equation (8) in the docstring of the module. Two adjacent data sets give two noise vectors
-        e for the same output. The bound `l2` limits the distance of these two vectors. The bound `log_volume` limits
-        the difference between the logarithms of the two determinants in the output's density.
+        The local problem is equation (8) in the docstring of the module. The message states two bounds for the
+        accountant. Both bounds compare two adjacent data sets that lead to the same output. `l2` bounds the distance
+        between the two noise vectors that give this output. `log_volume` bounds the difference between the logarithms
+        of the two determinants in the output's density.
         """
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
@@ -150,10 +156,11 @@ class Consensus(Algorithm[S]):
         )
 
     def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
-        """Return the state after the agents exchanged f_i(t): the sent f_i(t), the new anchor and dual variable λ_i.
+        """Return the state of an agent after the agents exchanged the iterates f_i(t).
 
-        Equation (9) in the docstring of the module computes λ_i. In round 1 the agents exchange the random f_i(0), and
-        the dual variable stays 0.
+        The new state holds the sent iterate f_i(t), the mean of ½(f_i + f_j) over the neighbors j (the anchor), and the
+        dual variable λ_i. Equation (9) in the docstring of the module updates λ_i. In round 1 the agents exchange the
+        random f_i(0), and λ_i stays 0.
         """
         f, mean, neighbours = inbox.own, inbox.mix(), len(here.in_neighbors)
         dual = s.dual
@@ -162,13 +169,13 @@ class Consensus(Algorithm[S]):
         return State(f.copy(), 0.5 * (f + mean), dual)
 
     def validate(self) -> None:
-        """Check the neighbors, the number of values of each setting, and the penalties: η_i(t) ≥ θ_i(t).
+        """Check that every agent has a neighbor, and that the settings are valid.
 
-        The paper's Theorem 3.1 needs a penalty η_i(t) of at least the dual step θ_i(t) in every iteration t.
+        A setting has one value, or one value for each agent. In every iteration t, the penalty η_i(t) must be at least
+        the dual step θ_i(t) (Theorem 3.1 of the paper), and below 1e100.
 
         Raises:
-            ValueError: an agent has no neighbors, a setting has a wrong number of values, or a penalty is too small or
-                grows beyond 1e100; the message names the agent or the setting.
+            ValueError: one of these conditions does not hold; the message names the agent or the setting.
         """
         if 0 in self.run.degrees:
             lonely = self.run.degrees.index(0)
@@ -247,7 +254,7 @@ class Perturbed(Consensus[S]):
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
         """Return the ε that the paper claims for an agent in each of the iterations t.
 
-        This ε depends on the rate of the noise, and thereby on the setting `privacy.epsilon`.
+        The smaller the setting `privacy.epsilon`, the smaller is this ε.
         """
 
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:

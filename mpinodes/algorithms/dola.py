@@ -1,22 +1,26 @@
 """DOLA: differentially private distributed online learning on time-varying doubly stochastic weights.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 1. The paper's w is
-our x. Our round t is the paper's round t + 1. P is the projection onto the constraint set 𝒳 in R^d, and a_ij are the
-mixing weights:
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 1. In each round,
+every agent sends its decision plus noise, mixes the received vectors, and takes a gradient step at the mix. Our x is
+the paper's w, and our round t is the paper's round t + 1. P is the projection onto the constraint set 𝒳 in R^d, a_ij
+are the mixing weights, α(t) is the step size, and f_i^t is the loss function of agent i in round t:
 
     m_i  = x_i + σ_i,  σ_i ~ Lap(S(t)/ε)                 step 7, the release; x_i is the decision
     b_i  = Σ_j a_ij m_j                                  step 4, the agent's own release m_i included
     g_i  = ∇f_i^t(b_i)                                   step 5
     x_i <- P(b_i − α(t) g_i)                             step 6
 
-An x_i that was computed with the step α(t) gets noise for the L1 sensitivity S = 2α(t)√d·L (Lemma 1), where L bounds
-the L2 norm of a sample's gradient. (In the code, `Run.grad_sensitivity` takes the place of 2L, so that S also covers
-batches and other adjacencies than one replaced sample.) The first x_i depends on no data and gets no noise, unless
-`privacy.scale` is a number. The mix b_i depends only on releases, so one sample changes only one message. Therefore
-parallel composition holds if each sample is used once (Theorem 1). The bound L is enforced by clipping the gradients,
-unless `privacy.clip` is inf. The point b_i need not be in 𝒳. The regularizer's gradient at b_i is public, so it does
-not change the sensitivity. The paper's step is α(t) = 1/(λt) for λ-strongly convex losses and 1/(2√t) for convex
-losses.
+The paper's step size is α(t) = 1/(λt) for λ-strongly convex losses, and 1/(2√t) for convex losses.
+
+The noise of a decision x_i is calibrated to S = 2α(t)√d·L (Lemma 1). S is the L1 sensitivity of x_i, α(t) is the step
+with which x_i was computed, and L bounds the L2 norm of a sample's gradient. Clipping enforces the bound L, unless
+`privacy.clip` is inf. In the code, `Run.grad_sensitivity` takes the place of 2L, so that S also covers batches and
+other adjacencies than one replaced sample. The first x_i depends on no data and gets no noise, unless `privacy.scale`
+is a number.
+
+The mix b_i depends only on releases, so one sample changes only one message. Therefore parallel composition holds if
+each sample is used once (Theorem 1). The point b_i need not be in 𝒳. The regularizer's gradient at b_i is public, so it
+does not change the sensitivity.
 """
 
 from __future__ import annotations
@@ -64,10 +68,10 @@ class DOLA(Algorithm[State]):
         return State(self.run.feasible.project(x), made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with the sensitivities of the message.
+        """Return the decision x_i as the message, with its L1 and L2 sensitivity.
 
-        The calibration of the first message is 0, because the first decision depends on no data. So the first message
-        carries no noise, unless `privacy.scale` is a number.
+        The first decision depends on no data. So the first message carries no noise, unless `privacy.scale` is a
+        number.
         """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         l1 = sqrt(s.x.shape[-1]) * l2

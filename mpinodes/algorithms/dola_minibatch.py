@@ -1,16 +1,21 @@
 """DOLA's offline form: private distributed learning by mini-batches. The result is the average of all iterates.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 2. The h samples of a
-batch H_t are in no other batch, φ is the weight of the regularizer, and P is the projection onto the constraint set 𝒳.
-With the mix b_i of the releases, step 6 is
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 2. The algorithm
+differs from DOLA (module `dola`) in its gradient step, step 6. Each batch H_t has h samples, which are in no other
+batch. φ is the weight of the regularizer, P is the projection onto the constraint set 𝒳, and b_i is the mix of the
+releases:
 
     x_i <- P(b_i − α(t) (φ x_i + (1/h) Σ_{k ∈ H_t} ∇f_k(b_i)))
 
-The noise is that of Algorithm 1 divided by h (Lemma 7). As printed, φ multiplies x_i, which is hidden: only x_i plus
-noise is released. Suppose that replacing a sample changes x_i by δ. Then the next message changes by α(t) φ δ, even if
-all releases are given. Theorem 3 omits this effect. For α(t) = 1/(λt), a sample of round 1 has the privacy loss
-ε Σ_k (φ/λ)^k/k! instead of ε, where k = 0, 1, ... numbers the messages that depend on the sample. With
-regularizer_at = "public", φ multiplies b_i instead, and the step uses the gradient of f + (φ/2)‖·‖² at b_i.
+The noise is that of Algorithm 1 divided by h (Lemma 7).
+
+As printed, φ multiplies x_i, which is hidden: only x_i plus noise is released. If replacing a sample changes x_i by δ,
+the next message changes by α(t) φ δ, even if all releases are given. Theorem 3 of the paper omits this effect. For α(t)
+= 1/(λt), a sample of round 1 has the privacy loss ε Σ_k (φ/λ)^k/k! instead of ε, where k = 0, 1, ... numbers the
+messages that depend on the sample.
+
+With regularizer_at = "public", φ multiplies b_i instead, and the step uses the gradient of f + (φ/2)‖·‖² at b_i. Then a
+sample changes only one message.
 """
 
 from __future__ import annotations
@@ -62,15 +67,15 @@ class DOLAMinibatch(DOLA):
 
     @property
     def hides(self) -> bool:
-        """Return whether messages may depend on hidden state: True with `regularizer_at` = hidden, else False."""
+        """Return True if `regularizer_at` = hidden: messages may then depend on state that is only sent with noise."""
         return self.regularizer_at == "hidden"
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with its sensitivities and its leakage.
+        """Return the decision x_i as the message, with bounds on how much a replaced sample changes this message.
 
-        If the regularizer's gradient is taken at the hidden x_i, a replaced sample of an earlier round also changes
-        this message. The leakage is a bound on this change. If the gradient is taken at the mix of the releases, there
-        is no leakage.
+        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
+        the sample was used earlier. If the regularizer's gradient is taken at the mix of the releases, an earlier
+        sample changes nothing, and there is no leakage.
         """
         query = super().message(s, here)
         if self.regularizer_at == "public":

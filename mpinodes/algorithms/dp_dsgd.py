@@ -1,9 +1,15 @@
 """DP-D-SGD: decentralized stochastic gradient descent with local differential privacy.
 
 The baseline "LDP" of Y. Allouah, A. Koloskova, A. El Firdoussi, M. Jaggi, R. Guerraoui, "The Privacy Power of
-Correlated Noise in Decentralized Learning" (2024), and of A. Rodio, Z. Chen, E. Larsson, "Whisper D-SGD" (2025). The
-round t of agent i is as follows, where a_ij are the mixing weights, P is the projection onto the constraint set, y_i is
-the message, and y_i = 0 and v_i = 0 in round 1:
+Correlated Noise in Decentralized Learning" (2024), and of A. Rodio, Z. Chen, E. Larsson, "Whisper D-SGD" (2025). In
+each round, every agent mixes the received vectors, and then takes local steps along gradients with noise. The symbols
+are:
+
+- y_i is the message of agent i, and v_i its momentum; both are 0 in round 1.
+- a_ij are the mixing weights, and P is the projection onto the constraint set.
+- α(t) is the step size, β is the momentum factor, and s is the standard deviation of the noise.
+
+The round t of agent i is
 
     x_i = Σ_j a_ij y_j                                        the decision of the round
     repeated `local_steps` times, from z_i = x_i:
@@ -12,18 +18,20 @@ the message, and y_i = 0 and v_i = 0 in round 1:
         z_i <- P(z_i − α(t) v_i)
     y_i = z_i                                                 the message of round t + 1
 
-Messages are functions of noised gradients and of received messages, so every gradient costs what its own release would
-cost. The agent chooses the deviation s; a run without noise has s = 0.
+Messages are functions of noised gradients and of received messages. So only the noised gradients cost privacy, as if
+each of them were released.
 
-If `privacy.noise_multiplier` is set to σ, the noise of the sum of the samples' clipped gradients has the standard
-deviation σ C, where C is `privacy.clip`. So s is σ C times the factor with which a sample's gradient enters g_i: the
-inverse of the (expected) batch size if `problem.average` is true and `problem.weight` is 1.
+The noise s is chosen as follows:
 
-If `privacy.noise_multiplier` is not set, s is the largest change of the gradient between adjacent data divided by m,
-the largest number for which m-GDP implies (ε, δ)-DP.
-
-If the gradient of all samples of an agent is clipped as a whole (`privacy.clipping` = agent), one sample may move the
-clipped gradient by 2 C, and the noise multiplier σ gives s = σ C.
+- A run without noise has s = 0.
+- If `privacy.noise_multiplier` is σ and every sample's gradient is clipped, the noise of the sum of the clipped
+  gradients has the standard deviation σ C, where C is `privacy.clip`. Then s is σ C times the factor with which a
+  sample's gradient enters g_i. If `problem.average` is true and `problem.weight` is 1, this factor is the inverse of
+  the (expected) batch size.
+- If `privacy.noise_multiplier` is σ and `privacy.clipping` = agent, the gradient of all samples of an agent is clipped
+  as a whole, and s is σ C. One sample may move the clipped gradient by 2 C.
+- If `privacy.noise_multiplier` is not set, s is Δ/m. Here Δ is the largest change of the gradient between adjacent
+  data, and m is the largest number for which m-GDP implies (ε, δ)-DP.
 """
 
 from __future__ import annotations

@@ -1,18 +1,22 @@
 """DPPS: differentially private dual averaging by push-sum, for decomposable objectives.
 
 D. Han, K. Liu, Y. Lin, Y. Xia, "Differentially private distributed online learning over time-varying digraphs via dual
-averaging" (2021). We had no access to the paper; this is the usual form of the method. A is column-stochastic, η_i is
-noise, and Π(z, α) is the projection of −αz onto the constraint set 𝒳:
+averaging" (2021). We had no access to the paper; this is the usual form of the method. In each round, every agent sends
+its dual variable z_i plus noise, adds its gradient to the mix of the received vectors, and projects. A is
+column-stochastic, η_i is noise, α(t) is the step size, w_i is the push-sum scalar, and Π(z, α) is the projection of −αz
+onto the constraint set 𝒳:
 
     h_i  = z_i + η_i                                     the release
     z_i <- Σ_j A_ij h_j + g_i,  g_i = ∇f_i^t(x_i)        at the old x_i, the decision
     w_i <- Σ_j A_ij w_j,  w_i(1) = 1                     the push-sum mixing
     x_i <- Π(z_i / w_i, α(t))
 
-Replacing a sample changes z_i by at most `Run.grad_sensitivity` in L2 norm: by at most 2·clip if a round has one
-sample. The decision x_i is hidden, and a change of x_i changes later gradients. If z_i changes by 1, the gradient of a
-β-smooth loss function changes by at most β·α/w_i, and the gradient of the regularizer (λ/2)‖x‖² by λ·α/w_i. The scalar
-w_i depends on the scalars that the neighbors send. If neighbors may send wrong scalars, no privacy is claimed.
+Replacing a sample changes z_i by at most `Run.grad_sensitivity` in L2 norm. If a round has one sample, this is at most
+2·clip.
+
+The decision x_i is hidden, and a change of x_i changes later gradients. If z_i changes by 1, the gradient of a β-smooth
+loss function changes by at most β·α/w_i. The gradient of the regularizer (λ/2)‖x‖² changes by at most λ·α/w_i. The
+scalar w_i depends on the scalars that the neighbors send. If neighbors may send wrong scalars, no privacy is claimed.
 """
 
 from __future__ import annotations
@@ -67,9 +71,10 @@ class DPPS(Algorithm[State]):
         return State(zero, self.run.feasible.project(zero), dual_gain=1.0, previous_dual_gain=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the dual variable z_i as the message, with its sensitivities and its leakage.
+        """Return the dual variable z_i as the message, with bounds on how much a replaced sample changes this message.
 
-        The leakage bounds how much a replaced sample of an earlier round still changes this message.
+        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
+        the sample was used earlier.
         """
         l2 = self.run.grad_sensitivity[here.agent]
         leaks = feedback(self.run, here.agent, l2, weight=1.0, gain=s.previous_dual_gain)

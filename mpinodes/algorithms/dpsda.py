@@ -1,28 +1,33 @@
 """DPSDA: differentially private distributed online dual averaging, the framework.
 
-H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", Protocol 1. Every
-one of the n agents learns the loss function f^t, but decides only its block B_i of the d coordinates. S_i embeds a
-block in R^d, and Π(z, α) is the projection of −αz onto the constraint set 𝒳. Our z_i(t) and y_i(t), the state of round
-t, have the index t − 1 in the paper:
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", Protocol 1. In
+each round, every agent sends its dual variable plus noise, adds its part of the gradient to the mix of the received
+vectors, and projects. The symbols are:
+
+- f^t is the loss function of round t, which all n agents share. Its gradient ∇f^t is clipped.
+- B_i is the block of the d coordinates that agent i decides. S_i embeds a block in R^d.
+- z_i(t) and y_i(t) are the state of round t; the paper numbers them t − 1. η_i is noise.
+- ξ_i is a stochastic error of the gradient, which is not clipped.
+- Π(z, α) is the projection of −αz onto the constraint set 𝒳.
+- ℬ_i are the received releases and the agent's own release. A subclass chooses the mixing: 𝒜 is the mix, and 𝒞 divides
+  by the mixing's scale, which is w_i in push-sum and 1 in other mixings.
 
     (4)  m_i    = z_i + η_i,  η_i ~ Lap(σ)                            the release
-    (14) u_i    = [∇f^t(y_i)]_{B_i} + ξ_i                             at the old y_i; ∇f^t is clipped, ξ_i is not
-    (5)  z_i   <- 𝒜_i(ℬ_i) + (1/r_i) S_i u_i,  r_i = 1/n (Remark 3)   ℬ_i: received releases and the agent's own
+    (14) u_i    = [∇f^t(y_i)]_{B_i} + ξ_i                             at the old y_i
+    (5)  z_i   <- 𝒜_i(ℬ_i) + (1/r_i) S_i u_i,  r_i = 1/n (Remark 3)
     (6)  y_i   <- Π(𝒞_i(z_i), α(t))
          x_i    = (y_i)_{B_i}                                         the decision
 
-A subclass chooses the mixing: 𝒜 is the mix, and 𝒞 divides by the mixing's scale, which is w_i in push-sum and 1 in
-other mixings. L̂ is a bound on the L2 norm of the block of a sample's gradient. Sensitivity of (4), by Lemma 1 and
-Remark 5: given all earlier releases, adjacent data change only the block u_i, by at most 2L̂ in L2 norm. So z_i changes
-by at most 2nL̂ in L2 norm and 2n√d_i·L̂ in L1 norm, where d_i is the length of the block. Clipping enforces the bound
-L̂ on the gradient of every sample, not only on the mean; with `privacy.adjacency` = one-round or `privacy.clipping` =
-agent, on the gradient of the round. In the code, `Run.grad_sensitivity` takes the place of 2L̂.
+Sensitivity of (4), by Lemma 1 and Remark 5: let L̂ bound the L2 norm of the block of a sample's gradient. Given all
+earlier releases, adjacent data change only the block u_i, by at most 2L̂ in L2 norm. So z_i changes by at most 2nL̂ in
+L2 norm, and by at most 2n√d_i·L̂ in L1 norm, where d_i is the length of the block. Clipping enforces L̂ for the
+gradient of every sample; with `privacy.adjacency` = one-round or `privacy.clipping` = agent, for the gradient of the
+round. In the code, `Run.grad_sensitivity` takes the place of 2L̂.
 
-The term ξ_i is a stochastic error of the gradient. As printed, the gradient u_i is taken at the hidden y_i. If a sample
-of f^t is replaced, y_i changes, and thereby every later u_i. The paper's proof omits this. If the gradient is
-G-Lipschitz, a change δ of z_i changes y_i by at most δ·α/w_i, and so the next release by at most n·G·α/w_i·δ. With
-gradient_at = "public", u_i is taken at the point Π(𝒞_i(𝒜_i(ℬ_i)), α). This point depends only on releases, so a sample
-of f^t changes only one release.
+Hidden state: as printed, the gradient u_i is taken at the hidden y_i. If a sample of f^t is replaced, y_i changes, and
+thereby every later u_i. The paper's proof omits this. If the gradient is G-Lipschitz, a change δ of z_i changes y_i by
+at most δ·α/w_i, and so the next release by at most n·G·α/w_i·δ. With gradient_at = "public", u_i is taken at the point
+Π(𝒞_i(𝒜_i(ℬ_i)), α). This point depends only on releases, so a sample of f^t changes only one release.
 """
 
 from __future__ import annotations
@@ -72,7 +77,7 @@ class DPSDA(Algorithm[State]):
 
     @property
     def hides(self) -> bool:
-        """Return whether messages may depend on hidden state: True with `gradient_at` = hidden, else False."""
+        """Return True if `gradient_at` = hidden: messages may then depend on state that is only sent with noise."""
         return self.gradient_at == "hidden"
 
     def init(self, x: Vector) -> State:
@@ -82,11 +87,11 @@ class DPSDA(Algorithm[State]):
         return State(z=zero, y=y, point=y, dual_gain=1.0, previous_dual_gain=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the dual variable z_i as the message, with its sensitivities and its leakage.
+        """Return the dual variable z_i as the message, with bounds on how much a replaced sample changes this message.
 
-        The leakage bounds how much a replaced sample of an earlier round still changes this message; with the setting
-        `gradient_at` = public there is no leakage. The first message carries noise too, as printed in the paper,
-        although the first message depends on no data.
+        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
+        the sample was used earlier. With `gradient_at` = public, an earlier sample changes nothing, and there is no
+        leakage. The first message carries noise too, as in the paper, although it depends on no data.
         """
         block, uses = self.run.blocks[here.agent], here.t - 1
         l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
@@ -97,12 +102,12 @@ class DPSDA(Algorithm[State]):
         return Query(s.z, l1, l2, uses, feedback(self.run, here.agent, l2, n, gain, block.stop - block.start))
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round.
+        """Return the state of the next round, with the new dual variable z_i and the new estimate y_i.
 
-        The dual variable z_i is the mix of the releases, plus n times the agent's block of the gradient in the
-        coordinates of this block. The gradient is taken at the old y_i or, if `gradient_at` = public, at the public
-        point that was computed in the previous round. The new y_i is the projection of −α(t) z_i divided by
-        `inbox.scale`. This scale is the push-sum scalar w_i in push-sum, and 1 in other mixings.
+        z_i is the mix of the releases plus n times the gradient, of which only the agent's own block is added. The
+        gradient is taken at the old y_i. If `gradient_at` = public, the gradient is taken at a point that the previous
+        round computed from releases alone. The new y_i is the projection of −α(t) z_i divided by `inbox.scale`, which
+        is w_i in push-sum and 1 in other mixings.
         """
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)

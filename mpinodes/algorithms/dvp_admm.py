@@ -44,19 +44,19 @@ class DVPADMM(Perturbed[State], ADMM):
     against_colluders = True
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the message of iteration t: the local problem of agent i, to which the mechanism adds noise.
+        """Return the local problem of agent i in iteration t, as the message. The mechanism adds noise to this problem.
 
-        The local problem is (25) of the paper by Zhang, Khalili and Liu. If the setting `grid` is above 0, a random
-        dither is added to the minimizer, and the sum is rounded to multiples of `grid` before sending.
+        The local problem is (25) of the paper by Zhang, Khalili and Liu. If the setting `grid` is above 0, the
+        minimizer is changed by a small random vector (a dither) and rounded to multiples of `grid` before it is sent.
         """
         return replace(super().problem(s, i, t), grid=self.grid)
 
     def validate(self) -> None:
-        """Check the conditions of Theorems 3.1 and 4.1 for every agent i: C ≤ B_i, and 2c₁ < (B_i/C)(ρ/N + 2θV_i).
+        """Check the settings and, if the run has noise, the conditions of Theorems 3.1 and 4.1 for every agent i.
 
-        C is `problem.weight`, B_i the number of samples, c₁ the largest curvature of a sample's loss function,
-        ρ/N `problem.regularizer`, θ the dual step of iteration 1, and V_i the number of neighbors. The two conditions
-        are checked only if the run has noise. The settings are always checked as in `Consensus.validate`.
+        The conditions are C ≤ B_i and 2c₁ < (B_i/C)(ρ/N + 2θV_i). C is `problem.weight`, B_i the number of samples, c₁
+        the largest curvature of a sample's loss function, ρ/N `problem.regularizer`, θ the dual step of iteration 1,
+        and V_i the number of neighbors. `Consensus.validate` checks the settings.
 
         Raises:
             ValueError: a condition does not hold, or a setting is wrong; the message names the agent or the setting.

@@ -1,4 +1,4 @@
-"""Average privately by gossip: every agent releases its value plus noise once; later it relays mixes of releases.
+"""Average privately by gossip: every agent sends its value plus noise once, and later sends mixes of received vectors.
 
 The setting is that of E. Cyffers, M. Even, A. Bellet, L. Massoulié, "Muffliato: Peer-to-Peer Privacy Amplification for
 Decentralized Optimization and Averaging" (2022), without the paper's acceleration. The privacy accounting is ours. In
@@ -8,12 +8,11 @@ our rounds, with x = 0 before round 1:
     y_i = x_i + n_i,  n_i ~ N(0, s² I)          round 2: the release
     y_i <- Σ_j a_ij y_j                         from round 3 on
 
-The noise has s = Δ/m, unless the setting `noise_scale` gives s. Here Δ is the largest L2 change of ∇f_i(0) between
-adjacent data, and m is the largest number for which m-GDP implies (ε, δ)-DP. If `noise_scale` is 0 and the run has no
-noise (ε = inf), s is 0.
+The setting `noise_scale` gives s. If `noise_scale` is 0, s is Δ/m, or 0 in a run without noise (ε = inf). Here Δ is the
+largest L2 change of ∇f_i(0) between adjacent data, and m is the largest number for which m-GDP implies (ε, δ)-DP.
 
 Every message from round 2 on is a fixed linear combination of the releases of round 2. So `mpinodes.privacy.views` can
-compute the privacy loss of an agent i if the attacker is another agent j, which sees only the messages to j.
+compute the privacy loss of an agent i toward an attacker that is another agent j and sees only the messages to j.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ class GossipAveraging(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
         """Return the message of round t: the start 0 if t = 1, the agent's value x_i if t = 2, and later a relay.
 
-        The value is released with noise, unless the noise scale s is 0. A relay is a message that repeats, without new
-        noise, the mix of the releases that the agent received.
+        The value carries noise, unless the noise scale s is 0. A relay sends the mix of the received vectors without
+        new noise.
         """
         if here.t == 1:
             return Start()

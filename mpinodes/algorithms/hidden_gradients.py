@@ -1,8 +1,8 @@
-"""Define the setting `gradient_at` and the leakage of algorithms that may take gradients at hidden points.
+"""Define the setting `gradient_at`, and bound the leakage of messages that contain gradients at hidden points.
 
-A point is hidden if the releases of the agents do not determine the point. Suppose that a sample of an earlier round is
-replaced. This changes the hidden points of the following rounds, and thereby later messages. Leakage is this change of
-a message.
+A point is hidden if it cannot be computed from the messages that the agents send. If a sample of an earlier round is
+replaced, the hidden points of later rounds move. So do the gradients at these points, and the messages that contain
+these gradients. The leakage of a message is a bound on this change of the message.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ GradientAt = Annotated[
 def feedback(run: Run, agent: int, l2: float, weight: float, gain: float = 1.0, coordinates: int = 0) -> Feedback:
     """Return the leakage of a message that contains a gradient at a hidden point.
 
-    A point is hidden if the releases do not determine the point. If a sample of an earlier round is replaced, the
-    hidden point moves, and the message changes. The leakage bounds this change of the message.
+    A point is hidden if it cannot be computed from the messages that the agents send. If a sample of an earlier round
+    is replaced, the hidden point moves, and the message changes. The leakage bounds this change of the message.
 
     Args:
         run: the public constants of the run.
@@ -34,7 +34,7 @@ def feedback(run: Run, agent: int, l2: float, weight: float, gain: float = 1.0, 
         l2: the L2 sensitivity of the message, given all earlier releases.
         weight: the factor with which the message contains the gradient; 0 if no gradient was taken yet.
         gain: a Lipschitz constant: if the previous message without its noise changes by L2 distance 1, the hidden point
-            moves by at most `gain`. The constant is 0 if no gradient was taken yet.
+            moves by at most `gain`. It is 0 if no gradient was taken yet.
         coordinates: the number of coordinates of the gradient that the message contains; 0 means all coordinates.
     """
     has_gradient = weight > 0 and gain > 0

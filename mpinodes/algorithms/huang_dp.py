@@ -68,10 +68,9 @@ class HuangDP(Algorithm[State]):
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start:
-        """Return the decision x_i(t − 1) as the message of round t, with its sensitivities and its noise calibration.
+        """Return the decision x_i(t − 1) as the message of round t, with its noise scale b(t − 1).
 
-        The calibration is ε b(t − 1), with the paper's noise scale b. In round 1 the message is the start 0, without
-        noise.
+        In round 1 the message is the start 0, without noise.
         """
         t, p, q = here.t - 1, self.noise_decay, self.step_decay
         if t == 0:

@@ -104,24 +104,25 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def fewest_rounds(self) -> int:
-        """Return T + 1: the T rounds of stage I, and the round of the first message of stage II (the hand-over)."""
+        """Return T + 1: after the T rounds of stage I, round T + 1 has the first message of stage II."""
         return self.gradient_rounds + 1
 
     @property
     def settled_below(self) -> float:
         """Return the setting `stop`, which may end stage II before the last round.
 
-        Stage II ends soon after a round in which the vector that each agent sends changes by at most `stop` times the
-        norm of the vector. If `stop` is 0, stage II ends only with the last round of the run.
+        The run ends soon after a round of stage II in which every agent's vector changed by at most `stop` times the
+        norm of the vector. If `stop` is 0, the run never ends early.
         """
         return self.stop
 
     @property
     def k(self) -> float:
-        """Return K of the step K/t: (μ + L)/(2μL), where μ is the strong convexity and L the smoothness of the losses.
+        """Return the factor K = (μ + L)/(2μL) of the step size K/t.
 
-        The settings `modulus` and `largest_curvature` give μ and L. A setting that is 0 is replaced by the bound
-        `Run.least_modulus` or `Run.largest_smoothness`. If L is not known to be finite, K is 1/(2μ).
+        μ is the strong convexity and L the smoothness of the losses; the settings `modulus` and `largest_curvature`
+        give μ and L. A setting that is 0 is replaced by the bound `Run.least_modulus` or `Run.largest_smoothness`. If L
+        is not known to be finite, K is 1/(2μ).
         """
         mu, largest = self.modulus or self.run.least_modulus, self.largest_curvature or self.run.largest_smoothness
         return (1 / mu + 1 / largest) / 2
@@ -131,16 +132,16 @@ class TwoStageGaussian(Algorithm[State]):
         return self.k / t
 
     def noise(self, t: Rounds) -> Rounds:
-        """Return the standard deviation M(t) of the noise on x_i(t), for the rounds t ≤ T of stage I.
+        """Return M(t), the standard deviation of the noise on x_i(t), for the rounds t ≤ T of stage I.
 
-        With `handover` = clean, the noise M(T) is not used.
+        If `handover` = clean, x_i(T) is sent without noise, and M(T) is not used.
         """
         return self.factor * self.shape(t)
 
     def shape(self, t: Rounds) -> Rounds:
-        """Return how the noise of stage I depends on the round t ≤ T: M(t) divided by `factor`.
+        """Return the shape of the noise in stage I: M(t) divided by a factor that is the same in all rounds t ≤ T.
 
-        M(t) is the standard deviation of the noise on x_i(t), and `factor` does not depend on t.
+        M(t) is the standard deviation of the noise on x_i(t). The property `factor` is this factor.
         """
         if self.noise_shape:
             return np.asarray(self.noise_shape)[np.asarray(t) - 1]
@@ -148,11 +149,12 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def factor(self) -> float:
-        """Return the number by which `shape` is multiplied to get M(t), the standard deviation of the noise.
+        """Return the factor of the noise: the standard deviation M(t) is this factor times `shape(t)`.
 
-        The number is the setting `noise_scale`. If this setting is 0, the setting `calibration` says how the number is
-        computed from ε and δ; the run is then (ε, δ)-DP if the hand-over carries noise. If this setting is 0 and ε is
-        inf, the number is 0.
+        - The setting `noise_scale` gives the factor if it is above 0.
+        - If `noise_scale` is 0, the factor is computed from ε and δ, in the way that the setting `calibration` names.
+          The run is then (ε, δ)-DP if the hand-over, the first message of stage II, carries noise.
+        - If `noise_scale` is 0 and ε is inf, the factor is 0.
         """
         if self.noise_scale:
             return self.noise_scale
@@ -170,10 +172,12 @@ class TwoStageGaussian(Algorithm[State]):
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
-        """Return the message of round t: the start 0 if t = 1, the decision x_i(t − 1) up to round T + 1, then a relay.
+        """Return the message of round t.
 
-        The decision is released with noise, except in two cases: in round T + 1, the hand-over, if `handover` = clean;
-        and if `factor` is 0, as with ε = inf and `noise_scale` = 0.
+        - In round 1 the message is the start 0.
+        - In the rounds 2 to T + 1 the message is the decision x_i(t − 1) with noise. The message of round T + 1 has no
+          noise if `handover` = clean. No message has noise if `factor` is 0.
+        - After round T + 1 the message is a relay: the mix of the received vectors, without new noise.
         """
         made, last = here.t - 1, self.gradient_rounds  # x_i was computed in the previous round
         if made == 0:
@@ -194,11 +198,11 @@ class TwoStageGaussian(Algorithm[State]):
         return State(self.run.feasible.project(z - self.eta(here.t) * loss.grad(z)))
 
     def carried_on(self, t: int) -> float | None:
-        """Return c = 1 − η(t − 1)·h: a message of round t contains c times the mix of the releases of round t − 1.
+        """Return c = 1 − η(t − 1)·h if each message of round t contains c times the mix of the releases of round t − 1.
 
-        This holds for 2 ≤ t ≤ T + 1 if gradients are not clipped. Here h·I is the Hessian of all loss functions. Return
-        None if the losses are not known to have all the same Hessian of this form, or if the constraint set is bounded,
-        because decisions are then projected.
+        Messages have this form for 2 ≤ t ≤ T + 1 if the Hessian of every loss function is h·I, and gradients are not
+        clipped. Clipping is not checked here. The result is None if the loss functions are not known to have the same
+        Hessian h·I, or if the constraint set is bounded, because decisions are then projected.
         """
         curvature = self.run.least_modulus
         if self.run.feasible.bounded or curvature != self.run.largest_smoothness:
@@ -209,7 +213,7 @@ class TwoStageGaussian(Algorithm[State]):
         """Check the number of rounds, the strong convexity of the losses, and the settings of the noise.
 
         Raises:
-            ValueError: the run ends before stage II, the losses are not strongly convex, or settings of the noise
+            ValueError: the run ends before stage II, the losses are not strongly convex, or two settings of the noise
                 contradict each other. The message says which keys to change.
         """
         if (rounds := self.run.rounds) <= self.gradient_rounds:
@@ -227,7 +231,7 @@ class TwoStageGaussian(Algorithm[State]):
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Return the ε that Theorem 1 of the paper claims for each agent after `rounds` rounds, at `privacy.delta`.
 
-        The claim takes the hand-over as noised, even with `handover` = clean.
+        The claim assumes noise on the hand-over (the first message of stage II), even if `handover` = clean.
         """
         t = np.arange(1, min(rounds - 1, self.gradient_rounds) + 1)
         spent = [float(np.sum((change * self.eta(t) / self.noise(t)) ** 2)) for change in self.run.grad_sensitivity]

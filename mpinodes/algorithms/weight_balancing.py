@@ -1,23 +1,24 @@
 """Differentially private weight-balancing subgradient method, on digraphs on which weight balancing converges.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks". d_i is the number of out-neighbors of agent i, w_i is the balancing scalar of agent i, and the sums are over
-the in-neighbors j of agent i:
+Networks". In each round, every agent sends its decision plus noise, mixes the received vectors, and takes a gradient
+step. A balancing scalar w_i corrects the weights of the agents. d_i is the number of out-neighbors of agent i, α(t) is
+the step size, and the sums are over the in-neighbors j of agent i:
 
     (6) y_i  = x_i + η_i,  η_i ~ Lap(σ(t))                              the release; x_i is the decision
     (7) z_i <- (1 − w_i d_i) y_i + Σ_j w_j y_j                          the mix
     (8) x_i <- z_i − α(t) g_i,  g_i = ∇f_i^t(x_i) + error               at the old x_i
     (9) w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j                                the balancing mixing
 
-The paper has the noise scale σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). But x_i(t) was computed with the
-step α(t − 1), which is not smaller. noise_index = "paper" keeps the paper's noise. "corrected" calibrates to α(t − 1),
-and adds no noise in round 1, when x_i depends on no data. If `privacy.scale` is a number, noise_index has no effect.
-The bound L on a sample's gradient is enforced by clipping.
+Noise: the paper has the noise scale σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). Clipping enforces the
+bound L on a sample's gradient. But x_i(t) was computed with the step α(t − 1), which is not smaller. With noise_index =
+"paper", the run has the paper's noise. With "corrected", the noise is calibrated to α(t − 1), and round 1 has no noise,
+because its x_i depends on no data. If `privacy.scale` is a number, noise_index has no effect.
 
-As printed, the gradient g_i is taken at the hidden x_i. If replacing a sample changes x_i by δ, g_i also changes: the
-gradient of the loss function changes by at most min(2L, βδ) if this gradient is β-Lipschitz, and the gradient of the
-regularizer (λ/2)‖x‖² changes by λδ. The paper's parallel composition omits these changes. With gradient_at = "public",
-g_i is taken at z_i, which depends only on releases.
+Hidden state: as printed, the gradient g_i is taken at the hidden x_i. If replacing a sample changes x_i by δ, then g_i
+also changes. The gradient of the loss function changes by at most min(2L, βδ) if this gradient is β-Lipschitz, and the
+gradient of the regularizer (λ/2)‖x‖² changes by λδ. The paper's parallel composition omits these changes. With
+gradient_at = "public", g_i is taken at z_i, which depends only on releases.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class WeightBalancing(Algorithm[State]):
 
     @property
     def hides(self) -> bool:
-        """Return whether messages may depend on hidden state: True with `gradient_at` = hidden, else False."""
+        """Return True if `gradient_at` = hidden: messages may then depend on state that is only sent with noise."""
         return self.gradient_at == "hidden"
 
     def init(self, x: Vector) -> State:
@@ -97,11 +98,12 @@ class WeightBalancing(Algorithm[State]):
         return State(x, made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with its sensitivities, its leakage and its noise calibration.
+        """Return the decision x_i as the message, with bounds on how much a replaced sample changes this message.
 
-        The leakage bounds how much a replaced sample of an earlier round still changes this message; with the setting
-        `gradient_at` = public there is no leakage. The noise calibration is the sensitivity to which the noise is
-        scaled. The calibration is 0 in round 1 if `noise_index` = corrected.
+        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
+        the sample was used earlier. With `gradient_at` = public, an earlier sample changes nothing, and there is no
+        leakage. The noise is calibrated to the step of this round or, if `noise_index` = corrected, to the step with
+        which x_i was computed. In the latter case the first message has no noise, unless `privacy.scale` is a number.
         """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, weight=s.made_with)
