@@ -1,12 +1,16 @@
 """Compute lower bounds on an algorithm's ε: mpirun -n N python -m mpinodes.audit [experiment.toml] [key=value ...].
 
-The experiment is run once. The messages of the run are tested by replay on adjacent data, and the noise, if
-there is any, by exact tests. Then an adversary plays games: from the messages of a run, the adversary guesses which
-data the run had. The games are played on small experiments with the same algorithm or, if audit.view is not links, on
-the experiment itself. The success of the adversary gives lower bounds on ε. The audit prints a table that compares
-these bounds with the paper's claim and with the proven ε. Without arguments, the default experiment is audited. If
-neither a file nor `rounds` is passed, the run has few rounds. Without mpirun everything runs in one process. seed=...
-also sets the seed of the audit.
+The audit has three steps:
+
+1. Run the experiment once.
+2. Test the messages of this run: replay them on adjacent data, and test the noise, if there is any.
+3. Play games. In a game, an adversary guesses from the messages of a run which data the run had. The success of the
+   adversary gives a lower bound on ε.
+
+The games are played on small experiments with the same algorithm. If audit.view is not links, they are played on the
+experiment itself. The audit prints a table that compares the lower bounds with the paper's claim and with the proven ε.
+Without arguments, the default experiment is audited. If neither a file nor `rounds` is passed, the run has few rounds.
+Without mpirun everything runs in one process. seed=... also sets the seed of the audit.
 
 Exit code 0: no proven value is refuted. 1: a proven value is refuted. 2: bad input. Other codes: as of mpinodes run.
 """
@@ -65,11 +69,10 @@ def main(argv: list[str]) -> int:
 
 
 class AuditedRun:
-    """Do one rank's part of an audit: take part in the audited run, and simulate a share of the games.
+    """Do the work of one rank in an audit: take part in the audited run, and simulate a share of the games.
 
-    The *logger* is the last rank. The logger reads the run, makes the table and prints the table.
-
-    In a game an adversary guesses from the messages of a run which data the run had.
+    In a game, an adversary guesses from the messages of a run which data the run had. The *logger* is the last rank. It
+    reads the run, makes the table of the results, and prints this table.
 
     Args:
         world: the communicator of all ranks; None if there is only this process.
@@ -125,8 +128,8 @@ class AuditedRun:
         """Test the run, play the adversary's games, and print the table of the results.
 
         Only the logger (the last rank) tests and prints. If the user's code fails in a game, the table says that this
-        game was left out. On the logger, return `REFUTED` if a proven value is refuted, else 0. On all other ranks,
-        return 0.
+        game was left out. The logger returns the exit code: `REFUTED` if a proven value is refuted, else 0. All other
+        ranks return 0.
 
         Args:
             asked: the settings of the experiment.
@@ -178,16 +181,16 @@ class AuditedRun:
         return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 
     def _play(self, games: list[Probe], targets: list[Canary | None], seed: int) -> dict[int, Vector]:
-        """Simulate this rank's share of the pairs of runs of the games, and return the log-likelihood ratios.
+        """Simulate this rank's share of the runs of all games, and return the log-likelihood ratios of these runs.
 
-        The two runs of a pair use the two adjacent data sets of the game. The result maps the index of a game to the
-        ratios of the game. The logger (the last rank) gets the ratios of all ranks; every other rank gets an empty
-        result.
+        A game needs pairs of runs, one on each of the game's two adjacent data sets. The result maps the index of a
+        game to the ratios of the game. The logger (the last rank) gets the ratios of all ranks; every other rank gets
+        an empty result.
 
         Args:
             games: for each game, the small experiment on which the game is played.
-            targets: on the logger, the adjacent data set of each game, or None for a game that is played on one run or
-                was left out. The value on other ranks is ignored: they receive the value of the logger.
+            targets: the adjacent data set of each game; None for a game that needs no pairs of runs or was left out.
+                Only the value on the logger counts, and is sent to the other ranks.
             seed: the seed of the audit.
         """
         import numpy as np
@@ -218,11 +221,11 @@ class AuditedRun:
 
 
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
-    """Return the experiment that the audit runs.
+    """Return the settings of the experiment that the audit runs.
 
-    If the command line names neither a file nor `rounds`, the experiment is shortened to few rounds. If `audit.view` is
-    not links, the result has all settings of the experiment; otherwise it has the settings that the user passed, and
-    the number of rounds if the experiment was shortened.
+    If the command line names neither a file nor `rounds`, the run is shortened to few rounds. The result has only the
+    settings of the command line and of the file, and the shortened `rounds`. But if `audit.view` is not links, the
+    result has all settings, because the games are then played on the experiment itself.
 
     Args:
         words: the command-line arguments.

@@ -20,18 +20,19 @@ SLACK = 1 + 1e-9  # a change may exceed its bound by this factor, because of rou
 class Finding(NamedTuple):
     """Hold the worst result over all replays of one agent.
 
+    Each replay changes a sample, and measures how far the agent's messages change. Only compared messages count. A
+    message is *direct* if it uses a new loss function that contains the changed sample.
+
     Attributes:
         agent: the number of the agent.
-        changes: the number of adjacent data sets for which a compared message is the first to carry a loss function
-            that contains the changed sample.
-        direct: the largest ratio of the measured change of a message, in L1 or L2, to the accountant's bound on this
-            change, over all compared messages that are the first to carry a loss function that contains the changed
-            sample. The ratio of a message is 0 if the message did not change, or if its bound is inf.
-        hidden: the same largest ratio over all other compared messages.
+        changes: the number of replays with a direct message.
+        direct: the largest ratio of the change of a direct message, in L1 or L2, to the accountant's bound on this
+            change. The ratio of a message is 0 if the message did not change, or if its bound is inf.
+        hidden: the largest ratio of this kind over all other messages.
         round: the round of the message with the largest ratio; 0 if no ratio is above 0.
-        touched: the largest number of compared messages that changed in one replay.
-        public: whether all facts that messages state about themselves, such as sensitivities, calibrations and
-            leakages, were equal on the recorded data and on adjacent data.
+        touched: the largest number of messages that changed in one replay.
+        public: whether all facts that messages state about themselves, such as sensitivities and leakages, were equal
+            on the recorded data and on adjacent data.
     """
 
     agent: int
@@ -44,10 +45,10 @@ class Finding(NamedTuple):
 
     @property
     def exceeded(self) -> bool:
-        """Return whether a change exceeds its bound by more than rounding, or a fact of a message depends on data.
+        """Return whether the replays refute the accountant.
 
-        The bound is the bound of the accountant on the change. A fact of a message is a statement of the message about
-        itself, such as its sensitivity.
+        They refute the accountant in two cases: a message changed by more than the accountant's bound (up to rounding),
+        or a fact that a message states about itself, such as its sensitivity, depends on data.
         """
         return max(self.direct, self.hidden) > SLACK or not self.public
 
@@ -58,8 +59,8 @@ def claimed(events: Events, carried: Vector) -> Vector:
     The result has a row for each round, and a column for each vector of a message.
 
     Args:
-        events: (rounds,) the events of one agent. An event records the noise and the sensitivity of a message.
-        carried: (rounds,) whether the message is the first to carry a loss function that contains the changed sample.
+        events: (rounds,) the noise and the sensitivity of each message of one agent.
+        carried: (rounds,) whether the message uses a new loss function that contains the changed sample.
     """
     reply, first = response(events, 1), np.zeros(1, np.int64)
     return np.array([reply.step(t, first[: int(carried[t])])[:, 0] for t in range(len(events))])
@@ -69,15 +70,16 @@ def claimed(events: Events, carried: Vector) -> Vector:
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Run one agent again on many adjacent data sets, and return the worst result.
 
-    Each adjacent data set differs from the recorded data in one sample of one round (the changed round), or in all
-    samples that the setting `privacy.adjacency` replaces together. The changed round is every round but the last, in
-    turn. The agent's messages on the two data sets are compared from the changed round at least up to the next round
-    and to the first message that depends on the changed sample. Feedback may be delayed, so this message may come
-    several rounds later. All later messages are compared too in two cases: for about `rounds` log-spaced changed
-    rounds, and if no message depends directly on the changed sample.
+    Each adjacent data set changes one sample that is used in one round (the changed round), or all samples that
+    `privacy.adjacency` replaces together. Every round but the last is the changed round in turn.
+
+    The agent's messages on the two data sets are compared from the changed round on. The comparison ends after the next
+    round, or later: after the first message that directly depends on the changed sample, because feedback may be
+    delayed. In two cases all later messages are compared: for about `rounds` log-spaced changed rounds, and if no
+    message directly depends on the changed sample.
 
     Args:
-        recorded: the transcript of the run.
+        recorded: the transcript (all messages) of the run.
         agent: the number of the agent.
         rounds: the approximate number of changed rounds for which all later messages are compared.
         seed: the seed of the adjacent data.
@@ -112,9 +114,10 @@ def replays(recorded: Transcript, seed: int, rounds: int = 12) -> list[Finding]:
     """Run every agent of a run again on adjacent data, and return the worst result for each agent.
 
     Args:
-        recorded: the transcript of the run.
+        recorded: the transcript (all messages) of the run.
         seed: the seed of the adjacent data.
-        rounds: the approximate number of changed rounds for which all later messages are compared.
+        rounds: about this number of rounds is chosen; if the changed sample is used in one of them, all later messages
+            are compared.
     """
     return [replay(recorded, agent, rounds, seed) for agent in recorded.agents]
 
@@ -122,15 +125,15 @@ def replays(recorded: Transcript, seed: int, rounds: int = 12) -> list[Finding]:
 class Compared(NamedTuple):
     """Hold the changes of one agent's messages on one adjacent data set.
 
-    Every array has a row for each of the r rounds from the changed round to the last compared round. The bound on a
-    change is the bound that the accountant assumes.
+    Every array has a row for each of the r compared rounds, from the changed round on.
 
     Attributes:
-        over: (r,) the measured change of the message divided by the bound: the largest ratio over the vectors of the
-            message, in L1 or L2. The ratio of a vector is 0 if the vector did not change, or if its bound is inf.
-        carried: (r,) whether the message is the first to carry a loss function that contains the changed sample.
+        over: (r,) the measured change of the message divided by the accountant's bound: the largest ratio over the
+            vectors of the message, in L1 or L2. The ratio of a vector is 0 if the vector did not change, or if its
+            bound is inf.
+        carried: (r,) whether the message uses a new loss function that contains the changed sample.
         l2: (r, vectors of a message) the measured L2 change of each vector.
-        bound: (r, vectors of a message) the bound on the L2 change of each vector.
+        bound: (r, vectors of a message) the accountant's bound on the L2 change of each vector.
         differing: an entry (round, fact on the recorded data, fact on adjacent data) for each fact that a message
             states about itself, such as a sensitivity, and that differs between the two data sets.
     """
@@ -144,15 +147,13 @@ class Compared(NamedTuple):
 
 @np.errstate(all="ignore")
 def compared(recorded: Transcript, replayed: Replayed, change: Change, last: int) -> Compared:
-    """Run an agent on one adjacent data set, and compare its messages from round `change.round` to round `last`.
-
-    The messages are compared with the messages of the agent on the recorded data.
+    """Compare an agent's messages on an adjacent data set with its messages on the recorded data.
 
     Args:
-        recorded: the transcript of the run.
+        recorded: the transcript (all messages) of the run.
         replayed: the replay of the agent on the recorded data.
-        change: the adjacent data set.
-        last: the last round that is compared.
+        change: the adjacent data set. The first compared round is `change.round`.
+        last: the last compared round.
     """
     events = recorded.events[change.round - 1 : last, replayed.agent]
     carried = np.array([bool(r) and carries(recorded.setup, replayed.agent, r, change) for r in events.uses.tolist()])

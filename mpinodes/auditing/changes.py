@@ -1,7 +1,7 @@
 """Define adjacent data sets.
 
-The functions say how a changed sample enters a loss function, and which adjacent data sets a replay (a second run of
-one agent) tries.
+The functions change a sample in a loss function, and choose the adjacent data sets for a replay (a second run of one
+agent).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ ALL = -1  # stands for all samples of an agent, in place of a sample number
 
 
 class Change(NamedTuple):
-    """Define an adjacent data set: samples are replaced by a new row, or their gradient becomes 0, in loss functions.
+    """Define an adjacent data set: samples are replaced by a new row, or their gradients become 0.
 
     Attributes:
-        round: the first round that uses the sample; or, if earlier rounds use the sample too, the first round that a
-            replay examines.
-        sample: the index of the sample, which is changed in all loss functions that contain the sample. With None, all
-            samples of `round` are changed. With ALL, all samples of `round` and of every later round are changed. Use
-            ALL only if `round` is 1 or if no sample is used in two rounds; otherwise a sample may be changed in some
-            rounds and kept in other rounds.
+        round: the first round that uses the sample. If earlier rounds use the sample too: the first round that a replay
+            examines.
+        sample: the index of the changed sample, which is changed in all rounds that use the sample. None: all samples
+            of `round` are changed. ALL: all samples of `round` and of every later round are changed; this needs `round`
+            = 1, or samples that are used in one round only, because a sample must not be changed in some rounds and
+            kept in others.
         feature: (d,) the features of the new row. None: the gradients of the changed samples become 0 (zero-out), and
             `target` is not used.
         target: the target of the new row. If nan, the changed samples keep their features, and the signs of their
@@ -73,11 +73,11 @@ def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
 
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
-    """Return a copy of a loss function in which the new row of `change` replaces the samples at `rows`.
+    """Return a copy of a loss function in which the samples at `rows` are changed.
 
-    There are two exceptions. If the feature of `change` is None, the samples at `rows` stay, but get the divisor inf,
-    so that they contribute 0. If there is a feature, but the target is nan, the samples stay, but their targets change
-    sign.
+    - In general, the new row of `change` replaces these samples.
+    - If `change.feature` is None, the samples contribute 0, because their divisor becomes inf.
+    - If `change.feature` is given and `change.target` is nan, the samples stay, but their targets change sign.
     """
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
@@ -100,17 +100,21 @@ def adjacent(
 ) -> Iterator[Change]:
     """Yield adjacent data sets that differ from the agent's data in samples of one round.
 
-    The setting `privacy.adjacency` says what a new sample replaces: one random sample of the round (one-sample), all
-    samples of the round (one-round), or all samples of the round and of all later rounds (one-agent). First come data
-    sets whose new sample has another target or features at the edge of their domain. Then come `FEW` data sets whose
-    new sample has extreme numbers. With zero-out, the only data set is the one in which the gradient of one random
-    sample of the round is 0.
+    The setting `privacy.adjacency` says which samples are changed:
+
+    - one-sample: one random sample of the round.
+    - one-round: all samples of the round.
+    - one-agent: all samples of the round and of all later rounds.
+    - zero-out: the gradient of one random sample of the round becomes 0. This is the only data set.
+
+    In the first data sets, the new sample has another target, or features at the edge of their domain. In the last
+    `FEW` data sets, the new sample has extreme numbers.
 
     Args:
         setup: the setup of the run.
         losses: maps a round to the agent's loss function.
         agent: the agent whose data differ.
-        round: the round whose samples differ, and with one-agent adjacency the first such round.
+        round: the round whose samples differ; with one-agent, the first such round.
         rng: draws the samples.
     """
     changes = list(usual(setup, losses, agent, round, rng))
@@ -125,7 +129,7 @@ def adjacent(
 def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
     """Return variants of an adjacent data set, in which the new sample has extreme numbers.
 
-    The numbers are 0, or as large or as small as double precision and the domain of the samples allow.
+    The numbers are 0, very large or very small, within double precision and the domain of the samples.
     """
     number = setup.stream.dimension
     bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(number))
@@ -143,10 +147,14 @@ def usual(
 ) -> Iterator[Change]:
     """Yield adjacent data sets in which samples of one round have another target or other features.
 
-    The setting `privacy.adjacency` says which samples: one random sample of the round (one-sample), all samples of the
-    round (one-round), or all samples of the round and of all later rounds (one-agent). The other features lie at the
-    edge of the domain of the features. If the domain has no bound, the other features are −1 or 1. With zero-out, the
-    only data set is the one in which the gradient of one random sample of the round is 0.
+    The setting `privacy.adjacency` says which samples are changed:
+
+    - one-sample: one random sample of the round.
+    - one-round: all samples of the round.
+    - one-agent: all samples of the round and of all later rounds.
+    - zero-out: the gradient of one random sample of the round becomes 0. This is the only data set.
+
+    The other features lie at the edge of the domain of the features, or are −1 or 1 if the domain has no bound.
 
     Args:
         setup: the setup of the run.

@@ -1,7 +1,8 @@
-"""Play two games on a probe, which is a small experiment or, if `audit.view` names agents, the run itself.
+"""Play the two games of an audit. In both games, an adversary learns about private data from the messages of runs.
 
-In the first game an adversary guesses the signs of samples' targets from one run. This game is played on small
-experiments only. In the second game an adversary decides between two adjacent data sets, over many runs.
+In the first game, the adversary guesses the signs of the samples' targets from one run. In the second game, the
+adversary decides between two adjacent data sets, over many runs. A game is played on a *probe*, a small experiment. If
+`audit.view` names agents, only the second game is played, and its probe is the audited experiment itself.
 """
 
 from __future__ import annotations
@@ -29,18 +30,17 @@ CLEAR = 0.99  # the adversary guesses only if the log-likelihood ratio is at lea
 
 
 class Canary(NamedTuple):
-    """Hold an adjacent data set. The adversary must decide whether a run had these data or the data of the experiment.
+    """Hold an adjacent data set of a game. The adversary decides whether a run had these data or the experiment's data.
 
     Attributes:
         agents: the agents whose loss functions contain the changed samples.
-        change: the difference between the data sets.
-        size: how far the change moves messages (or noised gradients), as a mean over `PILOTS` simulated runs. The
-            change of each message (in L1 for Laplace noise, otherwise in L2) is divided by the noise scale of the
-            message. Then the quotients are summed; if all noise is Gaussian, the root of the sum of squares is taken.
-            If a message without noise changes, `size` is inf. If the adversary sees only some links, `size` is instead
-            twice the mean of the statistic `sight`, divided by the standard deviation of `sight`, and at most 1e300.
-        sight: the number that an adversary computes from a run in order to decide, if the adversary sees only some
-            links; None if the adversary sees all links.
+        change: the difference between the two data sets.
+        size: how easily the data sets are told apart. If the adversary sees all links: how far the change moves
+            messages (or noised gradients), in noise scales, as a mean over `PILOTS` simulated runs (see `_size`); inf
+            if a message without noise changes. If the adversary sees only some links: twice the mean of the statistic
+            `sight`, divided by its standard deviation, at most 1e300.
+        sight: the number that an adversary who sees only some links computes from a run in order to decide; None if the
+            adversary sees all links.
     """
 
     agents: tuple[int, ...]
@@ -87,13 +87,15 @@ def prepare(probe: Probe, directory: Path) -> Ready:
 
 
 def canary(ready: Ready, seed: int) -> Canary:
-    """Return the adjacent data set that moves messages most, on average over several simulated runs.
+    """Return the adjacent data set on which the adversary of a game has most success.
 
-    The candidates differ from the run's data in samples of one of the rounds 1 to 3; with `privacy.adjacency` =
-    one-agent or secret batches, in samples of all rounds. If the adversary consists of agents of the run (the viewers),
-    only data of other agents are changed, unless all agents use the same data. For such an adversary, the data set that
-    moves messages most is found for each changed agent, and of these data sets the one that the adversary's statistic
-    detects best is returned.
+    The candidates change samples of one of the rounds 1 to 3, or of all rounds if `privacy.adjacency` is one-agent or
+    batches are secret. If the adversary sees all links, the result is the candidate that moves messages most, on
+    average over several simulated runs.
+
+    If the adversary consists of agents of the run (the viewers), only data of other agents are changed, unless all
+    agents use the same data. First the candidate that moves messages most is found for each changed agent. Of these
+    candidates, the result is the one that the adversary's statistic detects best.
 
     Args:
         ready: the small experiment of the game, after its first run.
@@ -126,10 +128,7 @@ def canary(ready: Ready, seed: int) -> Canary:
     frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """Return the mean divided by the standard deviation of the adversary's statistic, over runs on the run's data.
-
-        `target` holds the statistic.
-        """
+        """Return the mean divided by the standard deviation of a data set's statistic, over runs on the run's data."""
         assert target.sight
         values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -139,9 +138,9 @@ def canary(ready: Ready, seed: int) -> Canary:
 
 
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
-    """Return, for each of several adjacent data sets, the statistic by which the adversary decides.
+    """Return, for each of several adjacent data sets, the statistic by which the adversary detects the data set.
 
-    If the most powerful test for every data set is a linear statistic (a weighted sum of the received numbers), these
+    A statistic is a weighted sum of the received numbers. If the most powerful test is known for every data set, its
     statistics are returned. If not, all statistics are learnt from simulated runs.
 
     Args:
@@ -165,9 +164,9 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
 def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
     """Return how far the messages of several agents move on adjacent data, measured in noise scales.
 
-    The change of each message (in L1 for Laplace noise, otherwise in L2) is divided by the noise scale of the message.
-    The quotients are summed; if all noise is Gaussian, the result is the root of the sum of their squares. If a message
-    without noise changes, the result is inf.
+    The change of each message is divided by the noise scale of the message. Changes are measured in L1 for Laplace
+    noise, otherwise in L2. The result is the sum of these quotients; if all noise is Gaussian, it is the root of the
+    sum of their squares. If a message without noise changes, the result is inf.
 
     Args:
         replayed: the replays of these agents.
@@ -185,18 +184,23 @@ def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
 
 
 def _in_world(setup: Setup, world: Losses, seed: int) -> Setup:
-    """Return a copy of a setup with the loss functions `world` and another seed.
+    """Return a copy of a setup with other loss functions and another seed.
 
-    The new seed gives other noise and other random starting points. The graph and the data stay the same.
+    The new seed gives other noise and other random starting points. The graph stays the same.
+
+    Args:
+        setup: the setup.
+        world: the loss functions of the copy: maps an agent to a function from a round to the loss function.
+        seed: the seed of the copy.
     """
     fresh = reseeded(setup, seed)
     return replace(fresh, losses=seen_losses(fresh.experiment, world, fresh.run))
 
 
 def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
-    """Return two functions that give the loss functions of every agent: on the run's data, and on adjacent data.
+    """Return the loss functions on the run's data, and the loss functions on adjacent data.
 
-    The loss functions are cached.
+    Each of the two results is a function: it maps an agent to a function from a round to the loss function.
     """
     own = cache(lambda agent: cache(setup.stream.of(agent)))
 
@@ -209,11 +213,12 @@ def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
-    """Return the log-likelihood ratios of k pairs of runs, one run on each of the two adjacent data sets: (k, 2).
+    """Simulate k pairs of runs, one run on each of two adjacent data sets, and return a number for each run: (k, 2).
 
-    All runs have independent noise. If secret coins draw the batches, a ratio averages over the coins of the changed
-    sample. If `target` has a statistic `sight`, the values of this statistic are returned instead. If `target.size` is
-    inf, no run is simulated, and the returned numbers are arbitrary.
+    The number is the log-likelihood ratio of the run's messages: run's data over adjacent data. If secret coins draw
+    the batches, the ratio averages over the coins of the changed sample. If `target` has a statistic `sight`, the
+    number is the value of this statistic instead. All runs have independent noise. If `target.size` is inf, no run is
+    simulated, and the numbers are arbitrary.
 
     Args:
         setup: the setup of the small experiment.
@@ -244,11 +249,11 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 
 
 def guess(ready: Ready) -> tuple[int, int, int]:
-    """Play the game on one run: guess the signs of the samples' targets.
+    """Play the game on one run: the adversary guesses the signs of the samples' targets.
 
-    A sign is guessed from the message that first carries the sample, or, if the agents noise gradients, from the noised
-    gradient of the sample. The adversary knows all earlier messages and all earlier samples. If the log-likelihood
-    ratio is below the share `CLEAR` of its largest possible value, the sign is not guessed.
+    The adversary knows all earlier messages and all earlier samples. The guess comes from the first message that
+    depends on the sample or, if the agents noise gradients, from the noised gradient of the sample. If the
+    log-likelihood ratio is below the share `CLEAR` of its largest possible value, the adversary makes no guess.
 
     Returns:
         The number of right guesses, the number of guesses, and the number of signs that could be guessed.

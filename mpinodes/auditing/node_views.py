@@ -1,11 +1,13 @@
-"""Define the adversary that is one agent or several colluding agents, and sees only what these agents send and receive.
+"""Define an adversary that consists of some agents, and sees only what these agents send and receive.
 
-The agents that the adversary consists of are the *viewers*. The likelihood of what the viewers receive is an integral
-over all messages that they do not receive, and rarely has a closed form. But any statistic of what the viewers receive
-gives a lower bound on ε, and a linear statistic gives good bounds: a weighted sum of all received numbers. The weights
-depend on how far adjacent data move each number, and on the covariance of the noise. If all received messages are
-linear mixes of the releases of one round, the weights are known, and the test is the most powerful test. If not, the
-weights are learnt from separate runs, which are not used for the bound.
+The agents of the adversary are the *viewers*. The adversary decides which data a run had by a linear statistic: a
+weighted sum of all numbers that the viewers receive. The weights depend on how far adjacent data move each number, and
+on the covariance of the noise. There are two cases. If all received messages are linear mixes of the releases of one
+round, the weights are known, and the test is the most powerful test. If not, the weights are learnt from separate runs,
+which are not used for the bound on ε.
+
+The likelihood itself would be an integral over all messages that the viewers do not receive, and rarely has a closed
+form. But any statistic of what the viewers receive gives a lower bound on ε, and a linear statistic gives good bounds.
 """
 
 from __future__ import annotations
@@ -30,10 +32,10 @@ RIDGE = 1e-3  # share of the mean variance added to every variance, because few 
 
 @dataclass(frozen=True)
 class Sight:
-    """Compute a linear statistic of the numbers that an adversary receives: their weighted sum minus `middle`.
+    """Compute the number by which an adversary who sees only some links decides: a weighted sum minus `middle`.
 
-    The adversary consists of some of the agents, the viewers. A value below 0 suggests that the run had the adjacent
-    data.
+    The sum is over all numbers that the adversary receives. The adversary consists of agents, the viewers. A result
+    below 0 suggests that the run had the adjacent data.
 
     Attributes:
         received: (rounds, agents) whether the viewers know the agent's message of the round, because a viewer receives
@@ -54,7 +56,7 @@ class Sight:
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
     """Return whether the adversary knows the message of each round and each sending agent: (rounds, agents).
 
-    The adversary consists of some of the agents, the viewers. The viewers know all messages that they send, and all
+    The adversary consists of agents, the viewers. The viewers know all messages that they send. They also know all
     messages that are sent to them, even if a message is lost or arrives after the last round.
     """
     viewers, graph = list(setup.experiment.audit.viewers), setup.reached
@@ -64,14 +66,14 @@ def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
 
 
 def _numbers(received: NDArray[np.bool_], frames: Vector, count: int) -> Vector:
-    """Return all numbers of the received releases, one after the other: (count,).
+    """Return all numbers of the vectors that the adversary knows, one after the other: (count,).
 
-    If the run ended early, the numbers of the missing rounds are 0, because the viewers see when the run ends.
+    If the run ended early, the numbers of the missing rounds are 0, because the adversary sees when the run ends.
 
     Args:
         received: (rounds, agents) whether the adversary knows the message that the agent sent in the round.
-        frames: (rounds, agents, numbers of a frame) the messages of a run, perhaps of fewer rounds than `received`.
-        count: the number of received numbers.
+        frames: (rounds, agents, numbers of a message) the messages of a run, perhaps of fewer rounds than `received`.
+        count: how many numbers the adversary knows.
     """
     width = count // int(received.sum())
     if missing := len(received) - len(frames):
@@ -83,7 +85,9 @@ Simulated = Callable[[int], Transcript]  # seed -> the transcript of a simulated
 
 
 def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequence[int]) -> list[Sight]:
-    """Return, for each adjacent data set, the linear statistic that best detects the data set, estimated from runs.
+    """Return, for each adjacent data set, the linear statistic that best detects this data set.
+
+    The weights of the statistics are estimated from simulated runs.
 
     Args:
         setup: the setup of the run.
@@ -110,11 +114,10 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
 
 
 def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
-    """Return a linear statistic that is equivalent to the likelihood ratio of what the adversary receives, or None.
+    """Return a linear statistic of what the adversary receives, as powerful as the likelihood ratio; None if unknown.
 
-    Such a statistic is known if nothing that depends on data is sent before some round, every agent releases data in
-    that round, and everything sent after that round is a mix of the releases of that round. Otherwise the result is
-    None.
+    Such a statistic is known if there is a round with these properties: before this round, no message depends on data;
+    in this round, every agent releases data; after this round, every message is a mix of these releases.
 
     Args:
         own: a run on the run's data.
@@ -150,9 +153,15 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
 
 
 def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
-    """Return the proven ε at δ of the agent `victim` toward the viewers, the agents that the adversary consists of.
+    """Return the proven ε of an agent's data against an adversary that consists of other agents (the viewers).
 
-    None is returned if no ε is proven for these viewers alone. An ε for an adversary who sees all links may be proven.
+    The ε is for the δ of the run. The result is None if no ε is proven for these viewers alone. A larger ε, for an
+    adversary who sees all links, may still be proven.
+
+    Args:
+        setup: the setup of the run. `audit.viewers` names the viewers.
+        run: the messages of the run.
+        victim: the agent whose data are attacked.
     """
     losses = coalition(setup, run.events, setup.experiment.audit.viewers)
     if losses is None or not np.isfinite(losses[victim]):

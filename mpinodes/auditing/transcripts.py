@@ -1,11 +1,13 @@
 """Hold the transcript of a run (all messages sent), and run one agent again on the recorded messages.
 
-An agent's next message is a function of its data and of all messages sent before. The change of every message follows
-from two runs of the agent on the same transcript: one on its data, one on adjacent data. If the noise is inside a
-minimization, the change of the message is replaced by the absolute difference of the release's log densities on the two
-data sets, times the noise scale. Of a recorded run, only the transcript, the events, the arrivals of messages and the
-experiment are read. The error ξ of a stochastic gradient, the coins of secret batches and all other inputs except the
-data are equal in both runs of the agent.
+An agent's next message is a function of its data and of all messages sent before. So two runs of the agent on the same
+transcript, one on its data and one on adjacent data, show how far every message changes. All other inputs, such as the
+error ξ of a stochastic gradient and the coins of secret batches, are equal in both runs.
+
+If the noise is inside a minimization, the change of a message is not a distance. It is then the absolute difference of
+the release's log densities on the two data sets, times the noise scale.
+
+Of a recorded run, only the transcript, the events, the arrivals of messages and the experiment are read.
 """
 
 from __future__ import annotations
@@ -41,15 +43,15 @@ PRICED = tuple(name for name in Event._fields if name not in TELEMETRY)  # field
 
 
 class NotThatRun(BadInput):
-    """Signal that recorded messages do not follow from the experiment, the data, the code and the earlier messages."""
+    """Signal that the recorded messages of a run do not follow from its experiment, its data and the code."""
 
 
 class Transcript:
-    """Hold everything that a run has sent.
+    """Hold all messages that a run has sent, with the setup of the run.
 
     Attributes:
         setup: the setup of the run.
-        frames: (rounds, agents, numbers of a frame) the messages as sent on the links.
+        frames: (rounds, agents, numbers of a message) the messages as they were sent.
         events: (rounds, agents) the noise and the sensitivity of each message.
         decisions: (rounds, agents, d); None if the decisions are not available.
         label: the name of the experiment in the report of a check.
@@ -80,7 +82,7 @@ class Transcript:
 def simulate(setup: Setup, label: str = "") -> Transcript:
     """Simulate a run in one process, and return all messages and decisions of the agents.
 
-    The setting `record.transcript` must be true, because the returned frames are empty otherwise.
+    The setting `record.transcript` must be true; otherwise the returned messages are empty.
     """
     rows = np.concatenate([chunk.copy() for chunk in lockstep.simulate(setup)], axis=1).transpose(1, 0, 2)
     decisions, events, frames = setup.layout.open(rows)
@@ -88,10 +90,10 @@ def simulate(setup: Setup, label: str = "") -> Transcript:
 
 
 class Recorded(Transcript):
-    """Read the transcript from a run directory.
+    """Read all messages of a run from the run directory.
 
     Raises:
-        BadInput: the directory holds no run with a transcript, or the experiment does not fit the record.
+        BadInput: the directory holds no run with a transcript, or experiment.toml does not fit the record.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -123,29 +125,29 @@ class Recorded(Transcript):
 
 
 class Replayed:
-    """Run one agent again on a transcript, from any round on.
+    """Run one agent again on the recorded messages of a run, from any round on.
 
-    If the agent noises gradients, the gradients before noise take the place of the agent's messages, and the noised
-    gradients take the place of its releases. The transcript does not hold the noised gradients, so their noise is drawn
-    again from the noise key. All vectors that the agent sends follow from its noised gradients and received messages.
+    If the agent noises gradients instead of messages, its gradients take the place of its messages, and its noised
+    gradients take the place of its releases. The record does not hold noised gradients, so their noise is drawn again
+    from the noise key.
 
     Attributes:
         agent: the number of the agent.
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise; if the agent noises gradients,
             the gradients of each round before noise.
-        claim: a cache of `adjacent_replay.compared`: first the compared rounds and which of their messages carry the
-            changed sample, then the bounds on the changes of these messages, as of the latest comparison.
+        claim: a cache of `adjacent_replay.compared`, for the latest comparison: what was compared, and the bounds on
+            the changes of the messages.
 
     Args:
-        recorded: the transcript.
+        recorded: the messages of the run.
         agent: the agent.
         released: for each round, the noised gradients that the agent released; None: the replay computes them from the
             agent's data and the noise key.
 
     Raises:
         BadInput: the run noises gradients or has secret batches, and nobody can draw its noise again.
-        NotThatRun: the transcript was read from a run directory, and a replayed message differs from the record.
+        NotThatRun: the messages were read from a run directory, and a replayed message differs from the record.
     """
 
     def __init__(self, recorded: Transcript, agent: int, released: list[list[Vector]] | None = None) -> None:
@@ -188,28 +190,28 @@ class Replayed:
         return [released for released, _ in self._gradients]
 
     def said(self, t: int) -> Vector:
-        """Return the agent's recorded releases of round t, one vector after the other.
+        """Return what the agent released in round t, as one vector.
 
-        If the agent noises gradients, the noised gradients of the round are returned; the replay drew their noise
-        again.
+        If the agent noises messages, these are the vectors of its recorded message. If the agent noises gradients,
+        these are its noised gradients of the round, which are not in the record, but come from the replay.
         """
         if self._noises:
             return np.concatenate(self._gradients[t - 1][0])
         return self.sent(t)
 
     def sent(self, t: int) -> Vector:
-        """Return the vectors in the recorded frame of round t."""
+        """Return the vectors of the agent's recorded message of round t, as one vector."""
         return np.asarray(self._frames[t - 1, self.agent, HEADER : self._end])
 
     def heard(self, t: int) -> Inbox | None:
-        """Return the inbox of the agent in round t, which must be before the last recorded round; None if t = 0."""
+        """Return what the agent received in round t, which must be before the last recorded round; None if t = 0."""
         return self._states[t].heard
 
     def released(self, t: int) -> tuple[Vector, tuple[Event, ...]]:
-        """Release the agent's message of round t again.
+        """Compute the agent's message of round t again, as it was sent.
 
         Returns:
-            The vectors of the frame, one after the other, and the events (noise and sensitivity): one for each vector
+            The vectors of the message, one after the other, and the events (noise and sensitivity): one for each vector
             or, if the agent noises gradients, one for each gradient.
         """
         out, state = np.empty(self._end - HEADER), self._states[t - 1]
@@ -223,10 +225,11 @@ class Replayed:
         return self._setup.algorithm.message(state.algorithm, state.here)
 
     def require_same_run(self, recorded: Transcript) -> None:
-        """Require that the replayed messages, with the noise drawn again, equal the recorded releases up to rounding.
+        """Require that the replayed messages equal the recorded messages up to rounding.
 
-        The events (noise scales, sensitivities and so on) must be equal, too. If the noise cannot be drawn again, only
-        the messages without noise and those fields of events that have a privacy cost are compared.
+        The noise of the replayed messages is drawn again. The events (noise scales, sensitivities and so on) must be
+        equal, too. If the noise cannot be drawn again, only the messages without noise are compared, and the fields of
+        events that have a privacy cost.
 
         Raises:
             NotThatRun: a message differs.
@@ -248,8 +251,8 @@ class Replayed:
     def _adjacent(self, change: Change, last: int) -> Iterator[tuple[int, Message, Message, Callable[[int], Loss]]]:
         """Run the agent on adjacent data, from the changed round to round `last`.
 
-        If the agent noises gradients, each round begins with the recorded state, because the noised gradients are the
-        same on adjacent data, and so are the states that follow from them.
+        If the agent noises gradients, each round begins with the recorded state. The noised gradients are the same on
+        adjacent data, and so are the states that follow from them.
 
         Yields:
             For each round: the round, the message on the recorded data, the message on adjacent data, and a function
@@ -268,13 +271,14 @@ class Replayed:
     def moved(self, change: Change, last: int) -> tuple[Vector, list[tuple[int, Any, Any]]]:
         """Measure how far the agent's messages on adjacent data are from its messages on the recorded data.
 
-        Messages are compared from the changed round to round `last`. Let r be the number of these rounds.
+        The r compared rounds go from the changed round to round `last`.
 
         Returns:
-            The changes, (r, vectors of a message, 2): the L1 and the L2 norm of the change of each vector; inf if only
-            one of the two messages carries data; for a `Solve` the numbers that `_diverged` returns. And a list
-            with an entry for each fact that a message states about itself and that differs between the two data sets,
-            although such facts must be public. The entry is (round, fact on the recorded data, fact on adjacent data).
+            Two values. The first value is an array (r, vectors of a message, 2): the L1 and the L2 norm of the change
+            of each vector. Both norms are inf if only one of the two messages carries data. For a `Solve`, `_diverged`
+            gives both numbers.
+            The second value is a list of differences that must not exist. Its entries are (round, fact on the recorded
+            data, fact on adjacent data), where a fact is what a message states about itself, such as its sensitivity.
             If the agent noises gradients, there is also an entry for each round whose next state or message differs,
             although the noised gradients are the same.
         """
@@ -301,7 +305,7 @@ class Replayed:
     def _again(self, t: int, loss: Loss) -> Queries:
         """Update the agent in round t with another loss and the recorded noised gradients.
 
-        Return the gradients before noise. The state after the update is stored in `self._following`.
+        The result is the gradients of this update before noise. The new state is stored in `self._following`.
         """
         self._following = self._step.receive(
             self._states[t - 1], self._arrivals[t - 1], loss, self._gradients[t - 1][0]
@@ -309,7 +313,10 @@ class Replayed:
         return self._queries()
 
     def _inside(self, t: int, sample: Any) -> Queries:
-        """Return the gradients of round t before noise, with `sample` in every batch and else the coins of the run."""
+        """Return the gradients of round t before noise, if the sample number `sample` is in every batch of the round.
+
+        The other samples are in a batch as in the run.
+        """
         releaser: Any = self._step.releaser
         row, coins = list(self._setup.stream.samples(self.agent)(t)).index(sample), releaser.batches
         releaser.batches = WithSample(coins, row)
@@ -338,10 +345,11 @@ class Replayed:
         return (*payloads, message.uses, leaks)
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
-        """Return the difference of the release's log densities on the two data sets in round t, times the noise scale.
+        """Return how much the release's log density differs between the two data sets, times the noise scale.
 
-        The number is returned twice, in place of the L1 and L2 change. If there is no noise, the L1 and L2 norm of the
-        difference of the two centers are returned instead (a center is the point whose proximal step is released).
+        The absolute difference in round t is returned twice, in place of an L1 and an L2 change. If there is no noise,
+        the result is the L1 and the L2 norm of the difference of the two centers instead. A center is the point whose
+        proximal step is the released vector.
 
         Args:
             t: the round.
@@ -355,11 +363,11 @@ class Replayed:
         return [scale * abs(own_density - other_density)] * 2
 
     def log_ratio(self, change: Change, last: int) -> float:
-        """Return the log-likelihood ratio of the transcript up to round `last`: recorded data over adjacent data.
+        """Return the log-likelihood ratio of the messages up to round `last`: recorded data over adjacent data.
 
-        ±inf means that the transcript is impossible on one of the two data sets. If secret coins draw the batches, the
-        coins of the changed sample are unknown: the density on the recorded data averages over whether the sample is in
-        a batch. All other coins are those of the run.
+        The ratio is ±inf if the messages are impossible on one of the two data sets. If secret coins draw the batches,
+        the coins of the changed sample are unknown. So the density on the recorded data averages over whether the
+        sample is in a batch. All other coins are those of the run.
         """
         total, rate = 0.0, self._setup.run.rates[self.agent]
         for t, message, adjacent_message, losses in self._adjacent(change, last):
@@ -373,9 +381,9 @@ class Replayed:
         return total
 
     def drawn(self, t: int) -> list[Vector | None]:
-        """Return, for each vector, the noise in the release of round t: (d,); None for a vector without noise.
+        """Return the noise in each vector (d,) that the agent released in round t; None for a vector without noise.
 
-        If a release is a rounded minimizer, None is returned too, because the noise cannot be extracted.
+        The noise of a rounded minimizer is None too, because it cannot be extracted.
         """
         message = self.messages[t - 1]
         if isinstance(message, Solve):
@@ -385,9 +393,9 @@ class Replayed:
         return [None if scale == 0 else release - value for value, release, scale in pairs] or [None] * self._vectors
 
     def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
-        """Return the noise vector that the agent must have added to its local minimization in round t.
+        """Return the noise vector that the agent must have added to its local minimization `ask` in round t.
 
-        With this vector added to the center of `ask` (the local minimization), the minimizer is the recorded release.
+        With this vector added to the center of `ask`, the minimizer is the recorded release.
         """
         x = self.said(t)
         return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)
@@ -421,12 +429,15 @@ class WithSample(NamedTuple):
     row: int
 
     def drawn(self, loss: Loss, t: int, part: int = 0) -> Loss:
-        """Return the loss of the batch of round t for the gradient number `part`, with the sample number `row`."""
+        """Return the loss of a batch of round t to which the sample number `row` is added.
+
+        A round has a batch for each gradient; `part` is the number of the gradient.
+        """
         return loss.batch(lambda number: np.union1d(self.batches.rows(number, t, part), [self.row]), self.batches.rate)
 
 
 def fresh_seed(*words: int) -> int:
-    """Return a seed that is computed from the numbers `words`. Seeds from different numbers are independent."""
+    """Return a seed that is computed from the numbers `words`. Other numbers give an independent seed."""
     return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0] >> 2)
 
 
@@ -446,7 +457,7 @@ def clean_vectors(message: Message) -> list[Vector]:
 
 
 def sizes(moved: Vector, message: Vector) -> list[float]:
-    """Return the L1 and the L2 norm of a difference of two messages, each reduced by a bound on the rounding error.
+    """Return the L1 and the L2 norm of the difference of two messages, reduced by a bound on the rounding error.
 
     No norm is below 0. If the difference contains nan or inf, because a message is not finite, both norms are inf.
 
