@@ -155,7 +155,7 @@ def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
 def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
     """Return the proven ε of an agent's data against an adversary that consists of other agents (the viewers).
 
-    The ε is for the δ of the run. The result is None if no ε is proven for these viewers alone. A larger ε, for an
+    The ε is for the δ of the run. The result is None if no ε is proven for these viewers alone. An ε against an
     adversary who sees all links, may still be proven.
 
     Args:

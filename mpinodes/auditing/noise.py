@@ -1,20 +1,25 @@
-"""Extract the noise of a run from its messages, and test whether the noise has the distribution that the events state.
+"""Extract the noise of a run from its messages, and test whether the noise has the distribution that the run states.
 
-All noise is first transformed to one distribution: fair signs, and *sizes* that are exponential with mean 1. A
-coordinate of Laplace noise divided by its scale already has this distribution. For Gaussian noise z, divided by its
-standard deviation, the size is −ln P(|N| ≥ |z|) with N standard normal. For noise that is drawn as a norm and a
-direction, the norm has the distribution Gamma(d). The norm is first mapped to the norm of d independent normal numbers.
-All these maps are exact, so tests of signs and sizes are exact for every distribution. Messages are known only up to
-rounding: `slack` bounds how far rounding may have moved a size.
+Each message has an event, which states the distribution and the scale of the message's noise. The tests examine
 
-A test is either exact or has a smaller probability of a false alarm than stated. Each test corrects for the number of
-its comparisons by a union bound. The tests examine
-
-- the scale, of all draws and of each round, agent, vector and coordinate;
+- the scale of the noise: over all draws, and for each round, agent, vector and coordinate;
 - the distribution of all draws;
 - the signs, which must be independent of the values before noise;
 - draws that occur twice, in any two places of the run, and vectors whose draws all occur again, in any order;
 - dependence between neighbors: consecutive rounds, agents, vectors or coordinates.
+
+A test is either exact or has a smaller probability of a false alarm than stated. Each test corrects for the number of
+its comparisons by a union bound.
+
+So that the same tests fit every distribution, all noise is first transformed to fair signs, and *sizes* that are
+exponential with mean 1:
+
+- A coordinate of Laplace noise divided by its scale already has this distribution.
+- For Gaussian noise z, divided by its standard deviation, the size is −ln P(|N| ≥ |z|) with N standard normal.
+- Noise that is drawn as a norm and a direction has a norm with the distribution Gamma(d). This norm is first mapped to
+  the norm of d independent normal numbers.
+
+All these maps are exact. Messages are known only up to rounding: `slack` bounds how far rounding may have moved a size.
 """
 
 from __future__ import annotations
@@ -58,7 +63,8 @@ class Check(NamedTuple):
 class NoiseDraws:
     """Hold the noise of R runs of T rounds, with n agents and k vectors of d coordinates in each message.
 
-    The noise of each coordinate is transformed to a fair sign and a size that is exponential with mean 1.
+    The noise of each coordinate is transformed to a sign, and to a size that is exponential with mean 1 if the noise
+    has the stated distribution.
 
     Attributes:
         signs: (R, T, n, k, d) the sign of the noise, −1 or 1; 0 if there is no noise or if rounding hides the sign.
@@ -111,8 +117,9 @@ class NoiseDraws:
 def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
     """Extract the noise of a run from its recorded releases and the replayed messages of all agents.
 
-    Noise that cannot be extracted, because a minimizer is released rounded, is left out. If the agents noise gradients,
-    the record does not hold the noised gradients; then the noise is that of the replay, drawn again from the noise key.
+    If an agent releases a rounded minimizer, its noise cannot be extracted, and is left out. If the agents noise
+    gradients, the record does not hold the noised gradients. The result is then the noise of the replay, which is drawn
+    again from the noise key.
     """
     rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
@@ -136,12 +143,12 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
 
 
 def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
-    """Draw the noise of the run's messages many more times, with other noise keys.
+    """Draw the noise of the run's messages many more times, with other noise keys, for tests with more draws.
 
-    The mechanism and its settings are those of the run. The rounds are spread evenly over the rounds 1 to `ROUNDS`, or
-    to the last recorded round if the run is longer. If messages are large, fewer rounds are chosen. If the run has
-    fewer than `ROUNDS` rounds, its messages are used again for the later rounds. The noise of a `Solve` is drawn, too,
-    without a minimization.
+    The mechanism, its settings and the messages before noise are those of the run. The drawn rounds are spread evenly
+    over the rounds 1 to `ROUNDS`, or to the last recorded round if the run is longer. Large messages are drawn in fewer
+    rounds. If the run has fewer than `ROUNDS` rounds, its messages are used again for the later rounds. For a local
+    minimization (`Solve`), only the noise is drawn, and nothing is minimized.
 
     Args:
         run: the run.
@@ -183,14 +190,14 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
 
 
 def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, kind: Vector) -> NoiseDraws:
-    """Transform extracted noise to fair signs and to sizes that are exponential with mean 1.
+    """Transform noise to signs and sizes. Correct noise gets fair signs, and exponential sizes with mean 1.
 
     Args:
         noise: (R, T, n, k, d) the extracted noise of R runs, T rounds, n agents and k vectors of d coordinates.
         rounding: (R, T, n, k, d) bounds on the rounding error of the noise.
         value: (R, T, n, k, d) the values before noise; (1, T, n, k, d) if all runs have the same values.
-        scale: (R, T, n, k) the noise scale that the event states.
-        kind: (R, T, n, k) the distribution that the event states; `CLEAN` if there is no noise or the noise cannot be
+        scale: (R, T, n, k) the noise scale that the run states.
+        kind: (R, T, n, k) the distribution that the run states; `CLEAN` if there is no noise or the noise cannot be
             extracted.
     """
     there = (scale > 0) & (kind != Kind.CLEAN)
@@ -225,10 +232,10 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
 
 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
-    """Yield sums of two arrays along several axes: a label, the sums of `first`, and the sums of `second`.
+    """Yield sums of two arrays over all draws, then for each round, for each agent, and so on.
 
-    The sums over all draws come first. Then come the sums for each round, then for each agent, and so on, for all axes
-    of more than one entry, except the axis of the runs.
+    A yielded item has a label, the sums of `first`, and the sums of `second`. Axes with one entry are left out, and so
+    is the axis of the runs.
     """
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
@@ -240,7 +247,7 @@ def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vect
 def _scale(drawn: NoiseDraws) -> Iterator[Check]:
     """Test the noise scale by sums that have a chi-squared distribution if the scale is correct.
 
-    The sums are taken over all draws, and for each round, agent, vector and coordinate.
+    There is a sum over all draws, and a sum for each round, agent, vector and coordinate.
     """
     whole, held = np.isfinite(drawn.totals), np.isfinite(drawn.sizes)
     sums = [*_sums("scale", np.where(whole, drawn.totals, 0.0), np.where(whole, drawn.freedom, 0.0))]
@@ -269,12 +276,16 @@ def _law(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test that signs are fair and independent of the values before noise, and that neighbors are independent.
+    """Test that noise signs are fair and independent of the noised values, and that neighboring draws are independent.
 
-    The values were fixed before the noise was drawn, so the number of noise signs that agree with the signs of the
-    values is binomial, too. Neighbors are two consecutive rounds, agents, vectors or coordinates. Products of
-    neighboring fair independent signs are again fair and independent, because neighbors in a line form no cycle. For
-    sizes, the sign of the difference between the size and the median is tested.
+    Details of the tests:
+
+    - Signs and values: the values were fixed before the noise was drawn. So the number of noise signs that agree with
+      the signs of the values is binomial, as the number of positive signs is.
+    - Neighbors are two consecutive rounds, agents, vectors or coordinates. Their signs must be independent, and their
+      sizes too. For sizes, the sign of the difference between the size and the median is tested.
+    - Products of neighboring fair independent signs are again fair and independent, because neighbors in a line form no
+      cycle.
     """
     off = drawn.sizes - log(2)  # ln 2 is the median of a size
     large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
@@ -297,14 +308,15 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     """Test for noise sizes that occur twice anywhere, and for vectors whose sizes all occur again, in any order.
 
     Two sizes are *close* if they differ by at most s, a bound on the sum of their rounding errors. Two independent
-    sizes are close with probability below s. So the probability of k disjoint close pairs among N sizes is at most
-    λ^k/k! with λ = s N²/2. Only pairs of neighbors in sorted order are counted.
+    sizes are close with probability below s. So N sizes have k disjoint close pairs with probability at most λ^k/k!,
+    where λ = s N²/2. Only pairs of neighbors in sorted order are counted.
     """
 
     def bounded(near: Any, log_expected: float) -> float:
-        """Return λ^k/k!, an upper bound on the probability of k disjoint close pairs, if `near` has k such pairs.
+        """Return λ^k/k!, a bound on the probability of k disjoint close pairs, if `near` has k such pairs.
 
-        Two noise sizes are close if they differ by at most their rounding errors, and λ is defined above.
+        Two noise sizes are close if they differ by at most the sum of their rounding errors. λ is a bound on the
+        expected number of close pairs.
 
         Args:
             near: for each pair of neighbors in sorted order, whether the two neighbors are close.
@@ -333,7 +345,7 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
-    """Return the probability that the test of the noise scale detects a scale that is wrong by a factor.
+    """Return the probability that the test of the noise scale notices a wrong scale.
 
     Args:
         factor: the noise scale divided by the stated scale.
@@ -347,9 +359,10 @@ def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
 
 
 def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
-    """Return the smallest relative shortfall of the noise scale that its test detects with probability `wanted`.
+    """Return the smallest relative error of a too small noise scale that the test of the scale can detect.
 
-    The result is near 1 if the test detects a shortfall with this probability only if almost all noise is missing.
+    Such an error is detected with probability `wanted`. The result is near 1 if the test can detect only that almost
+    all noise is missing.
 
     Args:
         draws: the number of draws.
@@ -361,10 +374,10 @@ def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
 
 
 def draws_needed(off: float, linear: bool, alpha: float, wanted: float) -> int:
-    """Return about the least number of draws with which the test of the noise scale detects a shortfall.
+    """Return about how many draws the test of the noise scale needs to detect a scale that is too small.
 
     Args:
-        off: the relative shortfall of the noise scale.
+        off: the relative error: 0.05 if the noise scale is 5 % too small.
         linear: whether the test sums sizes, as for Laplace noise, instead of squares.
         alpha: the probability of a false alarm of the test.
         wanted: the probability of detection.

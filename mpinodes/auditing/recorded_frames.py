@@ -1,14 +1,17 @@
-"""Compare recorded frames, bit by bit, with frames that are computed again from public facts and releases.
+"""Compare recorded messages, bit by bit, with messages that are computed again from public facts and releases.
 
-A frame is a message as it is sent: header | releases | scalars. The header holds the round, the kind of frame, and bits
-that say in which of the last rounds any agent was still changing its vector. The round and the kind are known before
-the run. The bits follow from the recorded messages of the agents that relay (send the mix of what they received). A
-`Start` is the public initial value, and a `Relay` is the mix of what the agent received. The scalars come from the
-mixing, which is run on its scalars alone, with the user's files imported again. None of these parts has noise, so a bit
-that is not determined by public facts and releases may reveal data. If the noise can be drawn again, a release with
-noise must equal the mechanism's output, to the last bit. If the agents noise gradients, the sent vector must equal the
-vector that the algorithm computes from the noised gradients. If the noise cannot be drawn again, releases with noise
-are not compared.
+A message is recorded as a frame: header | vectors | scalars. A part of a frame that has no noise and does not follow
+from public facts and releases may reveal data. So each part is computed again:
+
+- The header has the round, the kind of frame, and bits that say in which of the last rounds any agent was still
+  changing its vector. The round and the kind are known before the run. The bits follow from the recorded messages of
+  the agents that relay (send the mix of what they received).
+- A `Start` is the public initial value, and a `Relay` is the mix of what the agent received.
+- The scalars come from the mixing, which is run on its scalars alone, with the user's files imported again.
+- A release with noise must equal the mechanism's output, to the last bit. If the noise cannot be drawn again, releases
+  with noise are not compared.
+- If the agents noise gradients, the sent vector must equal the vector that the algorithm computes from the noised
+  gradients.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _Due = tuple[str, int, int, int, Vector]  # an expected part: name, agent, round
 
 
 class Slip(NamedTuple):
-    """Hold a part of a frame that differs from the part computed from public facts and releases.
+    """Hold a part of a recorded message that differs from the same part computed again.
 
     Attributes:
         what: the name of the part.
@@ -56,17 +59,17 @@ class Slip(NamedTuple):
 
 
 def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
-    """Compare the frames of a run, bit by bit, with frames that are computed again.
+    """Compare the recorded messages of a run, bit by bit, with messages that are computed again.
 
-    Headers, scalars and vectors without noise are computed from public facts and releases. A release with noise is
-    compared with the replay of its agent, but only if the noise can be drawn again.
+    Headers, scalars and vectors without noise are computed again from public facts and releases. A release with noise
+    is compared with the replay of its agent, but only if the noise can be drawn again.
 
     Args:
         run: the run.
         agents: the replays of all agents.
 
     Returns:
-        The count of numbers that were compared, and the parts that differ.
+        How many numbers were compared, and the parts that differ.
     """
     count, slips = 0, list[Slip]()
     for name, agent, t, place, words in (*_headers(run, agents), *_payloads(run, agents)):
@@ -79,10 +82,11 @@ def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
 
 
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the header that every frame (a message as it is sent) should have.
+    """Yield the header that every recorded message should have.
 
     If the run may end early, the header has a bit for each of the last rounds, as many as the diameter of the graph.
-    The bit says whether any agent was still changing its vector in this round. Otherwise the header has no such bits.
+    The bit says whether any agent was still changing its vector in this round. If the run cannot end early, there are
+    no such bits.
     """
     below = 0.0 if run.setup.endless else run.setup.algorithm.settled_below
     hops = max(1, diameter(run.setup.topology)) if below else 0
@@ -102,10 +106,10 @@ def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
 
 
 def _payloads(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield what each recorded frame (a message as it was sent) must contain apart from its header, computed anew.
+    """Yield what each recorded message must contain after its header, computed again.
 
-    A frame contains the releases of an agent, and the scalars that the mixing sends along. Releases with noise are
-    included only if the noise can be drawn again. The scalars are computed for all agents together, from the graph and
+    A message contains the releases of an agent, and the scalars that the mixing sends along. A release with noise is
+    yielded only if its noise can be drawn again. The scalars are computed for all agents together, from the graph and
     from earlier scalars.
     """
     for agent in agents:

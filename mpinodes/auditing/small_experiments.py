@@ -1,20 +1,23 @@
 """Make the small experiments of audits and checks.
 
+In these experiments, data change messages as much as possible, so that the sensitivities which an algorithm states are
+nearly attained. Most experiments have few agents, few coordinates and few rounds, and samples at the edge of their
+domain.
+
+- `mpinodes check` has a list of experiments for each kind of algorithm: gradient steps on a stream (`streamed`), all
+  samples in every round (`whole_data`), and local minimizations (`solved`).
+- `mpinodes audit` has *probes*: experiments on which it plays a game, in which an adversary guesses secrets, or decides
+  between two adjacent data sets.
+
+A small probe has one coordinate if every agent has its own loss function, and one coordinate for each agent if all
+agents share one loss function. In the game on two data sets with gradient steps, the first sample of agent 0 has a
+target so far away that its gradient is clipped. If the sign of the target flips, the gradient is clipped too. So the
+flip moves the gradient by the largest possible distance. With one-agent adjacency, all samples of agent 0 have such
+targets. All other targets are 0. Their gradients depend on the point at which they are taken, so that a change of the
+hidden state changes later messages. If the algorithm noises gradients, two further probes with the adjacency zero-out
+have only targets that are far away, so that every gradient is clipped.
+
 Only this file of `mpinodes.auditing` names built-in losses, graphs or other parts of an experiment.
-
-The experiments make the effect of an algorithm's data as large as possible, so that the sensitivities which the
-algorithm states are nearly attained. Most experiments have few agents, few coordinates and few rounds, and samples at
-the edge of their domain. `mpinodes check` has a list of experiments for each kind of algorithm: gradient steps on a
-stream (`streamed`), all samples in every round (`whole_data`), and local minimizations (`solved`).
-
-A *probe* is an experiment on which `mpinodes audit` plays a game: an adversary guesses secrets, or decides between two
-adjacent data sets. A small probe has one coordinate if every agent has its own loss function. If all agents share one
-loss function, the probe has one coordinate for each agent. In the game on two data sets with gradient steps, the first
-sample of agent 0 has a target so far away that its gradient is clipped (with one-agent adjacency, all samples of agent
-0 have such targets). With the sign of the target flipped the gradient is clipped too, so the flip moves the gradient by
-the largest possible distance. All other targets are 0. The gradients of these samples depend on the point at which the
-gradients are taken, so that a change of the hidden state changes later messages. If the algorithm noises gradients, two
-further probes with the adjacency zero-out have only targets that are far away, so that every gradient is clipped.
 """
 
 from __future__ import annotations
@@ -51,13 +54,13 @@ SHORT, LARGEST, BATCH = 8, 2_000_000, 3  # of `own_sizes`: rounds, largest numbe
 
 
 class Probe(NamedTuple):
-    """Hold one experiment on which the audit plays a game. The result becomes one row of the table.
+    """Hold one experiment on which the audit plays a game. The result of the game becomes one row of the table.
 
     Attributes:
         what: the label of the row.
-        asked: the experiment.
-        secret: whether the game is to guess the sign of every sample's target from one run. If not, the game is to tell
-            two adjacent data sets apart over many runs.
+        asked: the settings of the experiment.
+        secret: true if the adversary guesses the sign of every sample's target from one run; false if the adversary
+            tells two adjacent data sets apart over many runs.
     """
 
     what: str
@@ -73,9 +76,7 @@ def write(folder: Path, name: str, features: Any, targets: Any) -> str:
 
 
 def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments for testing an algorithm.
-
-    The algorithm may be unable to run on some of these experiments.
+    """Yield labels and experiments for testing an algorithm, which may be unable to run on some of them.
 
     Args:
         algorithm: the class of the algorithm.
@@ -110,10 +111,10 @@ def experiments(algorithm: Any, path: str, folder: Path, seed: int) -> Iterator[
 
 
 def brief(algorithm: Any) -> Tree:
-    """Return a smaller value for each large integer hyper-parameter of an algorithm, so that runs are short.
+    """Return smaller values for the large integer hyper-parameters of an algorithm, so that runs are short.
 
-    Integer hyper-parameters usually count rounds. A hyper-parameter is large if its default is above 2 * `BRIEF`. The
-    smaller value is `BRIEF`.
+    Integer hyper-parameters usually count rounds. A hyper-parameter whose default is above 2 * `BRIEF` gets the value
+    `BRIEF`.
     """
     known = registry.keys(registry.ALGORITHMS, algorithm)
     counts = {f.name: f.default for f in fields(algorithm) if f.name in known and type(f.default) is int}
@@ -121,10 +122,10 @@ def brief(algorithm: Any) -> Tree:
 
 
 def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (name, value) pairs: a hyper-parameter of an algorithm, and a value that is not its default.
+    """Yield pairs: the name of a hyper-parameter of an algorithm, and a value that is not its default.
 
-    Only hyper-parameters that are words of a fixed choice, truth values, integers or floats are varied. For an integer
-    that `brief` makes smaller, the smaller value takes the place of the default.
+    Hyper-parameters are varied if they are a choice of words, truth values, integers or floats. If `brief` makes an
+    integer smaller, the smaller value counts as its default.
     """
     defaults = {f.name: f.default for f in fields(algorithm)} | brief(algorithm)
     for key, (kind, _) in registry.keys(registry.ALGORITHMS, algorithm).items():
@@ -145,7 +146,7 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
 def graphs(algorithm: Any) -> Iterator[Tree]:
     """Yield a section `topology` for each graph of the list `GRAPHS`, again and again without end.
 
-    If an algorithm cannot run on a graph, the function `others` gives the same experiment on other graphs.
+    An algorithm may be unable to run on a graph. The function `others` then gives the same experiment on other graphs.
     """
     agents = algorithm.only_agents or AGENTS
     for name in itertools.cycle(GRAPHS):
@@ -293,7 +294,7 @@ def solved(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]
 
 
 def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
-    """Return the small experiment from which the probes of an algorithm are made, and write its data files.
+    """Return the small experiment from which the games of an audit are made, and write its data files.
 
     Args:
         algorithm: the class of the algorithm.
@@ -328,8 +329,8 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 def _agents(algorithm: Any, joint: int) -> int:
     """Return the number of agents of an experiment for the audit's games.
 
-    If every agent has its own loss function, the number is `AGENTS`. If the agents share one loss function, the number
-    is the number that the algorithm prescribes, or `joint` if the algorithm prescribes none.
+    If every agent has its own loss function, there are `AGENTS` agents. If the agents share one loss function, the
+    algorithm prescribes the number, or `joint` is the number.
     """
     return AGENTS if algorithm.decomposable else algorithm.only_agents or joint
 
@@ -337,10 +338,14 @@ def _agents(algorithm: Any, joint: int) -> int:
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
     """Write targets to data files, and return the sections `data` and `topology` that use these files.
 
-    The targets have a row for each agent and a column for each of its samples. If every agent has its own loss
-    function, every agent gets a file whose samples have one feature. If all agents share one loss function, only the
-    first row of the targets is written, to a file that all agents share, whose samples have a feature for each agent.
-    All features are 1.
+    If every agent has its own loss function, every agent gets a file whose samples have one feature. If all agents
+    share one loss function, they share one file with the first row of the targets, whose samples have a feature for
+    each agent. All features are 1.
+
+    Args:
+        algorithm: the class of the algorithm.
+        targets: a row for each agent, and a column for each sample of an agent.
+        path: the beginning of the files' paths.
     """
     agents = len(targets)
     if algorithm.decomposable:
@@ -353,15 +358,14 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 
 
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments: the settings of the run on extreme data, with few rounds and no privacy budget.
+    """Yield labels and experiments with the settings of a run, but extreme data, few rounds and no privacy budget.
 
-    Batches are public in these experiments, also if secret coins draw the batches of the run.
+    The first experiment has the batch size of the run. Two further experiments have another batch size. If every round
+    uses all samples, there is one further experiment instead: with sums of losses in place of averages, or the reverse.
+    If the algorithm solves local minimizations, there is no further experiment. Batches are never secret.
 
-    If the algorithm solves local minimizations, there is only one experiment, with the batch size of the run. If not,
-    there are further experiments: with another batch size, or, if every round uses all samples, with sums of losses in
-    place of averages or the reverse. All features are −1 or 1. About half of the samples have the features
-    (1, ..., 1), for which the L1 norm of a gradient is largest. Targets are −1 or 1, numbers of classes, or the extreme
-    numbers ±`FAR`.
+    All features are −1 or 1. About half of the samples have the features (1, ..., 1), for which the L1 norm of a
+    gradient is largest. Targets are −1 or 1, numbers of classes, or the extreme numbers ±`FAR`.
 
     Args:
         own: the setup of the run.
@@ -409,21 +413,20 @@ def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]
 def probes(
     section: Tree, seed: int, folder: Path, adjacency: str = "one-sample", feedback: Tree | None = None
 ) -> list[Probe]:
-    """Return the probes (small experiments for the audit's games) of the algorithm that an `algorithm` section names.
+    """Return the probes of an algorithm: the small experiments on which the audit plays its games.
 
-    There is a probe for each entry of `Algorithm.probes`. If the section has a key other than `name` and `path` whose
-    value is a string, the only such probe is the first entry, with the strings of the section in place of the strings
-    of the entry. If the algorithm noises gradients, there are two further probes with the adjacency zero-out and all
-    samples in every round: with public batches, and with secret batches of rate ½. Unless the algorithm needs all
-    samples in every round, a last probe is for the game on one run.
+    - There is a probe for each entry of `Algorithm.probes`. If the user chooses words in the section `algorithm`, there
+      is only one such probe: the first entry, with the user's words in place of the entry's words.
+    - If the algorithm noises gradients, there are two further probes, with public and with secret batches (rate ½).
+    - If the algorithm does not need all samples in every round, the last probe is for the game on one run.
 
     Args:
-        section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes. If the
-            section has neither `name` nor `path`, the algorithm is the default algorithm of mpinodes.
+        section: the section `algorithm` of the run. Only keys whose value is a string (a word) apply to the probes. If
+            the section has neither `name` nor `path`, the algorithm is the default algorithm of mpinodes.
         seed: the seed of the audit.
         folder: where the data files of the probes are written.
         adjacency: with "one-agent", adjacent data sets differ in all samples of an agent; otherwise in one sample. The
-            two probes of noised gradients have the adjacency zero-out in any case.
+            two probes of noised gradients always have the adjacency zero-out.
         feedback: the section `feedback` of the run.
 
     Raises:
@@ -460,9 +463,9 @@ def probes(
 
 
 def of_view(whole: Experiment) -> Probe:
-    """Return a probe whose experiment is the run itself. The adversary of the game consists of agents of the run.
+    """Return a probe for the game that is played on the run itself, against an adversary that consists of agents.
 
-    `whole` is the experiment; its `audit.viewers` are these agents.
+    `whole` is the experiment of the run; its `audit.viewers` are the adversary's agents.
     """
     viewers = whole.audit.viewers
     who = f"agent {viewers[0]} receives" if len(viewers) == 1 else f"agents {', '.join(map(str, viewers))} receive"
@@ -470,12 +473,12 @@ def of_view(whole: Experiment) -> Probe:
 
 
 def of_streams(path: str, stream: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield names and experiments on the stream that a file defines.
+    """Yield names and experiments on a user's stream.
 
-    In one experiment each agent has a loss function. In the other experiment all agents share one loss function.
+    In one experiment each agent has its own loss function. In the other experiment all agents share one loss function.
 
     Args:
-        path: the file.
+        path: the file that defines the stream.
         stream: the class of the stream.
         folder: where the data file is written.
         seed: the seed of the data and of the experiments.

@@ -1,4 +1,4 @@
-"""Compute confidence bounds and p-values that hold exactly for any number of samples."""
+"""Compute confidence bounds that hold for any number of samples, without approximations."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from mpinodes.privacy.curves import gdp_epsilon
 
 
 def least_share(hits: int, tries: int, alpha: float) -> float:
-    """Return a lower confidence bound on the probability of a hit, from `hits` in `tries` (Clopper, Pearson 1934).
+    """Return a lower confidence bound on a probability, from `hits` in `tries` (Clopper, Pearson 1934).
 
-    The bound is above the probability with probability at most alpha.
+    The bound is wrong (above the true probability of a hit) with probability at most alpha.
     """
     return float(stats.beta.ppf(alpha, hits, tries - hits + 1)) if hits else 0.0
 
 
 def largest_share(hits: int, tries: int, alpha: float) -> float:
-    """Return an upper confidence bound on the probability of a hit, from `hits` in `tries` (Clopper, Pearson 1934).
+    """Return an upper confidence bound on a probability, from `hits` in `tries` (Clopper, Pearson 1934).
 
-    The bound is below the probability with probability at most alpha.
+    The bound is wrong (below the true probability of a hit) with probability at most alpha.
     """
     return 1 - least_share(tries - hits, tries, alpha)
 
 
 class Shown(NamedTuple):
-    """Hold the lower bounds on ε that a game shows.
+    """Hold the lower bounds on ε that a game gives.
 
     Attributes:
-        pure: if all messages together are pure ε-DP, ε is at least this number.
-        at_delta: if all messages together are (ε, δ)-DP, ε is at least this number.
+        pure: a lower bound on the ε of all messages together, for pure ε-DP.
+        at_delta: a lower bound on the ε of all messages together, for (ε, δ)-DP.
     """
 
     pure: float
@@ -46,10 +46,12 @@ CERTAIN = Shown(inf, inf)
 def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian: bool, sampled: bool = False) -> Shown:
     """Return lower bounds on ε from the log-likelihood ratios of N runs on each of two adjacent data sets.
 
-    The probability that at least one of the two returned bounds (pure ε, ε at δ) is wrong is at most alpha. The
-    threshold on the ratio is chosen on the first half of the runs and evaluated on the second half. If `gaussian` is
-    true, the threshold is 0, the optimal threshold, only the second half counts, and ε at δ follows from the trade-off
-    between the two error probabilities (Nasr et al. 2023).
+    There are two bounds: on pure ε, and on ε at δ. The probability that at least one of them is wrong is at most alpha.
+    The adversary decides by a threshold on the ratio. The threshold is chosen on the first half of the runs, and its
+    success is measured on the second half.
+
+    If `gaussian` is true, the threshold is 0, which is optimal, and the first half is not used. ε at δ then follows
+    from the trade-off between the two error probabilities (Nasr et al. 2023).
 
     Args:
         own: (N,) the ratios of runs on the run's data.
@@ -63,7 +65,7 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
     half, aim = len(own) // 2, delta if sampled else 0.0
 
     def shares(tau: float, side: tuple[Vector, Vector], runs: slice) -> tuple[float, float]:
-        """Return bounds on P(ratio ≥ tau): a lower bound for runs on the first data set, an upper bound for the second.
+        """Return bounds on P(ratio ≥ tau): a lower bound on the first data set, an upper bound on the second.
 
         Args:
             tau: the threshold on the log-likelihood ratio.
@@ -74,7 +76,9 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
         return least_share(hits, len(own[runs]), alpha / 2), largest_share(alarms, len(own[runs]), alpha / 2)
 
     def bound(low: float, high: float, delta: float = 0.0) -> float:
-        """Return the lower bound ln((low − delta)/high) on ε at `delta`; 0 if this bound is negative.
+        """Return a lower bound on ε at `delta` from the probabilities of one event on two adjacent data sets.
+
+        The bound is ln((low − delta)/high), or 0 if this is negative.
 
         Args:
             low: a lower bound on the probability of an event on one data set.
@@ -102,7 +106,7 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
 
 
 def guessed(right: int, guesses: int, alpha: float) -> float:
-    """Return a lower bound on pure ε from the numbers of right guesses and of all guesses of independent fair secrets.
+    """Return a lower bound on pure ε from the number of right guesses of independent fair secrets.
 
     Under pure ε-DP each guess is right with probability at most e^ε/(1 + e^ε), whatever the earlier guesses were
     (Steinke, Nasr, Jagielski 2023).

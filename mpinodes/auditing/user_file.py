@@ -39,7 +39,7 @@ TESTS: dict[str, Callable[[Any, str, Path, int, Report], None]] = {
 
 
 def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
-    """Run all tests of a part, and return a report.
+    """Run all tests of a part (an algorithm, a loss function, ...), and return a report.
 
     Args:
         kind: the kind of the part.
@@ -65,9 +65,8 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
 def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
     """Yield a fault for each name in a part's file that a part must not use: randomness, clocks, files and the like.
 
-    In the files of streams and topologies all names are allowed. In all other cases only the part's file is read, not
-    the files that this file imports. Forbidden names in imported files show their effect in other tests, which compare
-    two calls, processes or agents.
+    Streams and topologies may use all names. Only the part's file is read, not the files that it imports. Forbidden
+    names in imported files are found by other tests, which compare two calls, processes or agents.
 
     Args:
         path: the file.
@@ -86,9 +85,9 @@ def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
 
 
 def _names(node: ast.AST) -> list[str]:
-    """Return the dotted names that a syntax node imports, calls or takes from numpy.random.
+    """Return the dotted names that a node of the syntax tree imports, calls or takes from numpy.random.
 
-    A name that is called without a dot gets the prefix "builtins.", also if it is not a built-in function.
+    A name that is called without a dot gets the prefix "builtins.", even if it is not a built-in function.
     """
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]

@@ -54,17 +54,17 @@ class Verdict(NamedTuple):
 
 
 def of_summary(loss: LossSummary) -> Verdict:
-    """Return a table row with the privacy loss that the run reports."""
+    """Return a table row with the claimed and the proven ε of the run."""
     words = (number(loss.claimed, "none"), number(loss.proven_pure), number(loss.proven))
     shown = f"claimed {words[0]}, proven pure {words[1]}, at δ {words[2]}"
     return Verdict("privacy loss", shown, "as reported", False)
 
 
 def of_replay(findings: list[Finding]) -> Verdict:
-    """Return a table row that says whether any message changed by more than the accountant's bound.
+    """Return a table row that says whether the replays refute the accountant.
 
-    The row also refutes the proven value if a fact that a message states about itself, such as a sensitivity, depends
-    on the data.
+    They refute the accountant in two cases: a message changed by more than the accountant's bound, or a fact that a
+    message states about itself, such as a sensitivity, depends on the data.
     """
     worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
     over = max(worst.direct, worst.hidden)
@@ -80,8 +80,8 @@ def of_replay(findings: list[Finding]) -> Verdict:
 def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
     """Return a table row that says whether the noise has the distribution that the mechanism states.
 
-    The row also gives the smallest relative shortfall of the noise scale that the test detects. If there is no noise,
-    or if a released number is not finite, the row says so.
+    The row also says how much too small the noise scale must be for the test to notice. If there is no noise, or if a
+    released number is not finite, the row says so.
 
     Args:
         drawn: the noise that was extracted from messages or drawn again.
@@ -108,9 +108,9 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
-    """Return a table row that says whether all compared numbers follow from public facts and releases.
+    """Return a table row that says whether the numbers in messages follow from public facts and releases.
 
-    The compared numbers are the numbers that depend on no noise and, if the noise can be drawn again, also the others.
+    Numbers with noise are compared only if the noise can be drawn again.
     """
     words, slips = compare(run, agents)
     if not slips:
@@ -120,11 +120,11 @@ def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
 
 
 def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
-    """Replay up to `AGENTS` agents of the run on extreme data, and with other batch sizes.
+    """Replay the run's agents on extreme data and with other batch sizes, and return rows with the result.
 
-    Return one row if the replays of all experiments agree with the accountant. If not, return one row for each
-    experiment (`own_sizes`) whose replay refutes the accountant. If an experiment cannot be run, this experiment and
-    all further ones are left out; if none could be run, one row says so.
+    Up to `AGENTS` agents are replayed in each experiment of `own_sizes`. If all replays agree with the accountant, the
+    result is one row. If not, there is one row for each experiment whose replay refutes the accountant. If an
+    experiment cannot be run, this experiment and all further ones are left out. If none could be run, one row says so.
 
     Args:
         own: the setup of the run.
@@ -153,11 +153,14 @@ def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
 
 
 def of_run(run: Transcript, seed: int) -> list[Verdict]:
-    """Test a run, and return a row for each test.
+    """Test a run, and return a table row for each test.
 
-    The tests are: the messages follow from the recorded releases; the frames follow from public facts and releases; the
-    replay; the noise of the run; and, if the run has noise, the noise drawn again. If the messages do not follow from
-    the recorded releases, the only row says so.
+    The tests are:
+
+    - Do the messages follow from the recorded releases? If they do not, the only row says so.
+    - Do the numbers in messages follow from public facts and releases?
+    - Does a message change by more than the accountant assumes if an agent runs again on adjacent data?
+    - Does the noise of the run have the stated distribution? If the run has noise, the same for noise drawn again.
 
     Args:
         run: the run.
@@ -214,10 +217,13 @@ def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: flo
 
 
 def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: float, seed: int) -> list[Verdict]:
-    """Return a row with the result of one game; for a game on two data sets, also a row for a replay that refutes.
+    """Return a table row with the result of one game.
+
+    In a game on two data sets, the run of the game is also replayed. If the replay refutes the proven value, a second
+    row says so.
 
     Args:
-        ready: the small experiment of the game, after its first run.
+        ready: the experiment of the game, after its first run.
         target: the adjacent data set; None for the game on one run.
         ratios: (k, 2) the log-likelihood ratios of k pairs of runs, one run on each data set; None for the game on one
             run.
@@ -245,7 +251,7 @@ def of_probe(ready: Ready, target: Canary | None, ratios: Vector | None, alpha: 
 
 
 def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, view: str = "links") -> str:
-    """Return all rows as text.
+    """Return the audit's table as text.
 
     Args:
         title: the first line.
