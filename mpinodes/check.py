@@ -1,11 +1,14 @@
 """Test the statements of a part: python -m mpinodes.check FILE, or the name of a part.
 
-FILE is a Python file that you wrote for algorithm.path, data.path, problem.path, problem.set_path, step.path,
-privacy.path, topology.path or record.metrics. The part is tried on small examples, and its statements are compared
-with its behavior. Purity (equal arguments give equal results) is tested by calling methods again. The sensitivities and
-the leakage that an algorithm states are tested by running agents again on adjacent data. Each agent of an algorithm is
-also run alone, and some runs are repeated in another process and over MPI. A check can refute a statement, but cannot
-prove a statement.
+A part is an algorithm, a loss, a data set, ... FILE is a Python file that you wrote for algorithm.path, data.path,
+problem.path, problem.set_path, step.path, privacy.path, topology.path or record.metrics. The check runs the part on
+small examples, and compares the behavior with the statements of the part.
+
+- Purity (equal arguments give equal results): methods are called again.
+- What an algorithm states about its messages (sensitivities and leakage): agents run again on adjacent data.
+- Agents exchange only messages: each agent is run alone, and some runs are repeated in another process and over MPI.
+
+A check can refute a statement, but cannot prove a statement.
 
 Exit code 0: no fault was found. If a FILE was checked, later runs with this file report that they depend on tested
 statements. Exit code 1: faults were found, and are printed. Exit code 2: the command line is wrong, or there is nothing

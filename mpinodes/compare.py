@@ -1,11 +1,15 @@
 """Put finished runs side by side: python -m mpinodes.compare STUDY|RUN...
 
-Write figures (means over seeds with their 95 % intervals), tables (CSV, Parquet, Markdown, LaTeX) and differences
-paired by seed. The Parquet table needs pyarrow or fastparquet. Report the privacy loss of publishing all runs together.
-Also report in which keys the runs differ, apart from the compared keys. If each agent has its own loss function, losses
-and regrets are divided by the number of agents. If the runs do not have all combinations of the values of their keys,
-choose the compared keys by --by and --along. At most 12 figures are drawn; the output names the figures that are left
-out.
+The command writes
+
+- figures: means over seeds with their 95 % intervals; at most 12 figures are drawn, and the output names the others,
+- tables: CSV, Parquet (needs pyarrow or fastparquet), Markdown and LaTeX,
+- differences of results, paired by seed,
+- the privacy loss of publishing all runs together,
+- the keys in which the runs differ, apart from the compared keys.
+
+If each agent has its own loss function, losses and regrets are divided by the number of agents. If the runs do not have
+all combinations of the values of their keys, choose the compared keys by --by and --along.
 """
 
 from __future__ import annotations

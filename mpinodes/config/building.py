@@ -1,7 +1,7 @@
-"""Build the parts of a complete experiment, and assemble them into a `Setup`.
+"""Build the parts (algorithm, loss, graph, ...) of a complete experiment, and assemble them into a `Setup`.
 
-An experiment is complete if the defaults of all keys are filled in. Agents receive complete experiments, so they need
-this module, but not the modules that fill in defaults and check settings.
+An experiment is complete if every key has a value. Agents receive complete experiments, so they need this module, but
+not the modules that find defaults and check settings.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # maps an agent, the
 def build(experiment: Experiment) -> Setup:
     """Return the set-up of a complete experiment (all keys have values), without checking the experiment.
 
-    This function is for experiments that `compose` has checked before: on the ranks of agents, and for further seeds.
+    The experiment must have been checked by `compose` before, for example in another process or with another seed.
 
     Raises:
         BadInput: a file is missing or malformed, or the parts of the experiment do not fit together.
@@ -46,12 +46,14 @@ def build(experiment: Experiment) -> Setup:
 
 
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
-    """Return the set-up of a complete experiment, with the graph, faults, data, loss and metrics of another set-up.
+    """Return the set-up of a complete experiment, in which parts of another set-up are used again.
+
+    The graph, faults, data, loss and metrics are used again, which saves the time to build them.
 
     Args:
-        setup: a set-up whose experiment has the same graph, faults, data, loss and metrics as `experiment`. For
-            example, the two experiments differ in noise, privacy budget or algorithm.
-        experiment: the complete experiment.
+        setup: a set-up whose experiment has the same graph, faults, data, loss and metrics as `experiment`. The two
+            experiments may differ in noise, privacy budget or algorithm.
+        experiment: the complete experiment (all keys have values).
     """
     classes = Classes.of(experiment)._replace(loss=setup.loss)
     again = assembled(experiment, classes, setup.topology, setup.stream)
@@ -64,10 +66,10 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
     If the baseline of the experiment is alone or one-shot, the graph of the set-up is an `Isolated` instead of `graph`.
 
     Args:
-        experiment: the complete experiment.
+        experiment: the complete experiment (all keys have values).
         classes: the classes of the algorithm, the loss function and the other parts of the experiment.
         graph: the topology of the experiment.
-        stream: the stream of losses of the experiment.
+        stream: the data: the loss function of each agent in each round.
 
     Raises:
         BadInput: an agent has no samples, or the agents decide blocks of coordinates and outnumber the coordinates.
@@ -107,15 +109,16 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 
 
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
-    """Return a function f: f(agent)(round) is the loss function that the agent receives in the round.
+    """Return the loss functions that the agents receive, as a function f: f(agent)(round) is a loss function.
 
-    The gradients of these loss functions are clipped as `privacy.clip` says. If `problem.gradient_noise` is above 0, a
-    random error with this variance is added to each coordinate of the clipped gradients. Under bandit feedback, the
-    loss functions return estimates of gradients instead of gradients, without this random error.
+    - The gradients of these loss functions are clipped as `privacy.clip` says.
+    - If `problem.gradient_noise` is above 0, a random error with this variance is added to each coordinate of the
+      clipped gradients.
+    - Under bandit feedback, the loss functions return estimates of gradients instead, without this random error.
 
     Args:
         experiment: determines the clipping, the random error, and whether agents receive gradients.
-        of: of(agent)(round) is the loss function that the stream provides.
+        of: of(agent)(round) is the loss function that the data provide.
         run: the public constants of the run.
         stated: checks whether a loss has the properties that a user's stream states; None if the stream is built in.
     """
@@ -150,10 +153,12 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
     """Return a function that takes an agent and the agent's loss, and returns this loss with a clipped gradient.
 
-    The gradient of the result is clipped even if the class of the loss does not clip the gradient. If a loss lacks the
-    properties that a user's stream states, its whole gradient is clipped to half of `Run.grad_sensitivity`, so that
-    the sensitivity is at most the sensitivity that privacy accounting assumes. If `privacy.clip` is inf, or if this
-    function has clipped the loss in the same way before, the loss is returned unchanged.
+    The gradient of the result is clipped even if the class of the loss does not clip. There are two exceptions:
+
+    - If a loss lacks a property that a user's stream states, its whole gradient is clipped to half of
+      `Run.grad_sensitivity`. So the sensitivity is at most the sensitivity that privacy accounting assumes.
+    - If `privacy.clip` is inf, or if this function has clipped the loss in the same way before, the loss is returned
+      unchanged.
 
     Args:
         experiment: determines the clipping.
@@ -175,10 +180,10 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
 
 
 def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
-    """Return the graph that the section `topology` of a complete experiment names.
+    """Return the graph that a section `topology` describes.
 
     Args:
-        section: the section `topology`.
+        section: the section `topology`, in which every key has a value.
         seed: the seed of the run, for graphs that are drawn at random.
 
     Raises:
@@ -193,9 +198,9 @@ def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
 
 
 def stream_of(e: Experiment, classes: Classes, agents: int) -> Stream:
-    """Return the stream of losses of a complete experiment for `agents` agents.
+    """Return the data of a complete experiment, as a stream of loss functions for `agents` agents.
 
-    If batches are secret (`data.sampling`), the loss of a round is the loss of all samples of the agent.
+    If batches are secret (`data.sampling`), the loss function of a round has all samples of the agent.
 
     Raises:
         BadInput: files are missing or malformed.
@@ -203,7 +208,7 @@ def stream_of(e: Experiment, classes: Classes, agents: int) -> Stream:
     problem, whole, clip = e.problem, e.clips_rounds, e.clip
 
     def make_loss(features: Features, targets: Vector) -> SampleLoss:
-        """Return the loss of a round from its features (k, d) and targets (k,)."""
+        """Return the loss function of a round from the round's features (k, d) and targets (k,)."""
         divisor = (len(targets) if problem.average else 1.0) / problem.weight
         return classes.loss(arrays(features), np.asarray(targets), clip, whole, divisor, problem.regularizer)
 

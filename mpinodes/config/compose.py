@@ -1,9 +1,10 @@
 """Turn the settings of a user into a checked `Setup`. The commands that start runs call `compose` to do this.
 
-`defaults.resolve` adds the defaults of the keys that the user does not set. `building` then builds the parts and
-assembles them into a `Setup`. Mistakes are searched for in four stages: in the keys; in the algorithm, the other parts
-and the graph; in the data; in the assembled set-up. At the end of each stage, all mistakes of the stage are raised in
-one error.
+`defaults.resolve` adds the defaults of the keys that the user does not set. `building` then builds the parts
+(algorithm, loss, graph, ...) and assembles them into a `Setup`.
+
+Mistakes are searched for in four stages: in the keys; in the algorithm, the other parts and the graph; in the data; in
+the assembled set-up. At the end of each stage, all mistakes of the stage are raised in one error.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
 
 
 def origin(key: str, asked: Tree, ranks: int | None) -> str:
-    """Return a line with the value of a key, and with the source of the value; empty if the key has no value.
+    """Return a line with the value of a key, and who sets this value; empty if the key has no value.
 
-    The source is the user's file and line, the command line, or the name of the layer of defaults that sets the key. If
-    the data determine the key `rounds`, the line says this. The result begins with a line break.
+    The value is set by a line of the user's file, by the command line, or by a layer of defaults, which the line names.
+    If the data determine the key `rounds`, the line says so. The result begins with a line break.
 
     Args:
         key: the dotted key.
@@ -102,9 +103,9 @@ def origin(key: str, asked: Tree, ranks: int | None) -> str:
 
 @contextmanager
 def _located(asked: Tree) -> Iterator[None]:
-    """Add the file and the line of the wrong key to the mistakes of a `BadInput` that the `with` block raises.
+    """Add file and line to the mistakes of a `BadInput` that the `with` block raises.
 
-    A mistake is left unchanged if no file sets its key.
+    A mistake gets the file and the line that set the wrong key. If no file sets the key, the mistake is left unchanged.
 
     Raises:
         BadInput: the same mistakes, with file and line.
@@ -118,11 +119,11 @@ def _located(asked: Tree) -> Iterator[None]:
 
 
 def _rounds(tree: Tree, stream: Stream) -> int:
-    """Return the number of rounds of the run; by default the number of rounds for which there are data.
+    """Return the number of rounds of the run: the setting `rounds` or, by default, the number of rounds that have data.
 
     Args:
         tree: the settings, perhaps with `rounds`.
-        stream: the stream of losses.
+        stream: the data.
 
     Raises:
         BadInput: a batch is larger than the share of an agent, the data are too short for `rounds`, or `rounds` is

@@ -1,10 +1,16 @@
 """Find a value for each key of an experiment, from the user's settings and from several layers of defaults.
 
-A layer is a dictionary of keys and values. The layers are, from the lowest to the highest: the base, the defaults of
-the data, the preset, the defaults of the algorithm, and the user's settings. If two layers have the same key, the
-higher layer overrides the lower layer. If a layer chooses another part (data, topology or step schedule) than a lower
-layer, the settings that the lower layer has for this part are dropped. The merged keys are then converted to the types
-of their sections, and all mistakes are collected.
+A layer is a dictionary of keys and values. The layers are, from the lowest to the highest:
+
+1. the base,
+2. the defaults of the data,
+3. the preset,
+4. the defaults of the algorithm,
+5. the user's settings.
+
+If two layers have the same key, the higher layer overrides the lower layer. If a higher layer chooses another part
+(data, topology or step schedule), the settings of lower layers for this part are dropped. The merged keys are then
+converted to the types of their sections, and all mistakes are collected.
 """
 
 from __future__ import annotations
@@ -40,11 +46,11 @@ CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step
 
 
 def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, dict[str, Tree]]:
-    """Find the values of all keys of an experiment from the settings and several layers of defaults.
+    """Find the values of all keys of an experiment from the user's settings and several layers of defaults.
 
-    The default of the key `rounds` depends on the data, so this function does not add this default. The baseline
-    no-noise replaces the user's section `privacy`, except the keys clip, clipping and adjacency. The baseline curator
-    replaces the user's section `topology` by one agent.
+    The default of the key `rounds` depends on the data, and is not added here. Two baselines change the user's
+    settings. The baseline no-noise replaces the section `privacy`, except the keys clip, clipping and adjacency. The
+    baseline curator replaces the section `topology` by one agent.
 
     Args:
         asked: the settings that the user asks for.
@@ -52,8 +58,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         problems: the list to which a line for each mistake is added.
 
     Returns:
-        The values of all keys, as nested dictionaries, with `rounds` only if a layer sets this key; and a dictionary
-        from the name of each layer to its keys, the lowest layer first.
+        Two values: the values of all keys, as nested dictionaries, and a dictionary from the name of each layer to its
+        keys, the lowest layer first. `rounds` is there only if a layer sets this key.
 
     Raises:
         BadInput: the algorithm cannot be loaded, so that the other parts cannot be checked; or the settings have the
@@ -136,7 +142,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
 
 @cache
 def _warn_ignored(key: str) -> None:
-    """Print a warning, once per process, that `key` is ignored: the key no longer exists, but has its old default."""
+    """Print a warning, once per process, that a key is ignored: the key no longer exists, but has its old default."""
     why = "this key no longer exists; it is ignored, because its value is the old default"
     print(f"mpinodes: {key}: {why}", file=sys.stderr)
 
@@ -158,10 +164,10 @@ def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: 
 
 
 def _require_one_part(layer: Tree, problems: Problems) -> None:
-    """Add a mistake for each part that a layer chooses twice, such as by name and by path.
+    """Add a mistake for each part that a layer of settings chooses twice, such as by name and by path.
 
-    `privacy.mechanism` may be set together with `privacy.path` if it names the mechanism that the user's mechanism
-    replaces, because every experiment.toml has this key.
+    There is one exception: `privacy.mechanism` may be set beside `privacy.path`, and then names the mechanism that the
+    user's file replaces. Every experiment.toml has this key.
     """
     for kind in registry.KINDS:
         section = layer.get(kind.section, {})
@@ -176,9 +182,10 @@ def _require_one_part(layer: Tree, problems: Problems) -> None:
 
 
 def _absolute(asked: Tree) -> Tree:
-    """Return the settings with absolute paths of parts, data, graphs and metrics; then they hold in any directory.
+    """Return the settings with absolute paths, which are valid in any working directory.
 
-    In `output.dir`, only a leading `~` is replaced by the home directory.
+    The paths of parts, data, graphs and metrics become absolute. In `output.dir`, only a leading `~` is replaced by the
+    home directory.
     """
     keys = {kind.path_key for kind in registry.KINDS if kind is not registry.METRICS}
     keys |= {"data.file", "data.dir", "topology.file"}
@@ -197,9 +204,9 @@ def _path(word: str) -> str:
 
 
 def _choice(layer: Tree, section: str) -> Tree:
-    """Return the keys of a section in one layer of settings that choose a part, such as `name`, `file` or `path`.
+    """Return the keys of a section that choose a part, such as `name`, `file` or `path`, as one layer sets them.
 
-    The result is empty if the layer has no such key.
+    The result is empty if the layer sets no such key.
     """
     keys = layer.get(section, {})
     return {key: keys[key] for key in CHOICES[section] if key in keys}
@@ -210,11 +217,14 @@ def _without(layer: Tree, section: str, key: str) -> Tree:
 
 
 def _without_other_parts(layers: list[Tree]) -> list[Tree]:
-    """Return the layers of settings without the settings of parts that a higher layer replaces.
+    """Return the layers of settings without the settings of parts that are not used.
 
-    The lowest layer is the first. The sections are data, topology and step. The highest layer that chooses the part of
-    a section decides which part is used. From every layer that chooses another part, the whole section is dropped.
-    Layers that have settings in the section, but choose no part, are kept.
+    Only the sections data, topology and step are looked at. The highest layer that chooses the part of a section
+    decides which part is used. If a lower layer chooses another part, its whole section is dropped. If a layer chooses
+    no part, its settings in the section are kept.
+
+    Args:
+        layers: the layers of settings, the lowest first.
     """
     for section in CHOICES:
         choices = [_choice(layer, section) for layer in layers]
@@ -227,14 +237,15 @@ def _without_other_parts(layers: list[Tree]) -> list[Tree]:
 
 
 def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree) -> Tree:
-    """Return the layer with the defaults of the data, adapted to the kind of algorithm.
+    """Return the defaults of the data, adapted to the kind of algorithm.
 
-    A fixed scale of the noise (`privacy.scale`) is dropped if each agent has its own loss function. The random error of
-    gradients (`problem.gradient_noise`) is dropped if the algorithm minimizes losses, or under bandit feedback. If the
-    stream does not define which agent uses which samples, or if all agents share one loss function, the default of
-    `data.partition` is "shared": all agents use the same samples, which gives the largest privacy loss. Otherwise it is
-    "even". If the algorithm needs all samples in each round and the stream allows it, the default of `data.batch` is
-    "all".
+    - A fixed noise scale (`privacy.scale`) is dropped if each agent has its own loss function.
+    - The random error of gradients (`problem.gradient_noise`) is dropped if the algorithm minimizes losses, or under
+      bandit feedback.
+    - `data.partition` is "shared" (all agents use the same samples) if all agents share one loss function, or if the
+      data do not define which agent uses which samples. Shared samples give the largest privacy loss. In all other
+      cases the default is "even".
+    - `data.batch` is "all" if the algorithm needs all samples in each round and the data allow it.
     """
     settings, defaults = registry.keys(registry.STREAMS, stream), merge({}, stream.defaults)
     if algorithm.solves or asked.get("feedback", {}).get("points"):
@@ -249,9 +260,9 @@ def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree)
 
 
 def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: int | None, problems: Problems) -> Tree:
-    """Return the merged settings `tree`, with all values converted to the types of their keys.
+    """Return the merged settings `tree` with the defaults of all parts (the algorithm, the data, ...).
 
-    The defaults of all parts (the algorithm, the data, ...) are added.
+    All values are converted to the types of their keys.
     """
     for kind in (registry.LOSSES, registry.SETS, registry.SCHEDULES):
         if kind.path in tree.get(kind.section, {}):  # the user's file replaces the part that a lower layer names
@@ -274,7 +285,7 @@ def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: in
 
 
 def _decode_fixed(tree: Tree, problems: Problems) -> Tree:
-    """Return the keys and sections that every experiment has (such as `seed`), converted to their types."""
+    """Return the keys and sections that every experiment has, such as `seed`, converted to their types."""
     others = {"algorithm", "problem", *CHOICES, *(() if "rounds" in tree else ("rounds",))}
     needed = {"seed": 0, "repeats": 1, "name": "run"}  # if no algorithm is known
     decoded = decode(needed | tree, keys_of(Experiment), "", problems, others)
@@ -289,9 +300,9 @@ def _part(
     others: Sequence[str] = (),
     fixed: dict[str, Key] | None = None,
 ) -> Tree:
-    """Return the keys of a section that choose a part, and all settings of the part, converted to their types.
+    """Return the keys of a section that choose a part, and the settings of this part, converted to their types.
 
-    The types are defined by the fields of the part's dataclass. A setting without a value gets its default.
+    The fields of the part's dataclass are its settings. A setting without a value gets its default.
 
     Args:
         kind: the kind of the part.
@@ -324,9 +335,9 @@ def _problem(problem: Tree, problems: Problems) -> Tree:
 def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> Tree:
     """Return the section `step`, converted to its types; empty if the schedule cannot be loaded.
 
-    If the schedule has a setting for the modulus of strong convexity (`Schedule.from_losses`), its default is
-    `problem.regularizer` times `Algorithm.modulus_share`. If this default is needed and the regularizer is 0, a line
-    is added to `problems`.
+    Some schedules have a setting for the modulus of strong convexity (`Schedule.from_losses`). The default of this
+    setting is `problem.regularizer` times `Algorithm.modulus_share`. If this default is needed and the regularizer is
+    0, a line is added to `problems`.
     """
     section, modulus = tree["step"], tree.get("problem", {}).get("regularizer", 0.0)
     if (schedule := _chosen(registry.SCHEDULES, section, problems)) is None:
@@ -346,7 +357,7 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
 def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
     """Return the section `topology`, converted to its types; unchanged if no graph has the name in the section.
 
-    For a graph that is not read from a file, the default number of agents is the number of ranks minus 1 (the logger),
+    If the graph is not read from a file, the number of agents has a default: the number of ranks minus 1 (the logger),
     or `LOCKSTEP_AGENTS` if one process runs all agents.
     """
     files, name = stored.names(), section.get("name")

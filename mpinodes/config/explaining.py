@@ -1,8 +1,12 @@
 """Explain keys and parts to the user: the texts of `mpinodes run --explain` and `--list`.
 
-The text about a key of a fixed section comes from the docstring of the class of this section in `core.experiment`. The
-text about a setting of a part comes from the annotation of the field, and the text about a part from the docstring of
-its module. The texts about `problem.preset` and `topology.file` are in this module.
+The texts come from the code:
+
+- a key of a fixed section: the docstring of this section's class in `core.experiment`,
+- a setting of a part: the annotation of the field,
+- a part: the docstring of its module.
+
+Only the texts about `problem.preset` and `topology.file` are in this module.
 """
 
 from __future__ import annotations
@@ -26,7 +30,9 @@ FIXED = {"": Experiment, **SECTIONS, "data": DataKeys, "topology": GraphFile}
 
 
 def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Return a dictionary from dotted keys, sorted, to texts with the meaning, the choices and the default of the key.
+    """Return the texts that explain the keys of an experiment: a sorted dictionary from dotted keys to texts.
+
+    A text has the meaning, the choices and the default of the key.
 
     Args:
         asked: the settings of an experiment. If they name Python files of the user, as `algorithm.path` does, the
@@ -93,11 +99,13 @@ def listed() -> str:
 def explained_part(name: str) -> str | None:
     """Return the text of `--explain` about a part.
 
+    If parts of several kinds have the name, the text explains all of them.
+
     Args:
-        name: the path of a user's Python file, or a name, which may belong to parts of several kinds.
+        name: the name of a part, or the path of a user's Python file.
 
     Returns:
-        The text about all these parts; None if `name` is no path and no installed part has this name.
+        The text; None if `name` is no path and no installed part has this name.
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or defines no valid part.
@@ -130,8 +138,7 @@ def _module_doc(part: type) -> str:
 def _explained(meaning: str, by_part: dict[str, Key]) -> str:
     """Return a text with the meaning, the choices and the default of a key.
 
-    If the key has different defaults in different parts, or no default in some of the parts, the text names the default
-    of each part that has a default.
+    If different parts have different defaults, or some have no default, the text names the default of each part.
 
     Args:
         meaning: the meaning of the key; if empty, the meaning is the description in the annotation of the key's type.

@@ -1,27 +1,27 @@
-"""Compute the noise key of a run: 32 bytes from which the noise of releases is drawn if `noise.entropy` is "seed".
+"""Compute the noise key of a run: 32 bytes from which the noise of messages is drawn if `noise.entropy` is "seed".
 
-The dither (random numbers added before a release is rounded) and secret batches are drawn from the noise key too. The
-noise of `noise.backend = opendp` is not drawn from the noise key. If two runs had the same noise, the difference of
-their messages would contain no noise, and would reveal private data. Therefore the noise key depends on the seed and on
-a fingerprint (or on `noise.key`, if this key is set). The fingerprint is a hash of the settings and the code that can
-change a message: after a change of such a setting, or of a line in a user's file, the noise is different. For a user's
-Python file, the fingerprint includes the contents of:
+Two other kinds of random numbers are drawn from the noise key too: the dither (random numbers added before a release is
+rounded) and secret batches. The noise of `noise.backend = opendp` is not drawn from the noise key.
+
+If two runs had the same noise, the difference of their messages would contain no noise, and would reveal private data.
+Therefore the noise key depends on the seed and on a fingerprint, or on `noise.key` if this key is set. The fingerprint
+is a hash of the settings and the code that can change a message. So after a change of such a setting, or of a line in a
+user's file, the noise is different. For a user's Python file, the fingerprint includes the contents of:
 
 - the user's modules and packages that the file imports, directly or indirectly; a package is included as a whole;
 - the code files (.py, .pyc, .so) in the folder of the file and below, if the code uses a function that can load unnamed
   code (`LOADS`: importlib, exec, pickle, ...);
 - the files whose paths are strings in the code; a path is relative to the folder of the file, or to one of the two
   folders above this folder;
-- the files in the folder and below whose names appear in strings of the code, if the code uses a function that can
-  read files (`READS`);
+- the files in the folder and below whose names appear in strings of the code, if the code uses a function that can read
+  files (`READS`);
 - of each installed package that the code imports, except the packages in `PLATFORM`, which mpinodes itself needs: the
   version, and the names and recorded hashes of its files. The files themselves are not read.
 
-The fingerprint includes the version of mpinodes, but not the standard library. The fingerprint is computed from the
-text of the code. No code is imported or run, so that every process computes the same key. Files whose names are
-computed at run time are not included. Of each file, the contents and the path relative to the folder are included, but
-not the path of the folder. Settings that change no message are not included, and neither are the files that runs and
-studies write.
+The fingerprint includes the version of mpinodes, but not the standard library. It is computed from the text of the
+code: no code is imported or run, so that every process computes the same key. Files whose names are computed at run
+time are not included. Of each file, the contents and the path relative to the folder are included, but not the path of
+the folder. Settings that change no message are not included, and neither are the files that runs and studies write.
 
 Anyone who knows the settings, the code and the data can compute the fingerprint. The proven epsilon holds only for a
 noise key that nobody knows: set `noise.entropy = "os"`. The noise key is never written to a file, because it depends on

@@ -1,4 +1,7 @@
-"""Test an algorithm: its statements, and its purity (equal arguments give equal results and are not changed)."""
+"""Test an algorithm: whether its statements are true, and whether its methods are pure.
+
+A method is pure if equal arguments give equal results, and if the arguments are not changed.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,15 @@ APART = 3  # number of runs, in addition to the longest run, that are repeated i
 
 
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Run an algorithm on all small experiments on which the algorithm can run, and report faults.
+    """Run an algorithm on small experiments, and report faults.
 
-    Decisions must be finite. Each run tests the purity of the algorithm (equal arguments give equal results) and its
-    statements, such as a sensitivity. After the first `ENOUGH` + 1 runs, these tests end as soon as any fault was
-    found. The first `APART` runs are repeated without noise. These runs and the longest run are repeated in another
-    process. If no fault was found, the first run is repeated over MPI. If the algorithm can run on no experiment, this
-    is the only fault that is reported.
+    - Decisions must be finite. The first `APART` runs are repeated without noise, and must also have finite decisions.
+    - Methods must be pure (equal arguments give equal results), and statements such as a sensitivity must be true.
+      After the first `ENOUGH` + 1 runs, these tests end as soon as any fault was found.
+    - The first `APART` runs and the longest run are repeated in another process. If no fault was found, the first run
+      is repeated over MPI.
+
+    Experiments on which the algorithm cannot run are left out. If it can run on none, this is the only fault.
 
     Args:
         algorithm: the class of the algorithm.
@@ -81,10 +86,10 @@ def _messages(run: Transcript) -> int:
 def _on_some_graph(label: str, asked: Tree) -> Transcript:
     """Run an experiment on its graph; if the algorithm cannot run on this graph, try other graphs.
 
-    Other graphs are not tried if the error is a `BadInput` that does not name the topology.
+    Other graphs are tried after a `Diverged`, and after a `BadInput` that names the topology.
 
     Raises:
-        BadInput, Diverged: the algorithm can run on no graph. This is the error of the run on the experiment's graph.
+        BadInput, Diverged: no tried graph fits the algorithm. The error is that of the experiment's own graph.
     """
     errors: list[Exception] = []
     for tree in (asked, *others(asked)):
@@ -105,7 +110,7 @@ def finite(run: Transcript) -> Iterator[Fault]:
 
 
 def without_noise(run: Transcript) -> Iterator[Fault]:
-    """Run the experiment without noise, and yield a fault if any decision is not finite."""
+    """Run the experiment again without noise, and yield a fault if any decision is not finite."""
     e = run.setup.experiment
     clean = msgspec.structs.replace(e, privacy=msgspec.structs.replace(e.privacy, epsilon=inf))
     yield from finite(simulate(rebuilt(run.setup, clean), f"{run.label}, no noise"))

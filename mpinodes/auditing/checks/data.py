@@ -1,4 +1,4 @@
-"""Test loss functions, and streams (a stream gives each agent a loss function in each round)."""
+"""Test loss functions and streams. A stream gives each agent a loss function in each round."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[
 
 
 def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if a statement of the loss function about a sample is false at random samples and points.
+    """Yield a fault if a statement of the loss function is false at random samples and points.
 
     The tested statements are `sample_sensitivity`, `slope_bound`, `sample_smoothness`, `convex` and `sample_modulus`,
-    `hessian_rank`, and `value_rounding`, which bounds the rounding error of the value.
+    `hessian_rank`, and `value_rounding` (a bound on the rounding error of the value).
     """
     for _ in range(PAIRS):
         norm = float(rng.choice([0.3, 1.0, 5.0]))
@@ -119,13 +119,17 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
 
 
 def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Test the gradients and the values of a loss function.
+    """Yield a fault for each rule that the gradients and values of a loss function break.
 
-    Without a clip, the gradient must agree with numerical derivatives of the value, where the loss is smooth. `grad`
-    must be `data_grad` plus the gradient of the regularizer, and the gradient of a block must be the block of the
-    gradient. `value` must fit `values`. A call of `grad` must not change its argument or the samples, and must give the
-    same result again, in a new array. With a clip, the gradient of several samples must be the sum of the clipped
-    gradients of the single samples.
+    Without a clip:
+
+    - Where the loss is smooth, the gradient must agree with numerical derivatives of the value.
+    - `grad` must be `data_grad` plus the gradient of the regularizer, and the gradient of a block must be the block of
+      the gradient.
+    - `value` must fit `values`.
+    - `grad` must not change its argument or the samples. A second call must give the same result, in a new array.
+
+    With a clip, the gradient of several samples must be the sum of the clipped gradients of the single samples.
     """
 
     def clipped_grad(of: Any, x: Any) -> Any:
@@ -174,9 +178,9 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
 
 
 def minimizers(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault if the gradient norm at the result of `prox` is more than 100 times the tolerance given to `prox`.
+    """Yield a fault if the method `prox` of a loss function stops too far from the minimizer.
 
-    The gradient is the gradient of the function that `prox` minimizes.
+    The gradient of the minimized function must have a norm of at most 100 times the tolerance given to `prox`.
     """
     for _ in range(PAIRS // 10):
         features, targets = _samples(loss, rng, 3, 1.0)
@@ -214,8 +218,8 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
     """Test the loss functions of a stream in the first rounds, their sample numbers, bounds and merged losses.
 
-    At the first error in the loss functions or the sample numbers the test ends. Each number above a stated bound is a
-    fault of its own.
+    The test ends at the first error in the loss functions or the sample numbers. Each number above a bound that the
+    stream states is a fault of its own.
 
     Args:
         setup: the setup of an experiment with the stream.
@@ -276,8 +280,12 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
 def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
     """Yield a fault if the attribute `drawn_from_seed` of a stream is wrong.
 
-    The attribute states whether the samples depend on the seed. If it is None, nothing is tested. `other` is the same
-    stream with another seed. Only samples of the first rounds are compared.
+    The attribute states whether the samples depend on the seed. If it is None, nothing is tested. Only samples of the
+    first rounds are compared.
+
+    Args:
+        stream: the stream.
+        other: the same stream with another seed.
     """
     if stream.drawn_from_seed is None:
         return
@@ -293,7 +301,7 @@ def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
 
 
 def _by_row(stream: Stream) -> dict[int, bytes]:
-    """Return a dictionary from a row number of the data source to the sample in this row, as bytes.
+    """Return a dictionary from row numbers of the data source to the samples in these rows, as bytes.
 
     The dictionary has the samples that the agents use in the first rounds. An agent whose samples have no row numbers
     is left out.

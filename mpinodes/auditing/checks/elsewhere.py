@@ -1,7 +1,7 @@
 """Repeat a run in another process, and over MPI, and compare the messages.
 
-`python -m mpinodes.auditing.checks.elsewhere JOB` is the command of the other process. The file JOB holds experiments.
-The command overwrites JOB with the frames and decisions of the agents.
+`python -m mpinodes.auditing.checks.elsewhere JOB` is the command of the other process. It simulates the experiments in
+the file JOB, and overwrites JOB with the messages and decisions of the agents.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def main(job: str) -> None:
 
 
 def over_mpi(run: Transcript, folder: Path, report: Report) -> Iterator[Fault]:
-    """Yield a fault if a run over MPI and the same run in one process differ in any number of a recorded message.
+    """Yield a fault if a run over MPI has other messages than the same run in one process.
 
-    At most `FEW` rounds are run. `mpirun` starts the run over MPI. If mpirun is missing or does not work, nothing is
-    compared, and a note is added to the report.
+    At most `FEW` rounds are run. If mpirun is missing or does not work, nothing is compared, and a note is added to the
+    report.
 
     Raises:
         RuntimeError: the run fails over MPI.

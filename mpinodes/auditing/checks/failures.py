@@ -1,9 +1,7 @@
 """Report the outcome of a check, and compute images of values.
 
-The image of a value contains all bits of the value, apart from cached properties, functions, classes and other callable
-objects, generators of random numbers (`Draws`), losses that return noised gradients (`NoisedLoss`), objects that cannot
-be pickled, and objects that are nested very deeply. A test compares two images to find out whether a call has changed a
-value.
+The image of a value has all bits of the value, in a form that can be compared. A test compares two images to find out
+whether a call has changed a value. The function `image` lists the objects whose contents are not part of the image.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ class Fault(NamedTuple):
 
     Attributes:
         name: the fault in words.
-        where: agent, round, method and values.
+        where: the place of the fault: agent, round, method and values.
         right: the rule that the part must obey, or the right value.
     """
 
@@ -40,7 +38,10 @@ class Fault(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Return the fault as one line of text, with the line of the first method of a user's file that it names."""
+        """Return the fault as one line of text.
+
+        If the text names a method of a user's file, the line of this method is added.
+        """
         text = f"{self.name}: {self.where}; {self.right}"
         place = "" if ", line " in text else place_in_users_files(text)
         return f"{text} ({place})" if place else text
@@ -64,13 +65,14 @@ class Report:
     def take(self, name: str, faults: Iterable[Fault], times: int = 1, where: str = "") -> None:
         """Record the faults of a test. If `faults` is a generator, the test runs inside this call.
 
-        A `BadInput` that the generator raises is not a fault, but is raised again.
+        If the generator raises a `BadInput`, this is raised again. Any other exception is recorded as a fault of the
+        part.
 
         Args:
             name: what was tested, in the plural; "" if the test is not counted.
-            faults: the faults. Any other exception in the generator is reported as a fault of the part.
+            faults: the faults.
             times: the number of tests that are counted under `name`.
-            where: the name of the experiment, which the report of an exception contains.
+            where: the name of the experiment, which the fault names if there is an exception.
         """
         if name:
             self.tested[name] = self.tested.get(name, 0) + times
@@ -80,7 +82,10 @@ class Report:
 
     @contextmanager
     def exceptions(self, where: str) -> Iterator[None]:
-        """Report an exception in the `with` block as a fault of the checked part. The fault names the place `where`.
+        """Record an exception in the `with` block as a fault of the checked part.
+
+        Args:
+            where: the place that the fault names.
 
         Raises:
             BadInput: the block raised this error, which means that the part cannot be checked.
@@ -98,7 +103,7 @@ class Report:
 
     @property
     def faults(self) -> list[Fault]:
-        """Return the first fault of each name, with a note on the number of further faults that have this name."""
+        """Return one fault of each name: the first, with a note on the number of further faults of this name."""
         return [
             first if not more else first._replace(where=f"{first.where} (and {len(more)} times more)")
             for first, *more in self._faults.values()
@@ -118,16 +123,18 @@ class Report:
 
 
 def image(value: Any, depth: int = DEPTH) -> Any:
-    """Return everything that a value consists of, to the last bit, as a value that can be compared by ==.
+    """Return all bits of a value, in a form that can be compared by ==.
 
-    Objects are split into their parts as for pickling. The cached values of each `cached_property` are left out. The
-    image of a function or class is its name, and that of any other callable object the name of its type. The image of a
-    `Draws` is its origin, whatever was drawn before. The image of a `NoisedLoss`, and of an object that cannot be
-    pickled, is the name of its type.
+    Objects are split into their parts as for pickling. Some objects are represented by less than their parts:
+
+    - A function or class is represented by its name, any other callable object by the name of its type.
+    - The cached values of each `cached_property` are left out.
+    - Random numbers (`Draws`) are represented by their origin, whatever was drawn before.
+    - A `NoisedLoss`, and an object that cannot be pickled, is represented by the name of its type.
 
     Args:
         value: the value.
-        depth: how many levels of nested objects are split. Of a deeper object, the image holds the type only.
+        depth: how many levels of nested objects are split. A deeper object is represented by the name of its type.
     """
     name = type(value).__qualname__
     if isinstance(value, SIMPLE):

@@ -1,4 +1,4 @@
-"""Test topologies, and mixings (a mixing computes the weights with which an agent averages received messages)."""
+"""Test topologies and mixings. A mixing computes the weights with which an agent averages received messages."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ PURE_MIXING = "outgoing and weights must depend on their arguments alone, and re
 def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a mixing on graphs of 5 agents, and report faults.
 
-    The graphs are those of `OF_MIXINGS`. A graph is left out if the mixing is for fixed or for undirected graphs only
-    and the graph is not. If the mixing defines no weights on a graph, this is noted in the report.
+    The graphs are those of `OF_MIXINGS`. Graphs that change in time are left out if the mixing is for fixed graphs
+    only, and directed graphs if it is for undirected graphs only. If the mixing defines no weights on a graph, this is
+    noted in the report.
     """
     for name in OF_MIXINGS:
         graph = registry.find(registry.TOPOLOGIES, name)(agents=5, seed=seed)
@@ -41,9 +42,9 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
 def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
     """Run a mixing for all agents, and yield a fault for the first wrong result.
 
-    A mixing computes the weights with which an agent averages received messages. Its method `weights` must not change
-    its arguments. A second instance of the mixing runs with the agents in reverse order. The two instances must have
-    the same states, send the same scalars and return the same weights.
+    The method `weights` must return valid weights, and must not change its arguments. A second instance of the mixing
+    runs with the agents in reverse order. Both instances must have the same states, send the same scalars and return
+    the same weights.
 
     Args:
         mixing: the class of the mixing.
@@ -89,7 +90,7 @@ def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
 def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a topology with several numbers of agents, and report faults.
 
-    A number of agents that the topology rejects is noted. If the topology rejects all of them, this is a fault.
+    If the topology rejects a number of agents, this is noted in the report. If it rejects all numbers, this is a fault.
     """
     for agents in (1, 2, 3, 4, 6, 8, 9, 16):
         try:
@@ -107,10 +108,14 @@ def check_topology(topology: Any, path: str, folder: Path, seed: int, report: Re
 
 
 def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
-    """Test the edges of a graph against its other methods and against `other`, a second instance of the same graph.
+    """Test the edges of a graph in the first `ROUNDS` rounds, and yield the first fault.
 
-    The first `ROUNDS` rounds are tested. An edge must join two different agents, and the graph must have the period
-    that it states. Only the first fault is yielded.
+    An edge must join two different agents. The graph must have the period that it states. Its methods `sends` and
+    `neighborhood` must agree with the edges, and a second instance must have the same edges.
+
+    Args:
+        graph: the graph.
+        other: a second instance of the same graph.
     """
     n, title = graph.agents, f"{graph.title}, {graph.agents} agents"
     later = {t: other.edges(t) for t in range(ROUNDS, 0, -1)}

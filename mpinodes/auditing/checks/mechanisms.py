@@ -25,8 +25,8 @@ L1, L2 = 1.5, 0.7  # the sensitivities of the test queries
 def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test the noise of a mechanism at several values of ε and several calibrations, and report faults.
 
-    The noise must have the distribution that the mechanism states in the event of each release. Releases without a
-    calibration are left out if the mechanism raises a `ValueError` for such a release.
+    The noise must have the distribution that the mechanism states. Releases without a calibration are tested only if
+    the mechanism allows them, and does not raise a `ValueError`.
     """
     for epsilon, constant in ((1.0, None), (0.1, None), (20.0, 3.0)):
         made, calibrations = mechanism(epsilon, constant), [None, 2.0, 0.0]
@@ -42,7 +42,7 @@ def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: 
 def _released(mechanism: Any, calibration: float | None, value: Any, t: int, draws: Draws) -> tuple[Any, Event]:
     """Release a value with a mechanism, and return the added noise and the event.
 
-    The event records the noise distribution and the sensitivity of the release.
+    The event is what the mechanism states about the release: the distribution of the noise and the sensitivity.
 
     Raises:
         ValueError: the mechanism changed its argument, the query that holds the value.
@@ -68,11 +68,11 @@ class OneRound(Draws):
 
 
 def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
-    """Test the noise of a mechanism: on what the noise depends, and how the noise is distributed.
+    """Test on what the noise of a mechanism depends, and how the noise is distributed.
 
     The noise may depend on the random numbers of its agent, vector and round, on the sensitivities and on the
-    calibration, but not on the value, except by rounding. The distribution of the noise must be the distribution that
-    the events of the mechanism state.
+    calibration. The noise must not depend on the value, except by rounding. The noise must have the distribution that
+    the mechanism states in its events.
 
     Args:
         mechanism: the mechanism.
@@ -153,11 +153,11 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
 
 
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Compare three runs of each of some small experiments: two runs that record the metric, and one that does not.
+    """Test a metric on some small experiments, and report faults.
 
-    The values of the metric must be finite, and equal in the first two runs. All other recorded results must be equal
-    in all three runs. If a built-in metric has the name of the metric, the file of the metric is not loaded, and the
-    three runs are alike.
+    Each experiment is run three times: twice with the metric, and once without it. The values of the metric must be
+    finite, and equal in the first two runs. All other recorded results must be equal in all three runs. If a built-in
+    metric has the same name, the metric is not loaded, and the three runs are alike.
     """
     metrics = [] if metric.name in {other.name for other in BUILT_IN} else [path]
     for name, asked in of_metrics(seed):

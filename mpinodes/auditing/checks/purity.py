@@ -1,6 +1,6 @@
 """Test purity: a call with equal arguments gives equal results, and agents exchange nothing except messages.
 
-Each agent runs alone, with the user's files imported again, and calls are repeated on equal arguments.
+The test runs each agent alone, with the user's files imported again, and repeats calls on equal arguments.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ PUBLIC = "scalars are sent without noise, so a mixing must not use the algorithm
 class Noting:
     """Wrap an algorithm, and record the arguments and the results of its methods.
 
-    An image (`failures.image`) holds the bits of a value, so that two values can be compared.
-
     Attributes:
-        call: the record of the current round: the arguments `here`, `state`, `inbox` and `loss`, the results `message`
-            and `decision`, the image `said` of the message, and the image `following` of the next state.
+        call: the record of the current round. It has the arguments `here`, `state`, `inbox` and `loss`, and the results
+            `message` and `decision`. `said` is the image of the message and `following` the image of the next state,
+            where an image (`failures.image`) has all bits of a value.
     """
 
     def __init__(self, algorithm: Any) -> None:
@@ -53,13 +52,13 @@ class Noting:
         return message
 
     def decision(self, s: Any) -> Any:
-        """Return the algorithm's decision, and record it."""
+        """Return the algorithm's decision, and record the image (all bits) of the decision."""
         decision = self._algorithm.decision(s)
         self.call.decision = image(decision)
         return decision
 
     def update(self, s: Any, here: Any, inbox: Any, loss: Any) -> Any:
-        """Return the algorithm's next state, and record the arguments and the result."""
+        """Return the algorithm's next state, and record the arguments and the image (all bits) of the next state."""
         self.call.inbox, self.call.loss = copy.deepcopy(inbox), again(loss)
         following = self._algorithm.update(s, here, inbox, loss)
         self.call.following = image(following)
@@ -67,11 +66,11 @@ class Noting:
 
 
 def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss] | None = None) -> Iterator[Any]:
-    """Run one agent on recorded frames, and yield a record of its method calls in each round.
+    """Run one agent on recorded messages, and yield a record of its method calls in each round.
 
     Args:
         setup: the setup of the run.
-        frames: (rounds, agents, numbers of a frame) the messages that all agents sent.
+        frames: (rounds, agents, numbers of a message) the messages that all agents sent.
         agent: the number of the agent.
         losses: maps a round to the loss function that the agent gets; None for the loss functions of the run.
     """
@@ -87,11 +86,12 @@ def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss]
 
 
 def purity(run: Transcript, seed: int) -> Iterator[Fault]:
-    """Yield a fault for each part of a frame that differs when an agent runs alone, and for the first impure call.
+    """Run each agent alone on the recorded messages of a run, and yield faults if its methods are not pure.
 
-    A call is impure if equal arguments give different results or if an argument is changed. Each agent runs alone on
-    the recorded messages of the run. The user's files are imported again for each agent, so that agents cannot exchange
-    data through global variables of these files. The calls of all agents are then repeated in random order.
+    - There is a fault for each part of a message that differs from the recorded message. The user's files are imported
+      again for each agent, so that agents cannot exchange data through global variables of these files.
+    - All calls of all agents are repeated in random order. There is a fault for the first call whose result differs,
+      although the arguments are equal, or that changes an argument.
     """
     _, slips = compare(run, [Replayed(run.fresh(), agent) for agent in run.agents])
     for slip in slips:
@@ -109,9 +109,10 @@ def purity(run: Transcript, seed: int) -> Iterator[Fault]:
 
 
 def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
-    """Repeat the recorded calls of a round on copies of the arguments. Yield a fault for the first result that differs.
+    """Repeat the recorded calls of a round on copies of the arguments, and yield the first fault.
 
-    A call that changes one of its arguments is a fault, too, and so is a next state that keeps an array of the inbox.
+    It is a fault if a result differs, if a call changes one of its arguments, or if the next state keeps an array of
+    the inbox.
 
     Args:
         setup: the setup of the run.

@@ -20,7 +20,10 @@ MODULUS = 0.5  # the constant of the losses that is given to schedules that need
 
 
 def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
-    """Test a set in several dimensions: its projection at random points and, if no fault was found, its statements."""
+    """Test a set in several dimensions: first its projection at random points, then its statements.
+
+    If the projection has a fault, the statements are not tested.
+    """
     for d, agents, radius in SIZES:
         settings = registry.fill(registry.SETS, part, {})
         feasible = part(radius, shared_blocks(d, agents), **settings)
@@ -35,9 +38,12 @@ def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> 
 
 
 def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
-    """Test that the method `project` of a set is a projection onto a convex set, and gives equal results again.
+    """Yield faults if the method `project` of a set is not a projection onto a convex set, or is not pure.
 
-    `where` names the dimension and the radius in the reported faults.
+    Args:
+        feasible: the set.
+        points: the points that are projected.
+        where: the dimension and the radius, which the faults name.
     """
     before, own = image(feasible), points.copy()
     inside = [feasible.project(x) for x in own]
@@ -63,9 +69,14 @@ def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
 
 
 def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
-    """Test the statements of a set, such as the bound on the norm of its points, against the projection of the set.
+    """Yield faults if a statement of a set is false, such as the bound on the norm of its points.
 
-    `where` names the dimension and the radius in the reported faults.
+    The statements are compared with the projection onto the set.
+
+    Args:
+        feasible: the set.
+        points: the points that are projected.
+        where: the dimension and the radius, which the faults name.
     """
     d, inside = points.shape[1], [feasible.project(x) for x in points]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
@@ -107,7 +118,10 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
 
 
 def _holds(cones: Any, v: Vector, slack: Any) -> bool:
-    """Return whether the point v satisfies all constraints `cones` (linear or second-order cones), up to `slack`."""
+    """Return whether the point v satisfies all constraints `cones`, up to the error `slack`.
+
+    A constraint is linear, or a second-order cone.
+    """
     for cone in cones:
         rest = cone.bounds - cone.rows @ v
         if (rest[0] - np.linalg.norm(rest[1:]) if cone.second_order else rest.min(initial=0.0)) < -slack:

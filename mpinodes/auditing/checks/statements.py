@@ -1,6 +1,6 @@
 """Test what messages state about themselves, such as sensitivities.
 
-The tests run every agent again on adjacent data that change messages as much as possible.
+The tests run every agent again on adjacent data, which are chosen such that messages change as much as possible.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def statements(run: Transcript, seed: int, report: Report) -> None:
     """Test what the messages of every agent state about themselves, such as sensitivities.
 
     The agents run again on adjacent data. Each of these replays changes one sample, or all samples that the setting
-    `privacy.adjacency` replaces together. The statements `gradients_in_set` and `carried_on` of the algorithm are
-    tested, too.
+    `privacy.adjacency` replaces together. Two statements of the algorithm are tested, too: `gradients_in_set` and
+    `carried_on`.
     """
     setup, total = run.setup, len(run.frames)
     followed = {1, 2, total - 1, total // 2, *log_spaced(max(total - 1, 1), FOLLOWED).tolist()}
@@ -70,7 +70,7 @@ class Asked(Around):
 
 
 def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
-    """Yield a fault if an algorithm takes a gradient outside the constraint set, but states `gradients_in_set`.
+    """Yield a fault if the algorithm states `gradients_in_set`, but takes a gradient outside the constraint set.
 
     Nothing is tested if the class of the algorithm does not set `gradients_in_set` itself.
     """
@@ -86,12 +86,16 @@ def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
 
 
 def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
-    """Test the factor that the method `carried_on` of an algorithm states, by two replays of an agent.
+    """Yield a fault if the factor that the method `carried_on` of an algorithm returns is wrong.
 
-    The algorithm states that a message contains this factor times the mix of the previous releases. In the first replay
-    the received messages are changed. The agent's next message must then change by the factor times the change of the
-    mix. In the second replay a sample is changed. All messages of the agent must then change along one common
-    direction. Nothing is tested if gradients are clipped, or if the algorithm does not use all samples in every round
+    By this factor, the algorithm states that a message contains the factor times the mix of the previous releases. Two
+    replays of an agent test the statement:
+
+    - In one replay the received messages are changed. The agent's next message must change by the factor times the
+      change of the mix.
+    - In the other replay a sample is changed. All messages of the agent must change along one common direction.
+
+    Nothing is tested if gradients are clipped, or if the algorithm does not use all samples in every round
     (`whole_data`).
 
     Args:
@@ -127,8 +131,8 @@ def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
 def misstated(run: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault]:
     """Replay an agent on one adjacent data set, and yield a fault if a statement in a message is false.
 
-    A message states facts about itself, such as its sensitivity. A statement is false if the stated fact depends on
-    data, or if a stated bound is below the change of the message.
+    A statement, such as a sensitivity, is false in two cases: it depends on data, or it bounds the change of the
+    message, but the change is larger.
 
     Args:
         run: the run.
