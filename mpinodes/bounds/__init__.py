@@ -4,10 +4,10 @@ Many bounds have two forms. The form "as printed" evaluates the formula as the p
 evaluates a bound that follows from a corrected proof. Some checked forms have no closed formula, and are sums over the
 step sizes and noise scales of all rounds.
 
-The modules `dola`, `dola_minibatch`, `dpsda` (DPSDA-C, DPSDA-PS and DPCDA), `m_admm` (M-ADMM, ADMM and their private
-variants), `two_stage_gaussian` and `weight_balancing` have a function `bounds` each. The other modules help: `admm`
-computes the contraction factor that `m_admm` needs, `constants` computes the constants of a run that several theorems
-need, and `weights` computes properties of the mixing matrices of a run.
+Six modules have a function `bounds` for their algorithms: `dola`, `dola_minibatch`, `dpsda` (DPSDA-C, DPSDA-PS and
+DPCDA), `m_admm` (M-ADMM, ADMM and their private variants), `two_stage_gaussian` and `weight_balancing`. Three modules
+help: `admm` computes the contraction factor that `m_admm` needs, `constants` computes constants of a run that several
+theorems need, and `weights` computes properties of the mixing matrices of a run.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ __all__ = ["bounds"]
 
 
 def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
-    """Compute the bounds of the theorems of the algorithm's paper, as printed and corrected; empty if there are none.
+    """Compute the bounds of the theorems in the algorithm's paper, as printed and corrected; empty if there are none.
 
-    If the run breaks an assumption of a theorem, the list also has the bound of this theorem. The bound then states the
-    reason why the theorem does not apply. No theorem applies to a run with bandit feedback, late gradients, faults of
-    messages, secret batches, the baseline `alone` or `one-shot`, or agents that stop using their data to keep a privacy
-    budget.
+    If the run breaks an assumption of a theorem, the list still has this theorem's bound, which then states why the
+    theorem does not apply. No theorem applies to a run with bandit feedback, late gradients, faults of messages, secret
+    batches, the baseline `alone` or `one-shot`, or agents that stop using their data to keep a privacy budget.
 
     Args:
         setup: the run.
         horizons: (h,) the rounds at which the bounds are evaluated, in ascending order; the first round is 1.
-        minimizer: (h, d) the best fixed decision of the rounds up to each horizon. If an entry is nan, the returned
-            list is empty.
+        minimizer: (h, d) for each of these rounds t, the best fixed decision of the rounds 1 to t. If an entry is nan,
+            the returned list is empty.
     """
     if np.isnan(minimizer).any():
         return []

@@ -1,40 +1,29 @@
-"""Compute the factor by which a round of M-ADMM contracts the distance to the solution, Theorem 3.2.
+"""Compute how much a round of M-ADMM reduces the distance to the solution (Theorem 3.2).
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". A number in
-parentheses, such as (22), is an equation of the paper. Notation: O_i is the objective of agent i, f(t) the decisions,
-η_i(t) the penalties, θ the dual step, A the adjacency matrix, D the diagonal matrix of degrees, L = D − A, Q = D + A,
-W(t) = diag(η_i(t)). Y(0) = 0, Y(t) = Y(t−1) + θ√L f(t), Z = (Y, f), 1 is the vector of ones, J(t) = diag(I/θ, W(t)Q).
-Ô(f) = Σ_i O_i(f_i), and Z* = (Y*, f*) is the solution: each row of f* is the minimizer of Σ_i O_i. ‖Z‖²_J = ⟨Z, JZ⟩,
-and a raised + denotes the pseudo-inverse. m is the least modulus of convexity, and M the largest smoothness, of the
-O_i:
+parentheses, such as (22), is an equation of the paper. By the theorem, round t divides the squared distance ‖Z(t) −
+Z*‖²_J(t) by at least 1 + δ(t):
 
     (1 + δ(t))‖Z(t) − Z*‖²_J(t) ≤ ‖Z(t−1) − Z*‖²_J(t)
     δ = max over μ > 1 of min{θS/(μ²σ̃), N/((μ²M² + μσ̄²)/(θS(μ − 1)) + σ̃)}                                       (23)
-    S: least nonzero singular value of L; σ̃: largest singular value of WQ; σ̄: largest singular value of (W − θI)L
 
-As printed, N = 2m + 2σ̄_min, where σ̄_min is the least nonzero singular value of (W − θI)L. But (22) needs the least
-eigenvalue, which is at most 0, because (W − θI)L1 = 0. So N = 2m in the checked form. Both sides of the inequality use
-the norm of J(t). If η grows, round t + 1 begins with a larger distance than the distance at the end of round t. Then
-the factors of the rounds cannot be multiplied.
+The symbols are:
 
-Let all η_i be equal to η. Let g = f(t) − f*, p = f(t) − f(t−1), h = ∇Ô(f(t)) − ∇Ô(f*), v = h + (η−θ)Lg + ηQp. From (34)
-and (35):
+- O_i is the objective of agent i, and Ô(f) = Σ_i O_i(f_i). m is the least modulus of convexity, and M the largest
+  smoothness, of the O_i.
+- f(t) are the decisions, η_i(t) the penalties, W(t) = diag(η_i(t)), and θ is the dual step.
+- A is the adjacency matrix, D the diagonal matrix of degrees, L = D − A and Q = D + A. 1 is the vector of ones.
+- Z = (Y, f) is the state, with Y(0) = 0 and Y(t) = Y(t−1) + θ√L f(t).
+- Z* = (Y*, f*) is the solution: each row of f* is the minimizer of Σ_i O_i.
+- J(t) = diag(I/θ, W(t)Q), and ‖Z‖²_J = ⟨Z, JZ⟩. A raised + denotes the pseudo-inverse.
+- S is the least nonzero singular value of L, σ̃ the largest singular value of WQ, and σ̄ the largest singular value of
+  (W − θI)L.
+- N is 2m + 2σ̄_min as printed, where σ̄_min is the least nonzero singular value of (W − θI)L. N is 2m in the checked
+  form, because (22) needs the least eigenvalue, which is at most 0: (W − θI)L1 = 0.
 
-    ‖Y(t) − Y*‖² = ⟨v, L⁺v⟩
-    ‖Z(t−1) − Z*‖²_J − ‖Z(t) − Z*‖²_J = 2⟨g, h⟩ + (2η−θ)⟨g, Lg⟩ + η⟨p, Qp⟩
-
-The paper drops the term θ⟨g, Lg⟩ in (55). With this term, the proof of the checked form holds for all η ≥ θ/2, even if
-η decreases.
-
-If the η_i differ, WQ and (W − θI)L are not symmetric. Then the symmetric parts of WQ and (W − θI)L need not be positive
-semidefinite, although (39) to (42) and (54) to (56) assume this. Also ‖·‖_J need not be a norm. The difference above
-becomes
-
-    2⟨g, h⟩ + θ⟨g, Lg⟩ + 2⟨g, (W − θI)Lg⟩ + ⟨p, WQp⟩ + ⟨g, (WQ − QW)p⟩
-
-The theorem needs ⟨f, WQf⟩ ≥ 0 for all f, and a positive difference for all g, p, h. For example, two agents with η_1 =
-θ and η_2 = 2θ violate this condition, and the distance to the solution can grow. So there is no checked form for
-different η_i.
+Both sides of the inequality use the norm of J(t). If η grows, the distance at the beginning of round t + 1 is larger
+than at the end of round t, and the factors of the rounds cannot be multiplied. There is no checked form if the η_i
+differ.
 """
 
 from __future__ import annotations
@@ -49,13 +38,31 @@ from mpinodes.core import Vector
 ZERO = 1e-9  # singular values below this multiple of the largest singular value count as 0
 
 
+# The checked form. Let all η_i be equal to η. Let g = f(t) − f*, p = f(t) − f(t−1), h = ∇Ô(f(t)) − ∇Ô(f*), v = h +
+# (η−θ)Lg + ηQp. From (34) and (35):
+#
+#     ‖Y(t) − Y*‖² = ⟨v, L⁺v⟩
+#     ‖Z(t−1) − Z*‖²_J − ‖Z(t) − Z*‖²_J = 2⟨g, h⟩ + (2η−θ)⟨g, Lg⟩ + η⟨p, Qp⟩
+#
+# The paper drops the term θ⟨g, Lg⟩ in (55). With this term, the proof of the checked form holds for all η ≥ θ/2, even
+# if η decreases.
+#
+# If the η_i differ, WQ and (W − θI)L are not symmetric. Then the symmetric parts of WQ and (W − θI)L need not be
+# positive semidefinite, although (39) to (42) and (54) to (56) assume this. Also ‖·‖_J need not be a norm. The
+# difference above becomes
+#
+#     2⟨g, h⟩ + θ⟨g, Lg⟩ + 2⟨g, (W − θI)Lg⟩ + ⟨p, WQp⟩ + ⟨g, (WQ − QW)p⟩
+#
+# The theorem needs ⟨f, WQf⟩ ≥ 0 for all f, and a positive difference for all g, p, h. For example, two agents with η_1
+# = θ and η_2 = 2θ violate this condition, and the distance to the solution can grow. So there is no checked form for
+# different η_i.
 def contraction(
     adjacency: ArrayLike, penalty: ArrayLike, dual_step: float, modulus: float, smoothness: float, printed: bool = False
 ) -> float:
     """Compute δ(t) of equation (23) of the paper, which says how fast the algorithm approaches the solution.
 
-    By the theorem, round t multiplies the squared distance to the solution by at most 1/(1 + δ(t)). This is proven only
-    for the corrected formula, and if releases have no noise. The docstring of the module states the theorem and its
+    By the theorem, round t divides the squared distance to the solution by at least 1 + δ(t). This is proven only for
+    the corrected formula, and for releases without noise. The docstring of the module states the theorem and its
     notation.
 
     Args:

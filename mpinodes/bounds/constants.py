@@ -17,10 +17,11 @@ Rounds = NDArray[np.int64]  # (h,) horizons, the rounds at which bounds are eval
 
 
 def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
-    """Make a `Bound`; values that are nan become inf.
+    """Return a `Bound` object with the values of a theorem's bound; a value that is nan becomes inf.
 
-    If the run breaks an assumption, the bound does not apply, and its reason (`why`) is `broken`. If the run breaks no
-    assumption, the bound applies; if one of its values is inf, its reason says that the constants overflow.
+    The object also states whether the theorem applies to the run. If the run breaks an assumption, the theorem does not
+    apply, and the reason is `broken`. If the theorem applies, but a value is inf, the reason is that the constants
+    overflow.
 
     Args:
         name: the name of the theorem.
@@ -36,10 +37,11 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
 
 
 def terms(setup: Setup) -> float:
-    """Return the sum of the sample weights of an agent in a round, for the agent with the largest sum.
+    """Return the factor by which an agent's gradient can be larger than the gradient of a sample.
 
-    An agent's gradient, without the regularizer, is a sum of the gradients of the samples that the agent uses in a
-    round, each times a weight. If `problem.average` is true, the sum of these weights is `problem.weight`.
+    An agent's gradient, without the regularizer, is a weighted sum of the gradients of its samples of a round. The
+    result is the sum of these weights, for the agent with the largest sum. If `problem.average` is true, this sum is
+    `problem.weight`.
     """
     return setup.experiment.problem.weight * (1.0 if setup.experiment.problem.average else max(setup.samples))
 
@@ -67,8 +69,8 @@ def unclipped(setup: Setup) -> str:
 def sample_gradient(setup: Setup, within: float = inf) -> float:
     """Return a bound on the L2 norm of a sample's unclipped gradient at points x with ‖x‖ ≤ `within`; inf if unknown.
 
-    If each agent decides only a block of coordinates, only the entries of one block count in the norm. The result is
-    then the largest over all blocks.
+    If each agent decides only a block of coordinates, the norm counts only the gradient's entries in a block. The
+    result then holds for all blocks.
     """
     size = max(block.stop - block.start for block in setup.blocks)
     norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
@@ -76,7 +78,7 @@ def sample_gradient(setup: Setup, within: float = inf) -> float:
 
 
 def clipped(setup: Setup, within: float = inf) -> str:
-    """Return the reason why clipping may change gradients at points x with ‖x‖ ≤ `within`; empty if none is changed."""
+    """Return why clipping may change gradients at points x with ‖x‖ ≤ `within`; an empty text if it changes none."""
     clip = setup.experiment.clip
     reach = sample_gradient(setup, within)
     if setup.experiment.clips_rounds:

@@ -1,10 +1,14 @@
-"""Compute the bounds of DOLA: Theorem 2.
+"""Compute the bounds of DOLA on the regret (Theorem 2).
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". There are m agents in d
-coordinates, all weights of the mixing matrices A(t) are 0 or at least η, and the graphs are connected over any N
-rounds. L bounds the gradients, ε is the nominal epsilon of a round, and α_t is the step size. A number in parentheses,
-such as (32), is an equation of the paper, and [x]₊ is max{x, 0}. Let R = diam 𝒳, θ = (1 − η/4m²)^(−2), β = (1 −
-η/4m²)^(1/N). As printed, the regret of any agent's decisions is at most
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". A number in parentheses, such
+as (32), is an equation of the paper, and [x]₊ is max{x, 0}. The symbols are:
+
+- There are m agents in d coordinates. R = diam 𝒳, L bounds the gradients, ε is the nominal epsilon of a round, and α_t
+  is the step size.
+- All weights of the mixing matrices A(t) are 0 or at least η, and the graphs are connected over any N rounds. θ = (1 −
+  η/4m²)^(−2), β = (1 − η/4m²)^(1/N).
+
+As printed, the regret of any agent's decisions is at most
 
     A = R + 3βθmL/(1−β) + 13L/2,  B = 3βθmL/(1−β) + (2L+1)/2m
     λ-strongly convex, α = 1/(λt):    (mL/λ)A(1 + log T) + B·2√2mdL/(λε)·(1 + log T) + mR/2
@@ -12,9 +16,9 @@ such as (32), is an equation of the paper, and [x]₊ is max{x, 0}. Let R = diam
 
 In the convex case the paper prints mL/λ in (46), although λ = 0. The form as printed here has mL in this place.
 
-The paper's proof compares norms in (32), although the proof needs squares of norms, so "checked" uses another proof.
-Let μ_t be the noise scale, b_i(t) agent i's mixture of noisy messages, and G_t² the mean square of the gradients at
-b_i(t). With projection and doubly stochastic A(t), for any step sizes and any v ∈ 𝒳,
+The form "checked" uses another proof, because the paper's proof compares norms in (32), where squares of norms are
+needed. Let μ_t be the noise scale, b_i(t) agent i's mixture of noisy messages, and G_t² the mean square of the
+gradients at b_i(t). With projection and doubly stochastic A(t), for any step sizes and any v ∈ 𝒳,
 
     E Σ_t Σ_i f_i(b_i(t)) − f_i(v) ≤ Σ_t (mR²/2)[1/α_t − 1/α_{t−1} − λ]₊ + m d μ_t² [1/α_t − λ]₊ + (m/2) α_t G_t²
 
@@ -108,9 +112,9 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
 
 
 def steepness(setup: Setup) -> np.float64:
-    """Return L, a bound on the norm of an agent's clipped gradient at points of 𝒳, plus the regularizer's gradient.
+    """Return L, a bound on the norm of an agent's gradient at points of 𝒳; inf if gradients are not clipped.
 
-    L is inf if gradients are not clipped.
+    L is the bound on the clipped gradient, plus the largest gradient of the regularizer.
     """
     regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
     return constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)

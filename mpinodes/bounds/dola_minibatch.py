@@ -1,24 +1,32 @@
-"""Compute the bounds of Algorithm 2 of the DOLA paper, DOLA with minibatches: Theorem 4.
+"""Compute the bounds of DOLA with minibatches (Algorithm 2, Theorem 4) on the optimality gap.
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". Each of m agents has T samples
-in batches of h samples, and the loss functions are λ-strongly convex. R_D is the bound of Theorem 2 for Algorithm 1. As
-printed, the average w̄_i of the T/h decisions of any agent satisfies, with probability 1 − 4γ log T,
+in batches of h samples, and the loss functions are λ-strongly convex. L bounds the gradients. R_D is the bound of
+Theorem 2 for Algorithm 1 and T/h rounds, because (60) replaces T by T/h. γ is chosen such that the probability below is
+`SURE`. As printed, the average w̄_i of the T/h decisions of any agent satisfies, with probability 1 − 4γ log T,
 
     F(w̄_i) − min F ≤ h²R_D/(mT) + 4√(L² log(T/h)/λ)·h√(hR_D/m)/T + max{16L²/λ, 6}·h log(1/γ)/T
 
-Here R_D is the bound for T/h rounds, because (60) replaces T by T/h. γ is chosen such that the probability is `SURE`.
-The proof has three mistakes. First, (59) assumes that the loss function of a batch is a sum over the h samples. But the
-loss function is a mean, so the regret is not h times larger. Second, R_D bounds the expected regret, but (58) needs a
-bound on the regret for the noise that is actually drawn. Third, F in the proof is the expected loss function of future
-samples. But the run measures the gap on the samples of the run, and decisions of later rounds depend on these samples.
+The proof has three mistakes:
 
-So "checked" uses another proof. Its expectation is over the noise, and over the order in which agents use their
-samples. Each sample is used once. From here on T is the number of rounds. Let f_i^s be the loss function of agent i's
-batch of round s, x_j(r) the decision of agent j in round r, and x̄_j(t) the average of x_j(1), ..., x_j(t). Let R(t) be
-the checked bound of Theorem 2 on an agent's regret, L the bound on gradients without the regularizer, and φ the
-regularizer. Let U_{s,r}, for s < r, be the largest distance by which any decision of round r changes if an agent's
-batches of rounds s and r are exchanged. All orders are equally likely. So for s ≥ r, E f_i^s(x_j(r)) equals E
-f_i^r(x_j(r)). For s < r, E f_i^s(x_j(r)) exceeds E f_i^r(x_j(r)) by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
+1. (59) assumes that the loss function of a batch is a sum over the h samples. But the loss function is a mean, so the
+   regret is not h times larger.
+2. R_D bounds the expected regret. But (58) needs a bound on the regret for the noise that is actually drawn.
+3. F in the proof is the expected loss function of future samples. But the run measures the gap on the samples of the
+   run, and decisions of later rounds depend on these samples.
+
+The form "checked" uses another proof. Its expectation is over the noise, and over the order in which agents use their
+samples. Each sample is used once. From here on the symbols are:
+
+- T is the number of rounds, φ the regularizer, and L the bound on gradients without the regularizer.
+- f_i^s is the loss function of agent i's batch of round s.
+- x_j(r) is the decision of agent j in round r, and x̄_j(t) the average of x_j(1), ..., x_j(t).
+- R(t) is the checked bound of Theorem 2 on an agent's regret.
+- U_{s,r}, for s < r, is the largest distance by which any decision of round r changes if an agent's batches of rounds s
+  and r are exchanged.
+
+All orders are equally likely. So for s ≥ r, E f_i^s(x_j(r)) equals E f_i^r(x_j(r)). For s < r, E f_i^s(x_j(r)) exceeds
+E f_i^r(x_j(r)) by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
 
     E F(x̄_j(t)) − F(v) ≤ R(t)/(mt) + (L/(tT)) Σ_{r ≤ t} Σ_{s < r} U_{s,r},  Σ_{s < r} U_{s,r} ≤ √((r−1)V_r)
     V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² if α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²
@@ -46,7 +54,7 @@ SURE = 0.95  # the probability with which the printed form holds
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Bound the optimality gap of the average decision of the worst agent.
+    """Bound the optimality gap of the agents' average decisions, for the agent with the largest gap.
 
     One bound evaluates Theorem 4 of the DOLA paper as printed. The other bound follows from a corrected proof.
     """

@@ -1,24 +1,35 @@
 """Compute the bounds of DPSDA-C and DPSDA-PS: Theorems 3 and 5, and the corollaries on running averages.
 
-H. Cheng, X. Liao, H. Li, "Differentially Private Distributed Online Learning of Convex Nondecomposable Objectives". For
-n agents in d coordinates, let R(T) be the regret, σ the noise scale, and L ≥ ‖∇f‖. Let L̂² ≥ E‖u_i‖², where u_i is
-agent i's block of the gradient; G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block; and C = sup ψ over 𝒳, where ψ is the proximal
-function of dual averaging. The symbols β, γ, λ, K are explained below:
+H. Cheng, X. Liao, H. Li, "Differentially Private Distributed Online Learning of Convex Nondecomposable Objectives". The
+regret R(T) of n agents in d coordinates is bounded by
 
     R(T) ≤ (4dσ²/n + 2nL̂² + C + 2(L + diam 𝒳·G) √(nQ)) √T
     Theorem 3, column sums 1:  Q = 3n⁴L̂²K² + 3n⁴L̂² + 6n³dσ²K²
     Theorem 5, push-sum:       Q = 8n²β²L̂²/(γ²λ²(1−λ)²) + 16ndβ²σ²/(γ²(1−λ)²)
 
-The regret of the running average is at most 2 times this bound, if the loss functions are i.i.d. With d = n and σ =
-2nL̂/ε these formulas give the printed constants. The form "as printed" uses the paper's K = 1/(θ(1−θ)), where θ = 1 −
-φ/4n² and φ is the least weight. This K holds for graphs that are connected in every round. For graphs that are
-connected over B rounds, the form "checked" uses K = θ_B/(q²(1−θ_B)), where q = θ and θ_B = q^(1/B). K bounds sup_t
-Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|. The form "checked, own mixing" computes a bound on this sum from the matrices W
-themselves. In Theorem 5, γ is the least push-sum weight of an agent, β = 2 and λ = (1 − n^(−nB))^(1/B).
+The symbols are:
 
-Lemma 6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, but (35) keeps
-only one. So in the checked form, Q of Theorem 5 is n² times the printed Q. In Assumption 2 we read L̂ = L² + ν² as L̂²
-= L² + ν².
+- σ is the noise scale, and L ≥ ‖∇f‖.
+- L̂² ≥ E‖u_i‖², where u_i is agent i's block of the gradient. In Assumption 2 we read L̂ = L² + ν² as L̂² = L² + ν².
+- G ≥ ‖∇f(x) − ∇f(y)‖/‖x − y‖ on a block.
+- C = sup ψ over 𝒳, where ψ is the proximal function of dual averaging.
+- K bounds sup_t Σ_{s<t} max_ij |[W(t−1)⋯W(s)]_ij − 1/n|, where W are the mixing matrices.
+- γ is the least push-sum weight of an agent, β = 2, and λ = (1 − n^(−nB))^(1/B) for graphs that are connected over B
+  rounds.
+
+The regret of the running average is at most 2 times this bound, if the loss functions are i.i.d. With d = n and σ =
+2nL̂/ε these formulas give the printed constants.
+
+The bound of Theorem 3 has three forms:
+
+- As printed: the paper's K = 1/(θ(1−θ)), where θ = 1 − φ/4n² and φ is the least weight. This K holds for graphs that
+  are connected in every round.
+- Checked: K = θ_B/(q²(1−θ_B)), where q = θ and θ_B = q^(1/B), for graphs that are connected over B rounds.
+- Checked, own mixing: K is a bound on the sum above that is computed from the matrices W themselves.
+
+The bound of Theorem 5 has a printed and a checked form, in which Q is n² times the printed Q. The reason is that Lemma
+6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, but (35) keeps only
+one.
 """
 
 from __future__ import annotations
@@ -73,8 +84,8 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
     """Compute the constant M of Theorem 3, which bounds the regret after T rounds by M√T.
 
-    The result has a constant M for the formula as the paper prints it, and for two corrected formulas. The keys of the
-    result name these three forms. The third constant is inf if the columns of the weights do not sum to 1.
+    There are three forms of M: by the formula that the paper prints, and by two corrected formulas. The keys of the
+    result name these forms. The third form is inf if the columns of the weights do not sum to 1.
     """
     n, d, phi = setup.topology.agents, setup.dimension, weights.least
     b = facts.connectivity(setup.topology, setup.experiment.rounds)
@@ -95,8 +106,8 @@ def _theorem_3(setup: Setup, weights: Weights) -> dict[str, float]:
 def _theorem_5(setup: Setup, weights: Weights) -> dict[str, float]:
     """Compute the constant M of Theorem 5, which bounds the regret after T rounds by M√T.
 
-    The result has a constant M for the formula as the paper prints it, and for the corrected formula. The keys of the
-    result name these two forms.
+    There are two forms of M: by the formula that the paper prints, and by the corrected formula. The keys of the result
+    name these forms.
     """
     n, d = setup.topology.agents, setup.dimension
     b = facts.connectivity(setup.topology, setup.experiment.rounds)

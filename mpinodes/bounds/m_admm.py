@@ -1,14 +1,14 @@
 """Compute bounds for M-ADMM and ADMM, by Theorem 3.2, on the distance of decisions from the best decision.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". The module
-`admm` states the theorem and its notation. The theorem bounds distances ‖Z(t) − Z*‖²_J(t). Here f(t) is the decision of
-round t + 1. Let B(t) ≥ ‖Z(t−1) − Z*‖²_J(t). B(1) is known, because Y(0) = 0 and the seed determines f(0). Since η
-never decreases,
+`admm` states the theorem and its symbols. The theorem bounds the squared distance ‖Z(t) − Z*‖²_J(t) of the state from
+the solution. f(t) is the decision of round t + 1, and g = f(t) − f* is its difference from the best decision. Let B(t)
+be a bound on ‖Z(t−1) − Z*‖²_J(t). B(1) is known, because Y(0) = 0 and the seed determines f(0). Since η never
+decreases,
 
     B(t+1) = η(t+1)/η(t) · B(t)/(1 + δ(t))
 
-There are two forms of every bound. The printed form uses the factor δ(t) that the paper prints, and the checked form
-uses the corrected δ(t); the module `admm` defines both factors. Let g = f(t) − f*.
+There are two forms of every bound, with the printed and with the corrected factor δ(t).
 
 Printed form. ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩. So with M = ηQ
 
@@ -21,14 +21,16 @@ Checked form. On any connected graph (34) and (35) give
     B(t) ≥ ⟨g, Mg⟩,  M = ηQ + (2η−θ)L + 2mI,  hence  ‖g_i‖² ≤ (M⁻¹)_ii B(t),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)
 
 if local problems are solved exactly. In fact local problems are solved until the gradient has norm at most τ. So f_i(t)
-is within s_i = τ/(m + 2ηV_i) of the exact minimizer, where V_i is the number of agent i's neighbours, and Z(t) is
-within e = ‖s‖√λ_max(θL + ηQ) of its exact value. Therefore the checked form has
+is within s_i = τ/(m + 2ηV_i) of the exact minimizer, where V_i is the number of agent i's neighbours. Z(t) is within e
+= ‖s‖√λ_max(θL + ηQ) of its exact value. Therefore the checked form has
 
     √B(t+1) = √(η(t+1)/η(t)) (√(B(t)/(1 + δ(t))) + e),  ‖g_i‖ ≤ √((M⁻¹)_ii B(t)) + s_i
 
-The printed form has no terms s_i and e. If η = θ in all rounds, both forms have the same δ. Then the checked bound is
-at most the printed bound, up to the terms s_i and e, because 2m ≥ δησ_max(Q). If η > θ, the printed δ, which is not
-proven, is larger than the checked δ. Then the printed bound may be smaller than the checked bound in late rounds.
+The printed form has no terms s_i and e.
+
+Comparison. If η = θ in all rounds, both forms have the same δ. Then the checked bound is at most the printed bound, up
+to the terms s_i and e, because 2m ≥ δησ_max(Q). If η > θ, the printed δ, which is not proven, is larger than the
+checked δ. Then the printed bound may be smaller than the checked bound in late rounds.
 
 If releases have noise, the paper bounds the privacy loss, but not the distance from the best decision.
 """
@@ -74,12 +76,12 @@ class Course(NamedTuple):
 
 
 class Shares(NamedTuple):
-    """Hold the factors of the bounds for one penalty η.
+    """Hold the factors that give the bounds of a round with penalty η.
 
-    The number B, which is B(t) in the docstring of the module, bounds the squared distance of the algorithm's state
-    from the solution. In a round, B shrinks by the factor `shrink`. If local problems are solved exactly, the squared
-    error of the mean decision is at most `mean` times B, and the squared error of agent i's decision is at most
-    `agents[i]` times B. In the printed form, `mean` and `agents` also contain the factor 1/(1 + δ).
+    B (in the docstring of the module: B(t)) bounds the squared distance of the algorithm's state from the solution.
+    From round to round, B shrinks by the factor `shrink`. The squared error of the mean decision is at most `mean`
+    times B, and the squared error of agent i's decision is at most `agents[i]` times B, if local problems are solved
+    exactly. In the printed form, `mean` and `agents` include the factor 1/(1 + δ).
     """
 
     shrink: float  # 1/(1 + δ)

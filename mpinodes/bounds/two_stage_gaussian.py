@@ -1,36 +1,48 @@
-"""Compute the bounds of two-stage Gaussian consensus: Theorem 2 and Corollary 2.
+"""Compute the bounds of two-stage Gaussian consensus on the squared error: Theorem 2 and Corollary 2.
 
-M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". The paper's
-x(t − 1) is the decision of round t in this package. So x̄(T) is the mean decision of round T + 1, and x_i(t) for t > T
-are decisions of stage II. In stage I, rounds 1 to T, agents use gradients. In stage II, agents only average. The last
-decisions of stage I are handed over to stage II, with or without noise. A number in parentheses, such as (17), is an
-equation of the paper, and [x]₊ is max{x, 0}. There are N agents in p coordinates. Each f_i is μ-strongly convex and has
-an L-Lipschitz gradient. Let G ≥ ‖∇f_i‖ on 𝒳, K = (μ + L)/(2μL), and β = ‖W − J‖₂, where W is the mixing matrix and J =
-11ᵀ/N. Let κ = ε²/(4G_s²(ε + 2 log(2/δ))), where 2G_s is the largest change of ∇f_i between adjacent data sets. The
-paper has G in place of G_s, but the noise needs this change. As printed:
+M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". In stage I,
+rounds 1 to T, agents use gradients. In stage II, agents only average. The last decisions of stage I are handed over to
+stage II, with or without noise. A number in parentheses, such as (17), is an equation of the paper, and [x]₊ is max{x,
+0}. The symbols are:
+
+- x(t − 1), as in the paper, is the decision of our round t. So x̄(T) is the mean decision of round T + 1, and x_i(t)
+  for t > T are decisions of stage II.
+- There are N agents in p coordinates. Each f_i is μ-strongly convex and has an L-Lipschitz gradient.
+- G ≥ ‖∇f_i‖ on 𝒳, and K = (μ + L)/(2μL).
+- β = ‖W − J‖₂, where W is the mixing matrix and J = 11ᵀ/N.
+- κ = ε²/(4G_s²(ε + 2 log(2/δ))), where 2G_s is the largest change of ∇f_i between adjacent data sets. The paper has G
+  in place of G_s, but the noise needs this change.
+
+As printed:
 
     E‖x̄(T) − x*‖² ≤ B = ‖x*‖²/T + G²(1 + 1/(1−β))K² log T/T + (2√(2p)G/√κ)(4 + 3/(1−β))K²/T^¼ + 2pK²/κ
     E‖x_i(t) − x*‖² ≤ 4‖x(T)‖²β^(2(t−T)) + 2B,  ‖x(T)‖² ≤ N sup{‖x‖²: x ∈ 𝒳}
 
 (17) has the term C_√T/√T, which the paper never defines. In the proof of (17), this term is twice the term C_∜T/∜T of
-Theorem 2. B is too small for T = 1, because log 1 = 0. The proof has these mistakes: it uses Σ 1/t ≤ log T; (30) has
-only half of its last two terms; (34) has 3 in place of 4; the theorem has 2p, but (31) has 4p; the projection error, in
-the paper u(t), comes from the noise n(t − 1), not from n(t); and the hand-over to stage II has no noise in (18), but
-has noise in (11). On the other hand, 1 − 1/t is 0 at t = 1, so the first step removes ‖x*‖²; and (33), (34) decrease
-like 1/√T. The corrected closed form is
+Theorem 2. B is too small for T = 1, because log 1 = 0. The proof has these mistakes:
+
+- It uses Σ 1/t ≤ log T.
+- (30) has only half of its last two terms.
+- (34) has 3 in place of 4.
+- The theorem has 2p, but (31) has 4p.
+- The projection error, in the paper u(t), comes from the noise n(t − 1), not from n(t).
+- The hand-over to stage II has no noise in (18), but has noise in (11).
+
+On the other hand, 1 − 1/t is 0 at t = 1, so the first step removes ‖x*‖²; and (33), (34) decrease like 1/√T. The
+corrected closed form is
 
     B = G²K²(1 + 2/(1−β))(1 + log T)/T + (2√(2p)G/√κ)K²(4 + 8/(1−β))/√T + 4pK²/κ
 
-"Checked" evaluates the sums of the proof for any step sizes, noise scales and doubly stochastic weights. Let ν² be the
-variance of gradients, Ĝ² = G² + ν²p, c_t = [1 − η_t/K]₊, ρ_t = ‖W(t) − J‖₂, and M_t the noise scale of x(t), with M_0 =
-D_1 = 0:
+The form "checked" evaluates the sums of the proof for any step sizes, noise scales and doubly stochastic weights. Let
+ν² be the variance of gradients, Ĝ² = G² + ν²p, c_t = [1 − η_t/K]₊, ρ_t = ‖W(t) − J‖₂, and M_t the noise scale of x(t),
+with M_0 = D_1 = 0:
 
     B_0 = ‖x*‖²,  B_t = c_t(B_{t−1} + pM_{t−1}²) + η_t²Ĝ² + 2η_tG(D_t + √p M_{t−1})
     D_{t+1} = ρ_{t+1}(D_t + √p(M_{t−1} + M_t) + η_tĜ)
 
-Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T, so N B_t bounds the squared error of each agent. The proof does not
-need x* to be inside 𝒳, because Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for z̄ ∈ 𝒳 is enough. After a hand-over with noise scale
-M_T, which may be 0:
+Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T, so N B_t bounds the squared error of each agent. The proof does not need x*
+to be inside 𝒳, because Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for z̄ ∈ 𝒳 is enough. After a hand-over with noise scale M_T, which
+may be 0:
 
     E‖x̄(t) − x*‖² ≤ B_T + pM_T²/N
     E‖x_i(t) − x*‖² ≤ 2N(ρ_{T+1}⋯ρ_t)²(min{B_T, sup ‖x‖²} + pM_T²) + 2(B_T + pM_T²/N)
@@ -65,9 +77,9 @@ class Constants(NamedTuple):
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared error of the mean decision and of each agent's decision.
 
-    Each bound is computed by the formula that the paper prints, and by a corrected proof. Stage II begins after round
-    T, the last round with gradients. The printed bound on the mean decision is inf before round T + 1. The printed
-    bound on agents' decisions is inf before round T + 2.
+    There are two forms: by the formula that the paper prints, and by a corrected proof. Stage II begins after round T,
+    the last round with gradients. Before round T + 1 the printed bound on the mean decision is inf. Before round T + 2
+    the printed bound on an agent's decision is inf.
     """
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
     unbounded = "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss"
@@ -118,7 +130,7 @@ def _constants(setup: Setup, minimizer: Vector) -> Constants:
 
 
 def _root(setup: Setup) -> np.float64:
-    """Return 1/√κ; the docstring of the module defines κ. If the run has no noise, return 0."""
+    """Return 1/√κ, or 0 if the run has no noise. The docstring of the module defines κ."""
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)

@@ -1,9 +1,17 @@
-"""Compute the bounds of weight balancing: Theorems 2 and 3.
+"""Compute the bounds of weight balancing on the regret: Theorems 2 and 3.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks". There are n agents in d coordinates. L_i bounds agent i's gradients, and ν_i² is their variance. f_i is
-μ_i-strongly convex. Let L = Σ L_i, L_max = max L_i, q² = Σ (L_i + ν_i)², and x_j(1) = 0. α is the step size, ε the
-nominal epsilon of a round, and x* the best fixed decision. As printed, the regret of any agent's decisions is at most
+Networks". The symbols are:
+
+- There are n agents in d coordinates. α is the step size, ε the nominal epsilon of a round, and x* the best fixed
+  decision. x_j(1) = 0.
+- f_i is μ_i-strongly convex, L_i bounds agent i's gradients, and ν_i² is their variance. L = Σ L_i, L_max = max L_i, q²
+  = Σ (L_i + ν_i)².
+- C and λ are the constants of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1), which the paper does not state. If the rows
+  of W also sum to 1, we use C = 1 and λ = max_t ‖W(t) − J‖₂. If not, we fit C and λ to the products.
+
+As printed, the regret of any agent's decisions is at most the following. The formulas after 2 belong to Theorem 2, and
+the formulas after 3 to Theorem 3, whose steps follow the doubling scheme:
 
     2  α = 1/(μ̃(t+1)):  2nμ̃‖x*‖² + C₂(1 + log T)
        C₂ = (5L+2nL_max)·2√2nλdL_maxC/(μ̃ε(1−λ)) + 8ndL_max²/(μ̃ε²) + q²/μ̃
@@ -12,16 +20,14 @@ nominal epsilon of a round, and x* the best fixed decision. As printed, the regr
        β = n‖x*‖² + 2L_max(L+2n+2nL_max) + 2√2ndL_maxC(5L+2nL_max)/(ε(1−λ)) + q²
            + (L+4n+2nL_max)nCL_max/(1−λ) + 8ndL_max²/ε²
 
-The formulas after 2 belong to Theorem 2, and the formulas after 3 to Theorem 3, whose steps follow the doubling scheme.
-The paper does not state C and λ of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1). If the rows of W also sum to 1, we use
-C = 1 and λ = max_t ‖W(t) − J‖₂. Otherwise we fit C and λ to the products. The paper assumes that gradients are bounded
-on all of R^d and that loss functions are strongly convex, but no loss function has both properties. Here L_i is the
-bound on the gradient without the regularizer, plus the regularizer times a bound on the root-mean-square norm of x_i:
-the largest M_t + S_t of the recursion below.
+The paper assumes that gradients are bounded on all of R^d and that loss functions are strongly convex, but no loss
+function has both properties. Here L_i is the bound on the gradient without the regularizer, plus the regularizer times
+a bound on the root-mean-square norm of x_i: the largest M_t + S_t of the recursion below.
 
-The checked form does not bound the gradient of the regularizer, but computes a bound round by round. Let M_t² ≥ E‖x̄‖²,
-S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, σ_t the noise scale, L_c the bound on gradients after
-clipping and without the regularizer, and λ the regularizer. For any step sizes and any v, since Σ_i (x_i − x̄) = 0:
+The form "checked" does not bound the gradient of the regularizer, but computes a bound round by round. Let M_t² ≥
+E‖x̄‖², S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, σ_t the noise scale, L_c the bound on gradients
+after clipping and without the regularizer, and λ the regularizer. For any step sizes and any v, since Σ_i (x_i − x̄) =
+0:
 
     M_{t+1}² = (|1 − αλ|M + αL_c)² + 2dσ²/n + α²ν²d/n
     S_{t+1}² = ((ρ + αλ)S + δM + α√n L_c)² + 2ndρ²σ² + nα²ν²d
@@ -29,11 +35,14 @@ clipping and without the regularizer, and λ the regularizer. For any step sizes
                                       + (nα/2)((L_c + λM)² + ν²d/n) + √n L_c S + (λ/2)S²
     E Σ_i f_i(x_j) − f_i(x_i)   ≤ (n + √n) L_c S + (nλ/2)(S² + 2SM)
 
-In the first round M = S = 0. Under Theorem 2 the first term is nonzero only in round 1, and the regret is logarithmic.
-This holds for μ̃ ≤ (1/n) Σ μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², where x̂_j is the weighted average of agent
-j's decisions. This bound needs μ̃ ≤ (1/2n) Σ μ_i. The paper has ½ Σ μ_i in equations (53) to (70), because the proof
-forgets the factor n of 1/α. The doubling scheme does not restart at x(1), although equation (82) assumes this, and on
-R^d only M bounds x̄(2^m). So the checked bound of Theorem 3 grows faster than √T.
+In the first round M = S = 0.
+
+Under Theorem 2 the first term is nonzero only in round 1, and the regret is logarithmic. This holds for μ̃ ≤ (1/n) Σ
+μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², where x̂_j is the weighted average of agent j's decisions. This bound
+needs μ̃ ≤ (1/2n) Σ μ_i. The paper has ½ Σ μ_i in equations (53) to (70), because the proof forgets the factor n of 1/α.
+
+Under Theorem 3 the checked bound grows faster than √T, for two reasons. The doubling scheme does not restart at x(1),
+although equation (82) assumes this. And on R^d only M bounds x̄(2^m).
 """
 
 from __future__ import annotations
@@ -102,9 +111,10 @@ def _as_paper(setup: Setup) -> bool:
 
 
 class Region(NamedTuple):
-    """Hold the step sizes and noise scales of rounds 1 to T, and bounds on the decisions x_i and their mean x̄.
+    """Hold, for each of the rounds 1 to T, the step size, the noise scale, and bounds on the decisions.
 
-    T is the last round at which bounds are evaluated. Each array has the shape (T,).
+    The bounds are on the decisions x_i and on their mean x̄. T is the last round at which bounds are evaluated. Each
+    array has the shape (T,).
     """
 
     alpha: Vector

@@ -30,12 +30,14 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Hold the mixing matrices of a run.
+    """Hold the mixing matrices of a run, as an array of the first matrices and a rule for all later rounds.
 
-    At most `NUMBERS` entries are computed in total. If the graph is periodic, matrices are computed until they repeat,
-    if necessary beyond the last round; if the matrices do not repeat so soon, the last computed period represents all
-    later rounds. If the graph is drawn at random in every round, the computed matrices of the first rounds also
-    represent all later rounds.
+    At most `NUMBERS` matrix entries are computed. The rule depends on the graph:
+
+    - A periodic graph: matrices are computed until they repeat, if necessary beyond the last round. If the matrices do
+      not repeat so soon, the last computed period stands for all later rounds.
+    - A graph that is drawn at random in every round: the computed matrices of the first rounds also stand for all later
+      rounds.
 
     Attributes:
         first: (r, n, n) the matrices of rounds 1 to r.
@@ -79,10 +81,11 @@ class Weights:
         return np.asarray(np.linalg.norm(self.first - 1 / self.first.shape[1], 2, axis=(1, 2)))
 
     def _deviations(self) -> Iterator[Vector]:
-        """Yield, for k = 1, 2, ..., an array (r, n, n) of P − J for all products P of k successive mixing matrices.
+        """Yield the differences P − J for all products P of k successive mixing matrices, for k = 1, 2, ...
 
-        The largest k is limited by `LAGS` and `WORK`. J is 11ᵀ/n, and r is the number of matrices in `first`. Entry s
-        of the array has the product that begins with `first[s]`.
+        Each yielded array (r, n, n) is for one k. Its entry s has the product of k matrices that begins with
+        `first[s]`; r is the number of matrices in `first`. J is 11ᵀ/n. The constants `LAGS` and `WORK` limit the
+        largest k.
         """
         r, n = self.first.shape[:2]
         following = np.append(np.arange(1, r), self.loop)
@@ -93,15 +96,15 @@ class Weights:
             products = self.first[at] @ products
 
     def sums(self) -> tuple[float, float]:
-        """Bound two sums, over all k, of the distances from J = 11ᵀ/n of products of k doubly stochastic matrices W.
+        """Bound two sums that say how fast products of doubly stochastic mixing matrices W approach J = 11ᵀ/n.
 
         The first sum is Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂, where the product of k = 0 matrices is the identity. The
-        second sum is Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|. Products are computed only up to a largest k.
-        Both results are inf if the distance of these products from J stays too large.
+        second sum is Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|. Both results are inf if products of many
+        matrices are still too far from J.
 
-        For doubly stochastic X and Y, (X − J)(Y − J) = XY − J. Assume that all products of h matrices have distance at
-        most ρ < 1 from J. Then the terms with k ≥ h add up to at most ρ times the whole sum. So the whole sum is at
-        most the sum of the terms with k < h, divided by 1 − ρ.
+        The rest of a sum is bounded as follows. For doubly stochastic X and Y, (X − J)(Y − J) = XY − J. Assume that all
+        products of h matrices have distance at most ρ < 1 from J. Then the terms with k ≥ h add up to at most ρ times
+        the whole sum. So the whole sum is at most the sum of the terms with k < h, divided by 1 − ρ.
         """
         spectral = entries = 1.0
         for away in self._deviations():
@@ -119,9 +122,9 @@ class Weights:
     def fitted(self) -> tuple[float, float]:
         """Fit C and λ < 1 with |P_ij − 1/n| ≤ Cλ^k for all i, j and all computed products P of k successive matrices.
 
-        The fit has the least C/(1 − λ) of 19 values of λ. The number k of factors increases until all entries of all
-        products are within `FORGOTTEN` of 1/n. If the products stop approaching 1/n, or if k becomes too large,
-        (inf, 1) is returned.
+        Of 19 values of λ, the result has the value with the least C/(1 − λ). Products of more and more matrices are
+        computed, until all their entries are within `FORGOTTEN` of 1/n. The result is (inf, 1) if the products stop
+        approaching 1/n, or if k becomes too large.
         """
         deviations = []
         for away in self._deviations():
@@ -139,10 +142,9 @@ class Weights:
         return float(constants[best]), float(rates[best])
 
     def least_scale(self, rounds: int) -> float:
-        """Return the least push-sum weight w_i(t) over agents and rounds, where w(1) = 1 and w(t + 1) = W(t) w(t).
+        """Return the least push-sum weight w_i(t) of any agent and round, where w(1) = 1 and w(t + 1) = W(t) w(t).
 
-        If the run is longer than max(2000, 2r) rounds, the result is the least weight of these first rounds alone,
-        where r is the number of matrices in `first`.
+        In long runs only the first max(2000, 2r) rounds count, where r is the number of matrices in `first`.
         """
         w, least = np.ones(self.first.shape[1]), 1.0
         for place in self.places(min(rounds, max(2000, 2 * len(self.first)))):
