@@ -72,11 +72,11 @@ MOST = 10_000  # the largest number of files in a folder and below
 
 
 def noise_key(setup: Setup, with_data: bool = True) -> bytes:
-    """Return the noise key of a run: a 32-byte hash of the seed and of `noise.key`.
+    """Return the noise key of a run: a 32-byte hash of the seed and of the setting `noise.key`.
 
-    If `noise.key` is not set, the fingerprint takes its place: a hash of the settings and the code that can change a
-    message. The noise key is never written to a file, but anyone who knows the seed and `noise.key` (or the
-    fingerprint) can compute it.
+    If `noise.key` is not set, the fingerprint is hashed in its place. The fingerprint is a hash of the settings and the
+    code that can change a message. The noise key is never written to a file. Anyone who knows the seed and `noise.key`
+    (or the fingerprint) can compute the noise key.
 
     Args:
         setup: the set-up of the run.
@@ -92,22 +92,23 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
 
 
 def noise_name(setup: Setup) -> str:
-    """Return the name of a run's noise, which the files of the run contain.
+    """Return 16 hexadecimal digits that identify the noise of a run. The files of a run contain these digits.
 
-    The name is the beginning of a hash of the seed and of `noise.key`. If `noise.key` is not set, the fingerprint
-    without the contents of data files takes its place.
+    The digits are the beginning of a hash of the seed and of the setting `noise.key`. If `noise.key` is not set, a hash
+    of the settings and the code is taken in its place, without the contents of data files.
     """
     return noise_key(setup, with_data=False).hex()[:DIGITS]
 
 
 def fingerprint(setup: Setup, with_data: bool = False) -> str:
-    """Return a hash, in 64 hexadecimal digits, of the settings and the code that can change a message.
+    """Return a hash of the settings and the code that can change a message, as 64 hexadecimal digits.
 
-    The seed of the run is not included.
+    The hash is called the fingerprint of the run. The seed of the run is not included.
 
     Args:
         setup: the set-up of the run.
-        with_data: whether the contents of data files are included. The hash must then not be written to any file.
+        with_data: whether the contents of data files are included. A fingerprint with contents must not be written to
+            any file.
 
     Raises:
         OSError: a file that the experiment names cannot be read.
@@ -152,7 +153,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a data file. The file is read again only if its time or its size has changed."""
+    """Return the SHA-256 of a data file. A file whose time and size have not changed is not read again."""
     return _digest_of(path, path.stat().st_mtime_ns, path.stat().st_size)
 
 
@@ -163,20 +164,19 @@ def _digest_of(path: Path, time: int, size: int) -> str:
 
 
 def knows_horizon(setup: Setup) -> bool:
-    """Return whether a message may depend on the number of rounds of the run."""
+    """Return whether the number of rounds of the run (`rounds`) may change a message."""
     period = setup.topology.period
     repeated = period is not None and period <= setup.experiment.rounds
     return not (setup.algorithm.anytime and (setup.mixing.anytime or repeated))
 
 
 def _sources(setup: Setup) -> tuple[list[str], list[tuple[str, Path]]]:
-    """Return the hashes of the user's code files and graph file, and separately a list of data files.
-
-    The data files are the files that the code may read.
+    """Return hashes of all user files that may change a message, and a list of the data files that user code may read.
 
     Returns:
-        The hashes; and a pair (name, path) for each data file. The name is the text by which the code names the file,
-        or the path of the file relative to a searched folder.
+        A list of hashes: one for each file of code, and one for the graph file.
+        A list with a pair (name, path) for each data file. The name is the text by which the code names the file, or
+        the path of the file relative to a searched folder.
     """
     files = [(path, "") for path in setup.experiment.sources.values()]
     parts = (setup.algorithm, setup.mixing, setup.mechanism, setup.stream, setup.topology, setup.feasible)
@@ -198,22 +198,30 @@ def _hashed(data: bytes) -> str:
 
 
 def files_behind(file: Path) -> list[Path]:
-    """Return a user's Python file, and the files that its code may run or read, as far as the code shows them.
+    """Return a user's Python file, and the files that its code may run or read.
 
-    The standard library and installed packages are left out. Names that the code computes are not found.
+    The files are found from the text of the code. A file whose name the code computes is not found. The standard
+    library and installed packages are left out.
     """
     _, data, code = _counted(file.parent.resolve() / file.name, "")
     return sorted(code | {path for _, path in data})
 
 
 def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]], set[Path]]:
-    """Return the hashes and paths of the code that a Python file may run, and the data files that this code may read.
+    """Find the code that a Python file may run, and the data files that this code may read.
 
-    An imported package is included in the result as a whole. `LOADS` names the functions that can load code without an
-    import statement. If the code uses such a function, all code in the folder of `file` and below is included. `READS`
-    names the functions that can read files. If the code uses such a function, each file in this folder and below whose
-    name appears in a string of the code is included. If code outside this folder uses such a function, the folder of
-    that code's package is searched too.
+    The code is not run; its text is searched. The result includes:
+
+    - `file`, and the user's modules and packages that are imported, directly or indirectly. A package is included as a
+      whole.
+    - for an installed package that is imported: a hash of its version and of its list of files.
+    - all code files in the folder of `file` and below, if the code uses a function that can load code without an import
+      statement (`LOADS`).
+    - as data: each file whose path is a string in the code.
+    - as data: each file in the folder of `file` and below whose name is in a string of the code, if the code uses a
+      function that can read files (`READS`).
+
+    If code in another folder uses a function of `LOADS` or `READS`, the folder of this code's package is searched too.
 
     Args:
         file: the Python file.
@@ -221,8 +229,8 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
             files. Empty if no installed package contains `file`.
 
     Returns:
-        The hashes of all code that may run; a pair (name, path) for each data file, as `_sources` returns them; and the
-        paths of the code.
+        The hashes of all code; a pair (name, path) for each data file, as `_sources` returns them; the paths of the
+        code.
 
     Raises:
         BadInput: a folder that must be searched has more than `MOST` files.
@@ -262,11 +270,11 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
 
 
 def _below(folder: Path) -> list[Path]:
-    """Return the files in a folder and below that user code may load or read; if `folder` is a file, return this file.
+    """Return the files in a folder and below that user code may load or read. If `folder` is a file, return this file.
 
-    Directories of runs and studies are left out. Otherwise each new file of a run would change the noise key, and a
-    resumed run would continue with different noise. Other directories that are left out are the package mpinodes
-    itself, the directories in `SKIPPED`, and directories whose name begins with a dot.
+    These directories are left out: the package mpinodes, the directories in `SKIPPED`, directories whose name begins
+    with a dot, and the directories of runs and studies. A file that a run writes must not change the noise key, because
+    a resumed run would then have different noise.
 
     Raises:
         BadInput: there are more than `MOST` files.
@@ -295,8 +303,8 @@ def _is_installed(path: Path) -> bool:
 def _installed(name: str) -> str | None:
     """Return a hash of an installed package's version and list of files; None if the package has no metadata.
 
-    Two kinds of files are left out because they differ from machine to machine: files outside of the package's folders,
-    and files that the installer wrote (`.dist-info`).
+    The list has the recorded hash of each file. Two kinds of files are left out, because they differ between machines:
+    files outside of the package's folders, and files that the installer wrote (`.dist-info`).
     """
     from importlib import metadata
 
@@ -319,10 +327,9 @@ def _installed(name: str) -> str | None:
 def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
     """Return three sets: the top-level modules that code imports, all words of the code, and all strings in the code.
 
-    The words are the strings and the names in the code (of variables, attributes, arguments, functions and modules).
-    Relative imports are left out, because the noise key depends on all files of an imported package anyway. If the code
-    uses a function that can load code without an import statement (`LOADS`), each string that can be a
-    module name is taken as an imported module.
+    The words are the strings and all names in the code, for example of variables, functions and modules. Relative
+    imports are left out, because an imported package is hashed as a whole. If the code can load code without an import
+    statement (`LOADS`), each string that can be the name of a module counts as an imported module.
 
     Args:
         code: the text of a file. If this version of Python cannot parse the text, the results are empty.
@@ -343,12 +350,15 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
 
 
 def _places(module: str) -> list[Path]:
-    """Return the file of a module, or the folders of a package, without importing the module.
+    """Return the path of a module's code: one file, or the folders of a package. The module is not imported.
 
-    For a module in an archive, the result is the path of the archive. The result is empty if Python cannot find the
-    module. The result is also empty for the standard library, and for the installed packages that mpinodes itself needs
-    (`PLATFORM`), because their code does not determine the noise key. If a user's module has the name of such a module
-    and Python finds the user's module first, the result is the file of the user's module.
+    If the module is in an archive, the result is the path of the archive. The result is empty in three cases:
+
+    - Python cannot find the module.
+    - The module belongs to the standard library.
+    - The module belongs to an installed package that mpinodes itself needs (`PLATFORM`).
+
+    A user's module may have the name of such a module. If Python finds the user's module first, the result is its file.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None

@@ -4,8 +4,8 @@
     ~/.cache/mpinodes/stamp-key             the user's secret key for hashes of files
     ~/.cache/mpinodes/checked/<hash>        exists if a Python file has passed `mpinodes check`
 
-If the environment variable XDG_CACHE_HOME is set, it replaces ~/.cache. Checkpoints contain a stamp of each data file
-(size, time and keyed hash), so that a resumed run notices a change.
+If the environment variable XDG_CACHE_HOME is set, its directory replaces ~/.cache. A checkpoint contains the size, the
+time and a keyed hash of each data file, so that a resumed run notices a changed file.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Stamp = tuple[int, int, str, str]  # a file's size and time, the name of the use
 
 
 def files(e: Experiment) -> list[tuple[str, Path]]:
-    """Return the Python files that the settings name, as pairs (key, path); the key is the setting that names the file.
+    """Return the user's Python files that the settings name, as pairs (setting, path), such as ("data.path", path).
 
-    The files with metrics come last. The file of a mechanism is left out if the run has no noise.
+    The files with metrics come last. If the run has no noise, the file of the mechanism is left out.
     """
     parts = [(key, path) for key, path in e.sources.items() if e.private or key != "privacy.path"]
     return [*parts, *(("record.metrics", Path(word)) for word in e.record.metrics if is_file(word))]
@@ -63,20 +63,20 @@ def _copy_of(directory: Path, key: str, path: Path) -> Path:
 
 
 def data_files(setup: Setup) -> list[Path]:
-    """Return the files from which the run reads its data, and the file of the graph if `topology.file` names a file.
+    """Return the paths of the run's data files, and the path of the graph file if `topology.file` names a file.
 
-    The order of the files does not depend on the folders that contain the files.
+    The order of the paths does not depend on the folders that contain the files.
     """
     graph = setup.experiment.topology.get("file")
     return [*setup.stream.source_files, *([Path(graph)] if graph else [])]
 
 
 def stamps(setup: Setup) -> list[Stamp]:
-    """Return a stamp of each data and graph file, for checkpoints: size, time, name of the key, keyed hash.
+    """Return a stamp of each data file and of the graph file, by which a resumed run notices a changed file.
 
-    The hash is computed with a secret key of this user, so only this user can compare a file with its stamp. With a
-    plain hash, anyone could test whether a sample is among private data. No run directory contains the key. If the
-    user's file stamp-key cannot be used, the hash and the name of the key are empty.
+    A stamp has the size and the time of a file, the name of the user's secret key, and a hash of the file with this
+    key. Without the key, nobody can test whether a sample is in the file. The key is never written to a run directory.
+    If the user's file stamp-key cannot be used, the hash and the name of the key are empty.
     """
     secret = _secret()
     name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
@@ -91,8 +91,8 @@ def stamps(setup: Setup) -> list[Stamp]:
 def is_same(before: Stamp, now: Stamp) -> bool:
     """Return whether two stamps belong to equal files.
 
-    The sizes are compared. If both hashes were made with the same key, the hashes are compared too. If the keys differ,
-    or if there was no key, the modification times are compared instead of the hashes.
+    Equal files have the same size and the same hash. If the two hashes were made with different keys, or without a key,
+    the modification times are compared instead of the hashes.
     """
     return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
 
@@ -118,11 +118,12 @@ def _cache() -> Path:
 
 
 def checked(e: Experiment) -> list[dict[str, Any]] | None:
-    """Return the Python files of `files` on which the proven epsilon depends: all files except the files with metrics.
+    """Return a record of each Python file of the user on which the proven epsilon depends.
 
     Returns:
-        For each file, its key, its path, its hash, and whether the file has passed `mpinodes check`; None if there is
-        no such file.
+        A list of dictionaries, one for each file of `files` except the files with metrics; None if there is no such
+        file. `key` is the setting that names the file, `path` its path, and `sha256` its hash. `tested` is true if
+        `mpinodes check` has tested the file with the values that the experiment sets.
     """
     entries = []
     for key, path in files(e):
@@ -134,10 +135,10 @@ def checked(e: Experiment) -> list[dict[str, Any]] | None:
 
 
 def _is_untried(e: Experiment, key: str) -> bool:
-    """Return whether a user's class has a setting whose value in the experiment is not tested by `mpinodes check`.
+    """Return whether the experiment sets a setting of a user's class to a value that `mpinodes check` does not test.
 
-    `mpinodes check` tests the default of each setting. For a loss, the check tests no other values. For other classes
-    the check varies settings, so a number counts as tested, and so does a word from a list of allowed words.
+    `mpinodes check` tests the default of each setting. Other values of a loss are not tested. For other classes,
+    `mpinodes check` varies numbers and words from lists of allowed words, so all such values count as tested.
 
     Args:
         e: the experiment.
@@ -160,10 +161,10 @@ def digest_of(path: Path) -> str:
 
 
 def stamp_of(path: Path, digest: str) -> Path:
-    """Return the path of the marker file whose existence means that a Python file has passed `mpinodes check`.
+    """Return the path of the marker file that exists if a Python file has passed `mpinodes check`.
 
-    The marker file is in the user's cache directory. Its name is a keyed hash of the Python file, of the files that it
-    may run or read (`noise_key.files_behind`), and of the version of mpinodes.
+    The marker file is in the user's cache directory. Its name is a keyed hash of the version of mpinodes, the Python
+    file, and the files that this file may run or read (`noise_key.files_behind`).
 
     Args:
         path: the Python file.

@@ -1,10 +1,10 @@
-"""Read the setting `problem.preset`, which gives all algorithms the same problem in place of their own defaults.
+"""Read the setting `problem.preset`. A preset gives all algorithms the same problem, in place of their own defaults.
 
-A preset sets keys of the sections data, problem and step, and the keys privacy.clip, privacy.scale and
-privacy.adjacency. For all these keys, the defaults of the algorithm are ignored. A key that the preset does not set has
-the default that belongs to the data set or to the key. A few of these defaults, such as that of data.partition, still
-depend on whether the agents of the algorithm share one loss. Keys that the user sets override the preset. A preset is a
-file in the folder presets, a TOML file of the user, or a table of keys in the experiment.
+A preset may set the keys of the sections data, problem and step, and privacy.clip, privacy.scale and privacy.adjacency.
+If there is a preset, the algorithm's defaults for all these keys are ignored. A key that is neither in the preset nor
+set by the user has the default of the data set or of the key. Keys that the user sets override the preset.
+
+A preset is a file in the folder presets, a TOML file of the user, or a table of keys in the experiment.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
         problems: the list to which a line for each mistake in the preset is added.
 
     Returns:
-        The user's settings without `problem.preset`; the allowed keys of the preset, empty if there is no preset or if
-        the preset cannot be read; and the name of the preset for messages.
+        Three values: the user's settings without `problem.preset`; the settings of the preset, without keys that a
+        preset may not set; and how messages name the preset. If there is no preset, or if the preset cannot be read,
+        the second value is empty.
     """
     problem, preset = asked.get("problem"), Tree()
     if not isinstance(problem, dict) or "preset" not in problem:
@@ -67,7 +68,7 @@ def _read(value: Any, where: str) -> Tree:
 
 
 def _is_of_preset(key: str) -> bool:
-    """Return whether a preset may set a dotted key."""
+    """Return whether a preset may set a key, such as "data.batch"."""
     return key.startswith(KEYS) and key != KEY
 
 
@@ -77,11 +78,12 @@ def left_of(defaults: Mapping[str, Any]) -> Tree:
 
 
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
-    """Return a preset adapted to an algorithm.
+    """Return the settings of a preset, changed as an algorithm needs them. An empty preset stays empty.
 
-    If the algorithm needs all samples in each round, `data.batch` is set to "all", and data.epochs and data.shuffle are
-    removed. If the agents solve minimization problems with their losses (`Algorithm.solves`), `privacy.clip` is set to
-    "inf", because no gradient is clipped. An empty preset stays empty.
+    - If the algorithm uses all samples in every round, `data.batch` becomes "all"; data.epochs and data.shuffle are
+      removed.
+    - If the agents solve minimization problems (`Algorithm.solves`), `privacy.clip` becomes "inf": no gradient is
+      clipped.
     """
     if preset and algorithm.whole_data:
         data = {key: value for key, value in preset.get("data", {}).items() if key not in ("epochs", "shuffle")}

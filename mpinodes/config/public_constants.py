@@ -1,7 +1,7 @@
-"""Compute the public constants of a run (`core.parts.Run`).
+"""Compute the public constants of a run (`core.parts.Run`), such as bounds on gradients.
 
-The constants are computed from the experiment, the graph and public facts about the data, such as the dimension and
-the numbers of samples, but not from the values of samples.
+The constants depend on the experiment, the graph, and public facts about the data: its dimension, the numbers of
+samples. They do not depend on the values of samples.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ from mpinodes.core.parts import GraphFacts, Run, Stream, Topology
 def constants_of(
     experiment: Experiment, graph: Topology, stream: Stream, classes: registry.Classes, samples: Sequence[int]
 ) -> Run:
-    """Return the public constants of a run.
+    """Return the public constants of a run, such as the number of agents and bounds on gradients.
 
-    The class of the loss states bounds on gradients. These bounds are used only if the attribute
-    `Stream.makes_all_losses` is true; otherwise only clipping bounds the gradients. Only clipping bounds the change of
-    a gradient by one sample if Poisson sampling draws the batches, and for `privacy.adjacency = zero-out` without
-    batches of fixed size. The constants `sample_sensitivity` and `sample_curvature` are for algorithms that minimize
-    loss functions. These two constants are finite only if `Stream.makes_all_losses` is true and the loss is known to be
-    convex. The constants `sample_rank`, `least_modulus` and `largest_smoothness` are computed from the statements of
-    the loss in any case.
+    The bounds on gradients come from clipping and from the class of the loss:
+
+    - The bounds that the class of the loss states are used only if the attribute `Stream.makes_all_losses` is true.
+    - For Poisson batches and for `privacy.adjacency = zero-out`, only clipping bounds the change of a gradient by one
+      sample.
+    - `sample_sensitivity` and `sample_curvature` are infinite unless `Stream.makes_all_losses` is true and the loss is
+      convex. Algorithms that minimize loss functions need these two constants.
+    - `sample_rank`, `least_modulus` and `largest_smoothness` are always computed from what the class of the loss
+      states.
 
     Args:
         experiment: the complete experiment.
@@ -128,9 +130,9 @@ def constants_of(
 
 
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
-    """Return, for each agent, the number of samples in the loss of a round.
+    """Return, for each agent, the number of samples in the agent's loss of one round.
 
-    If batches are secret (`data.sampling`), these are all training samples of the agent.
+    If secret coins draw the batches (`data.sampling`), the number is that of all training samples of the agent.
 
     Raises:
         BadInput: an agent has no samples.
@@ -143,12 +145,12 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
 
 
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
-    """Return the facts about the graph that a mixing may use.
+    """Return the facts about the graph that a mixing may use. Each fact is computed when it is read.
 
     Args:
         graph: the topology.
-        rounds: the number of rounds of the run; None if the mixing states that it works without facts about the graph
-            (`Mixing.anytime`). With None, reading a fact raises an error.
+        rounds: the number of rounds of the run; None if the weights of the mixing do not depend on this number
+            (`Mixing.anytime`). With None, reading a computed fact raises a ValueError.
     """
 
     def compute(fact: str) -> Any:

@@ -1,7 +1,8 @@
-"""Find the classes of parts by name, by entry point, or by the path of a user's Python file.
+"""Find the class of a part by its name, or by the path of a user's Python file.
 
-Each part is a class in a file of its own, which names the class in `__all__`. `KINDS` lists the kinds of parts, with
-the section and the keys of an experiment that choose a part of each kind.
+A part is a replaceable component of an experiment, such as an algorithm. Each part is a class in a file of its own,
+which names the class in `__all__`. Other installed packages provide parts by entry points. `KINDS` lists the kinds of
+parts, and the settings that choose a part of each kind.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ if TYPE_CHECKING:
 
 
 class PartKind(NamedTuple):
-    """Describe a kind of part, such as algorithms. The texts in quotes below are the values for algorithms.
+    """Describe a kind of part. The texts in quotes below are the values for the kind "algorithms".
 
     Attributes:
-        package: the subpackage that contains the parts: "algorithms". The group of entry points has the name of the
-            subpackage: "mpinodes.algorithms".
+        package: the subpackage that contains the parts: "algorithms". The group of entry points is
+            "mpinodes.algorithms".
         section: the section of the experiment that chooses a part: "algorithm".
         chooser: the key of this section whose value is the name of a part: "name".
         base: the base class of the parts. mpinodes fills in the fields of the base class; all other fields of a part
             are settings.
         about: the kind in words, for `--explain`.
         path: the key of this section whose value is the path of a user's file.
-        settable: those fields of the base class that are settings too.
+        settable: the fields of the base class that mpinodes does not fill in, because they are settings too.
     """
 
     package: str
@@ -56,12 +57,12 @@ class PartKind(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the dotted key whose value is the name of a part: "algorithm.name"."""
+        """Return the setting whose value is the name of a part, such as "algorithm.name"."""
         return f"{self.section}.{self.chooser}"
 
     @property
     def path_key(self) -> str:
-        """Return the dotted key whose value is the path of a user's file: "algorithm.path"."""
+        """Return the setting whose value is the path of a user's file, such as "algorithm.path"."""
         return f"{self.section}.{self.path}"
 
 
@@ -147,14 +148,13 @@ def find(kind: PartKind, name: str, others: Sequence[str] = (), place: str = "")
 
 
 def parts_called(word: str) -> list[tuple[PartKind, Any]]:
-    """Return the kinds and classes of all parts that a word names.
+    """Return the classes of all parts with a name, or the class in a user's Python file, each with its kind.
 
     Args:
-        word: the path of a user's Python file, or a name, which may belong to parts of several kinds.
+        word: the name, which may belong to parts of several kinds, or the path of a user's Python file.
 
     Returns:
-        For a file, one pair: the kind whose base class the class in the file extends. For a name, a pair for each kind
-        that has a part of this name.
+        A list of pairs (kind, class). For a file the list has one pair.
 
     Raises:
         BadInput: there is no such part, or the part does not fit its kind.
@@ -171,7 +171,9 @@ def parts_called(word: str) -> list[tuple[PartKind, Any]]:
 
 
 def from_path(kind: PartKind, path: str) -> Any:
-    """Return the class of a part in a user's file; for a loss, the subclass that `bound` returns.
+    """Return the class of a part that a user's file defines.
+
+    For a loss, the result is a subclass with the defaults of the settings as class attributes (`bound`).
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name exactly one class in `__all__`; or this
@@ -181,14 +183,16 @@ def from_path(kind: PartKind, path: str) -> Any:
 
 
 def _loaded(path: str, where: str) -> tuple[Any, str]:
-    """Import a user's file, return the class that the file names in `__all__`, and add the class to `users_parts`.
+    """Import a user's file, and return the class that the file names in `__all__`.
+
+    The class is added to `users_parts`.
 
     Args:
         path: the path of the file.
         where: the name of the file in error messages.
 
     Returns:
-        The class; and `where`, with the line of the class if the line is known, for further error messages.
+        The class; and `where`, followed by the line of the class if the line is known, for further error messages.
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name exactly one class in `__all__`.
@@ -217,9 +221,9 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
 
 
 def _required(kind: PartKind, part: Any, where: str) -> Any:
-    """Return the class of a part if the class implements the base class of this kind of parts correctly.
+    """Check that a class implements the base class of its kind of parts correctly, and return the class.
 
-    For a loss, the result is `bound(part, {})`: a subclass whose attributes are the defaults of the settings.
+    For a loss, the result is a subclass with the defaults of the settings as class attributes: `bound(part, {})`.
 
     Args:
         kind: the kind of the part.
@@ -262,11 +266,10 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
 
 
 def bound(loss: Any, values: Mapping[str, Any]) -> Any:
-    """Return a subclass of a loss in which each setting has the value in `values`, or else its default.
+    """Return a subclass of a loss whose settings are class attributes: the values in `values`, or else the defaults.
 
-    The values become defaults of the dataclass fields, and so attributes of the class. Class methods, which compute
-    constants before any loss exists, can therefore read the values. A setting without a value and without a default is
-    left as it is. If no setting has a value or a default, the class `loss` itself is returned.
+    Class methods of a loss compute constants before any loss exists, and need the values. A setting without a value and
+    without a default is left as it is. If no setting has a value or a default, `loss` itself is returned.
     """
     own = [(name, key.type, values.get(name, key.default)) for name, key in keys(LOSSES, loss).items()]
     own = [field for field in own if field[2] is not NODEFAULT]
@@ -278,7 +281,7 @@ def bound(loss: Any, values: Mapping[str, Any]) -> Any:
 
 
 def named(kind: PartKind, section: Any) -> str:
-    """Return a text with the key and the value by which a section chooses a part, such as "data.name = 'digits'".
+    """Return a text that says which part a section chooses, such as "data.name = 'digits'".
 
     The section is a dictionary or a struct.
     """
@@ -293,11 +296,11 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
     Args:
         kind: the kind of the part.
         section: the section.
-        others: further names that the key accepts, as in `find`.
+        others: further names that the key accepts, for the suggestions in the error message.
 
     Raises:
-        BadInput: there is no such part, the part has mistakes, or the section sets neither name nor path, or sets them
-            to a value that is no text.
+        BadInput: there is no such part, or the part has mistakes; or the section sets neither name nor path, or sets
+            them to a value that is no text.
     """
     key = kind.chooser if section.get(kind.path) is None else kind.path
     if (value := section.get(key)) is None:
@@ -330,9 +333,10 @@ def mixing_name(mixing: str | type[parts.Mixing]) -> str:
 
 @lru_cache(maxsize=256)  # evaluating the annotations takes long
 def keys(kind: PartKind, part: Any) -> dict[str, Key]:
-    """Return the settings of a part, by name: the fields of its dataclass that mpinodes does not fill in.
+    """Return the type and the default of each setting of a part, by the name of the setting.
 
-    All calls for a part return the same dictionary, which callers must not change.
+    The settings are the fields of the part's dataclass, without the fields that mpinodes fills in. All calls for a part
+    return the same dictionary, which callers must not change.
     """
     hints = get_type_hints(part, include_extras=True)
     given = {field.name for field in fields(kind.base)} - {*kind.settable}
@@ -341,12 +345,14 @@ def keys(kind: PartKind, part: Any) -> dict[str, Key]:
 
 
 def picked(kind: PartKind, part: Any, given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return a dictionary with only those entries of `given` whose key is the name of a setting of the part."""
+    """Return the entries of `given` whose key is the name of a setting of the part."""
     return {key: (given or {})[key] for key in keys(kind, part) if key in (given or {})}
 
 
 def fill(kind: PartKind, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all settings of a part: the values in `given`, converted to their types, or the defaults.
+    """Return the values of all settings of a part, converted to their types.
+
+    A setting that is not in `given` has its default.
 
     Raises:
         BadInput: a key is unknown or missing, or a value has the wrong type or is out of range.
@@ -358,7 +364,7 @@ def fill(kind: PartKind, part: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Classes(NamedTuple):
-    """Hold the classes of six parts of an experiment; topology, mixing and metrics are not among them.
+    """Hold the classes of the parts of an experiment, without topology, mixing and metrics.
 
     Attributes:
         algorithm: the class of the algorithm.

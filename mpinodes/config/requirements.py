@@ -1,7 +1,7 @@
-"""Check that the parts of an experiment can be used together: yield an error message for each conflict that is found.
+"""Check that the parts of an experiment can be used together.
 
-Parts state their needs by attributes of their base classes. This module names no part: to suggest other parts in a
-message, it searches all installed parts of the kind.
+Each function yields an error message for each conflict that it finds. A part states its needs by class attributes. This
+module names no part: to suggest other parts in a message, it searches all installed parts of a kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LARGEST_SOLVE = 2000  # largest dimension of a local minimization, in which a d 
 def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
     """Return a text that suggests other parts of a kind, such as "algorithm.name=dola (or dpsda-ps)".
 
-    At most seven parts are named. If no part is suitable, the text has `...` in place of a name.
+    The text names at most seven parts. If no part is suitable, the text has `...` in place of a name.
 
     Args:
         kind: the kind of the parts.
@@ -41,7 +41,10 @@ def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
 
 
 def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
-    """Yield an error message for each conflict that can be found from the settings and the classes of the parts."""
+    """Yield an error message for each conflict between the settings and the chosen classes.
+
+    These conflicts are found before the data and the graph are read.
+    """
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
     partition, batch = e.data["partition"], e.shown
 
@@ -109,17 +112,17 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def shows_all(stream: type[Stream]) -> bool:
-    """Return whether a stream allows `data.batch = "all"`, so that an agent uses all its samples in every round."""
+    """Return whether a data source allows `data.batch = "all"`: each agent uses all its samples in every round."""
     with suppress(msgspec.ValidationError, KeyError):
         return bool(msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type))
     return False
 
 
 def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
-    """Yield an error message for each setting that secret batches (`data.sampling`) do not allow.
+    """Yield an error message for each setting that cannot be used with secret batches (`data.sampling`).
 
-    Secret batches are allowed only if mpinodes can prove how much privacy a release of a secret batch costs. If
-    `data.sampling` is "none", yield an error message if `data.rate` is set.
+    A secret batch is drawn by secret coins. Secret batches are allowed only if mpinodes can prove how much privacy a
+    release of such a batch costs. If `data.sampling` is "none", only `data.rate` is an error.
     """
     scheme, adjacency, batch = f"data.sampling = {e.sampling!r}", e.privacy.adjacency, e.data.get("batch")
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
@@ -231,7 +234,7 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], ranks: int | None) -> Iterator[str]:
-    """Yield an error message if the graph, the algorithm, the MPI ranks and `audit.view` disagree about the agents.
+    """Yield an error message if the graph, the algorithm or MPI has another number of agents, or `audit.view` is wrong.
 
     Args:
         e: the experiment.
@@ -258,9 +261,9 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
 
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
-    """Yield an error message if the loss does not allow the targets of the data, or noise cannot be calibrated.
+    """Yield an error message if the loss cannot use the targets of the data, or if the noise cannot be calibrated.
 
-    Noise cannot be calibrated if neither `privacy.clip` nor the loss bounds the sensitivity.
+    The noise cannot be calibrated if neither `privacy.clip` nor the loss bounds the change of a gradient by one sample.
     """
     loss, named = parts.loss, registry.named(registry.LOSSES, e.problem)
     needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
@@ -287,7 +290,7 @@ def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
 
 
 def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
-    """Yield an error message for each conflict that can be found only after all parts were built.
+    """Yield an error message for each conflict that is found only after all parts were built.
 
     Args:
         setup: the assembled set-up.
@@ -356,7 +359,7 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
 
 
 def _fits(kind: type[Topology], setup: Setup) -> bool:
-    """Return whether the mixing of a run is defined on a graph of a given class with 8 agents and default settings."""
+    """Return whether a mixing could be used with a class of graphs, tried with 8 agents and default settings."""
     try:
         graph = kind(agents=8)
     except (BadInput, TypeError):

@@ -1,7 +1,7 @@
-"""Convert the sections of an experiment to the types of their keys, and report mistakes in keys and values.
+"""Convert the values in the sections of an experiment to their types, and report mistakes in keys and values.
 
-The keys of a section are defined by a struct of `core.experiment`, or by the dataclass of a part. `decode` converts a
-section key by key and collects all mistakes. Each mistake is a line that says which keys or values are allowed.
+A struct of `core.experiment`, or the dataclass of a part, defines the keys of a section. `decode` converts a section
+and collects all mistakes. Each mistake is a line of text that says which keys or values are allowed.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from mpinodes.core.experiment import SECTIONS
 
 
 class Key(NamedTuple):
-    """Hold the type (with annotations) and the default of a key; the default of a required key is NODEFAULT."""
+    """Hold the type and the default of a key. The default of a required key is NODEFAULT."""
 
     type: Any
     default: Any = NODEFAULT
 
 
 class Problems(list[str]):
-    """Collect the mistakes in an experiment, as a list with one line for each mistake."""
+    """Collect the mistakes in an experiment: a list with one line of text for each mistake."""
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Catch a `BadInput` that the `with` block raises, and add the lines of the error message to the list."""
+        """Add the lines of a `BadInput` that the `with` block raises to the list. Suppress the exception."""
         try:
             yield
         except BadInput as error:
             self.extend(str(error).split("\n"))
 
     def settle(self) -> None:
-        """Raise an error with all mistakes, if there are mistakes.
+        """Raise an error that lists all mistakes; do nothing if there are no mistakes.
 
         Raises:
             BadInput: the list is not empty.
@@ -52,9 +52,12 @@ class Problems(list[str]):
 
 @cache
 def keys_of(struct: Any) -> dict[str, Key]:
-    """Return the type and the default of each key of the section that a struct defines, by name.
+    """Return the type and the default of each key of a section, by the name of the key.
 
-    If a function makes the default, as for a section, the default is given as None.
+    If a function makes the default value, as for a section inside the section, the default in the result is None.
+
+    Args:
+        struct: the class (of `core.experiment`) that defines the section.
     """
     fields = msgspec.structs.fields(struct)
     defaults = [NODEFAULT if f.required else None if f.default is NODEFAULT else f.default for f in fields]
@@ -64,9 +67,9 @@ def keys_of(struct: Any) -> dict[str, Key]:
 def decode(
     section: Tree, keys: Mapping[str, Key], prefix: str, problems: Problems, others: Collection[str] = ()
 ) -> Tree:
-    """Return the values of all keys of a section: the values in `section`, converted to their types, or the defaults.
+    """Return the values of all keys of a section, converted to their types. Keys without a value get their default.
 
-    If a key is itself a section of `SECTIONS`, its value is converted in the same way, without defaults.
+    A section inside the section is converted too, but keys without a value are left out of it.
 
     Args:
         section: the values that the user and the defaults of parts set.
@@ -129,9 +132,11 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 
 def _meta(expected: Any, name: str) -> Any:
-    """Return the value under `name` ("range" or "expected") in the annotation of a type; None if there is no value.
+    """Return an extra value that the annotation of a type contains; None if there is no such value.
 
-    mpinodes reads these two values. The library msgspec, which converts values to the type, ignores both.
+    Args:
+        expected: the type.
+        name: "range" (the allowed numbers) or "expected" (the allowed values in words).
     """
     metas = getattr(expected, "__metadata__", ())
     return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)
@@ -140,7 +145,7 @@ def _meta(expected: Any, name: str) -> Any:
 def near(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str:
     """Return the choice whose spelling is most similar to a word; empty if no choice is similar.
 
-    Upper and lower case are the same here, and so are _ and -.
+    The comparison ignores case, and the difference between _ and -.
 
     Args:
         word: the word.
@@ -155,19 +160,20 @@ def near(word: str, choices: Sequence[str], cutoff: float = 0.6) -> str:
 
 
 def suggest(word: str, choices: Sequence[str], prefix: str = "") -> str:
-    """Return the end of an error message about a wrong word: the choice with a similar spelling, or all choices."""
+    """Return the end of an error message about a wrong word: "did you mean ...?", or the list of all choices."""
     close = near(word, choices)
     return f"did you mean {prefix}{close}?" if close else f"choose from: {', '.join(choices)}"
 
 
 def unknown(name: str, keys: Collection[str], prefix: str, section: Tree) -> str:
-    """Return the error message about an unknown key. The message suggests similar keys, or lists the keys.
+    """Return the error message about an unknown key. The message suggests similar keys, or lists the section's keys.
 
     Args:
         name: the unknown key, without the section.
         keys: the keys of the section.
         prefix: the name of the section with a dot.
-        section: the section; if the prefix is empty, the whole experiment, whose user's files may define further keys.
+        section: the section; if the prefix is empty, the whole experiment. User's files that the experiment names may
+            define further keys.
     """
     from mpinodes.config.explaining import documented_keys  # imports every part
 
@@ -189,13 +195,12 @@ def unknown(name: str, keys: Collection[str], prefix: str, section: Tree) -> str
 
 
 def to_type(key: str, value: Any, message: str = "") -> str:
-    """Return the end of an error message about a wrong value: the text that the user should type in a shell.
+    """Return the end of an error message: what the user should type in place of a wrong value, if this is known.
 
-    The result is empty if no such text is known. Users often lose the quotes of a value, because the shell removes
-    them.
+    The result is empty if it is not known. Users often lose the quotes of a value, because the shell removes them.
 
     Args:
-        key: the dotted key.
+        key: the setting, such as "data.batch".
         value: the wrong value.
         message: the error message of msgspec, or any other text if one word was expected; empty if a TOML table was
             expected.
@@ -220,7 +225,7 @@ def to_type(key: str, value: Any, message: str = "") -> str:
 
 
 def _as_toml(word: str) -> str:
-    """Return a word unchanged if the word is a TOML value; else return it in quotes."""
+    """Return a word as a TOML value: unchanged if the word already is one, else in quotes."""
     import tomllib  # imported here, so that agents start faster
 
     try:
@@ -231,7 +236,7 @@ def _as_toml(word: str) -> str:
 
 
 def _plain(message: str, expected: Any) -> str:
-    """Return the error message of msgspec in plain words; if the type is a list of allowed words, return these words.
+    """Return what is wrong with a value: the allowed words, or the message of msgspec in plain words.
 
     Args:
         message: the error message of msgspec.
@@ -252,7 +257,7 @@ def _plain(message: str, expected: Any) -> str:
 
 
 def options(expected: Any) -> list[str]:
-    """Return the allowed words of a type that is a list of allowed words (`Literal`); empty for other types."""
+    """Return the allowed words of a type `Literal`; empty for other types."""
     kind = _plain_type(expected)
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []
