@@ -1,8 +1,8 @@
 """Define what the other packages of mpinodes share: base classes of parts, messages, events, seeds, experiments.
 
 A part is a replaceable component of an experiment, such as an algorithm, a loss or a graph. A user's Python file
-imports the names that it needs from here: `from mpinodes.core import Algorithm, Query, RELEASED, ...`. This package
-imports no other package of mpinodes.
+imports all names that it needs from this package: `from mpinodes.core import Algorithm, Query, RELEASED, ...`. This
+package imports no other package of mpinodes.
 """
 
 from importlib import import_module
@@ -53,10 +53,10 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Return a name from the module events, messages or parts of this package, and import the module if needed.
+        """Return a name that the module events, messages or parts defines. The module is imported at first use.
 
-        The import is delayed because importing NumPy takes time. If a rank imported NumPy before connecting to the MPI
-        launcher, the connection would be made about a second later.
+        The import is delayed because these modules import NumPy. If a rank imported NumPy before it connects to the MPI
+        launcher, the rank would connect about a second later.
 
         Raises:
             AttributeError: none of the three modules has this name.

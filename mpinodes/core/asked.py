@@ -1,7 +1,7 @@
 """Read the settings that a user asks for: TOML files, key=value pairs and dictionaries become one nested dictionary.
 
-Each file, pair or dictionary is a source; later sources override earlier sources. A nested dictionary of settings is
-called a tree. A `Request` is a tree that remembers the file and the line that set each key.
+If two files, pairs or dictionaries set the same key, the later setting counts. A nested dictionary of settings is
+called a tree. A `Request` is a tree that remembers which line of which file set each key.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
 def as_typed(text: str) -> str:
-    """Return a text with all commands of mpinodes in the spelling that the user chose for the present command.
+    """Return a text in which the commands of mpinodes are spelled as in the command that the user typed.
 
-    The spellings of a command are `mpinodes run`, `python -m mpinodes.run` and `python -m mpinodes run`.
+    A user may type `mpinodes run`, `python -m mpinodes.run` or `python -m mpinodes run`.
     """
     words = sys.orig_argv
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
@@ -34,11 +34,11 @@ def as_typed(text: str) -> str:
 
 
 class Request(Tree):
-    """Hold settings as nested dictionaries, with the places in files that set the keys.
+    """Hold settings as nested dictionaries, and remember which line of which file set a key.
 
     Attributes:
-        places: maps a dotted key to a text with the file and the line that set the key. This text is empty if a
-            key=value pair or a dictionary set the key last.
+        places: maps a key, such as "privacy.epsilon", to a text with the file and the line that set the key. The text
+            is empty if a key=value pair or a dictionary set the key last.
     """
 
     places: dict[str, str]
@@ -48,13 +48,13 @@ class Request(Tree):
         self.places = dict(places)
 
     def located(self, problem: str) -> str:
-        """Return an error message; if the key of the message comes from a file, file and line are put in front.
+        """Return an error message, with file and line in front if the key in the message comes from a file.
 
-        If no file sets this key itself, the place of the section that contains the key is used, if a file sets it.
+        If no file sets the key, but a file sets the section that contains the key, the place of the section is put in
+        front.
 
         Args:
-            problem: the error message. If it does not begin with a dotted key or `unknown key`, it is returned
-                unchanged.
+            problem: the error message. If it does not begin with a key or `unknown key`, it is returned unchanged.
         """
         match = re.match(r"(?:unknown key )?([\w.-]+)(?: = |: |; | is missing| are missing|, \D)", problem)
         key = match[1] if match else ""
@@ -65,7 +65,7 @@ class Request(Tree):
 
 
 def merge(*trees: Mapping[str, Any]) -> Tree:
-    """Return a new `Request` with the keys of all given trees; later trees override earlier trees.
+    """Return a new `Request` with the keys of all given trees. If several trees set a key, the last value counts.
 
     Two dictionaries under the same key are merged in the same way.
     """
@@ -80,7 +80,7 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield pairs (dotted key, value) for all values of nested dictionaries.
+    """Yield all values of nested dictionaries, as pairs (dotted key, value), such as ("privacy.epsilon", 0.5).
 
     Args:
         tree: the nested dictionaries.
@@ -95,7 +95,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator
 
 
 def nested(settings: Mapping[str, Any]) -> Tree:
-    """Return nested dictionaries for a flat dictionary with dotted keys."""
+    """Return nested dictionaries for a dictionary with dotted keys, such as "privacy.epsilon"."""
     trees = []
     for key, value in settings.items():
         for part in reversed(key.split(".")):
@@ -151,9 +151,10 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
 
 
 def _places(path: str, text: str) -> dict[str, str]:
-    """Return a dictionary from dotted keys of a TOML text to the words "<path>, line <number>".
+    """Return where a TOML text sets each key: a dictionary from dotted keys to texts "<path>, line <number>".
 
-    The keys are the sections and keys that begin a line; the first such line counts. Keys of inline tables are missing.
+    Only sections and keys at the beginning of a line are found; the first such line counts. Keys of inline tables are
+    missing.
     """
     places, section = dict[str, str](), ""
     for number, line in enumerate(text.splitlines(), 1):

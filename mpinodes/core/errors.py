@@ -28,21 +28,24 @@ def place_of(part: type, member: str) -> str:
 
 
 def place_in_users_files(text: str) -> str:
-    """Return the place in a user's file of the first method that a text names, as in "message()"; "" if none is."""
+    """Return the file and line of the first method of a user's class that a text names, as in "message()".
+
+    The result is empty if the text names no method of a user's class that was loaded.
+    """
     methods = re.findall(r"(\w+)\(", text)
     places = (place_of(part, method) for method in methods for part in users_parts if method in vars(part))
     return next(places, "")
 
 
 class BadInput(ValueError):
-    """Report one or more mistakes in the user's input; the message has a line for each mistake.
+    """Signal one or more mistakes in the user's input. The error message has a line for each mistake.
 
     The commands of mpinodes print the message and exit with code 2.
     """
 
 
 class Overdue(Exception):
-    """Report that an MPI rank has waited for other ranks longer than the deadline.
+    """Signal that an MPI rank has waited for other ranks longer than the deadline.
 
     Args:
         ranks: the ranks for which the rank waited.

@@ -1,12 +1,17 @@
-"""Describe the releases of agents for privacy accounting, and the rows of numbers that record them.
+"""Define the record of what agents release, from which privacy accounting computes the proven epsilon.
 
-A release is a vector after noise was added: a vector of a message or, if the algorithm noises gradients, a gradient. An
-`Event` describes the noise and the sensitivity of one release. The leakage of a message says how data of earlier rounds
-change the message through hidden state, which is the part of the agent's state that its releases do not determine
-(`core.messages`). In each round an agent sends a row of floats to the logger: the agent's decision, an `Event` for each
-release of the round, and the leakage of the message as numbers. If the transcript is recorded, the row ends with the
-frame, which is the message as the links carry it. `Layout` defines the columns of a row. `Events` reads the events and
-leakages of many rows by name.
+A release is a vector after noise was added. An `Event` describes the noise and the sensitivity of one release. The
+leakage of a message says how data of earlier rounds change the message through hidden state: the part of the agent's
+state that its releases do not determine (`core.messages`).
+
+In each round an agent sends a row of floats to the logger. A row contains, in this order:
+
+- the agent's decision,
+- an `Event` for each release of the round,
+- the leakage of the message, as numbers,
+- if the transcript is recorded: the message as it was sent, which is called a frame.
+
+`Layout` defines the columns of a row. `Events` gives access to the events and leakages of many rows by name.
 """
 
 from __future__ import annotations
@@ -36,15 +41,17 @@ class Kind(IntEnum):
 
 
 class Sampling(IntEnum):
-    """Name how an agent draws the batch of a release, and for which change of the data its sensitivities hold.
+    """Name how an agent draws the batch behind a release, and for which change of the data the sensitivities hold.
 
-    The sensitivities are the fields `l1` and `l2` of the `Event`; `rate` is a field of the `Event`, too.
+    The sensitivities are the fields `l1` and `l2` of an `Event`; `rate` is also a field of an `Event`.
 
-    - NONE: there is no secret batch.
-    - POISSON: each sample is in the batch with probability `rate`. One sample is zeroed.
-    - POISSON_REPLACED: the batch is drawn as for POISSON. One sample is replaced. Privacy accounting counts it as two
-      zeroed samples, each with half of the sensitivities.
-    - FIXED: the batch is a share `rate` of the samples. One sample of the batch is replaced.
+    - NONE: no secret coins draw the batch.
+    - POISSON: each sample is in the batch with probability `rate`. The sensitivities are for one sample that is zeroed.
+    - POISSON_REPLACED: each sample is in the batch with probability `rate`. The sensitivities are for one sample that
+      is replaced. Privacy accounting counts a replaced sample as two zeroed samples, each with half of the
+      sensitivities.
+    - FIXED: the batch has a fixed size, the share `rate` of all samples. The sensitivities are for one sample of the
+      batch that is replaced.
     """
 
     NONE = 0
@@ -64,17 +71,17 @@ class Event(NamedTuple):
             release.
         l1, l2: the L1 and L2 sensitivity of the value before noise. For gamma-norm noise `l1` equals `l2`. For a
             `Solve` (a minimizer that is computed with noise), `l1` equals `l2`, and l1/scale is the pure ε.
-        uses: the round of the loss function that affects a message of the agent for the first time by this release; 0
-            if there is no such loss function.
-        tv_distance: the total variation distance between the distribution of the release and the distribution that the
-            accounting assumes.
+        uses: the round of the loss function on which this release depends, but no earlier message of the agent; 0 if
+            there is no such loss function.
+        tv_distance: the total variation distance between the true distribution of the release and the distribution that
+            privacy accounting assumes.
         rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 sensitivity of the value. For
             gamma-norm noise `rounding_l1` equals `rounding_l2`.
         residual, solver_steps: the final gradient norm and the steps of the solver that computed the value; 0 if there
             was no solver. Privacy accounting ignores both.
         rate: the probability with which secret coins take a sample into the batch, or the share of the samples in the
-            batch; 0 if the release depends on no secret batch.
-        sampling: how the secret batch is drawn, a `Sampling`.
+            batch; 0 if no secret coins draw the batch.
+        sampling: how secret coins draw the batch, a `Sampling`.
     """
 
     kind: float
@@ -93,10 +100,10 @@ class Event(NamedTuple):
 
     @classmethod
     def of(cls, query: Query, kind: Kind, scale: float, lattice: float = 0.0) -> Event:
-        """Return the event of one release of a query.
+        """Return the event that describes one release of a vector.
 
         Args:
-            query: the value without noise, with its sensitivities.
+            query: the vector without noise, with its sensitivities.
             kind: the distribution of the noise.
             scale: the scale of the noise, as in the field `scale`.
             lattice: the release is rounded to multiples of this number; 0 means no rounding.
@@ -123,14 +130,15 @@ ADDED = ("offset", "coordinates")  # fields of a leakage that older records lack
 class Layout(msgspec.Struct, frozen=True, dict=True):
     """Define the columns of the row of floats that an agent sends to the logger in each round.
 
-    The columns are the decision (d floats), the events of the releases, the leakage of the message, and the frame.
+    The columns are, in this order: the decision (d floats), the events of the releases, the leakage of the message, and
+    the frame (the message as it was sent).
 
     Attributes:
         dimension: d, the dimension of a decision and of each vector.
         vectors: the names of the releases of a round (`Algorithm.releases`): the vectors in a message, or the gradients
-            that the algorithm noises.
+            to which the algorithm adds noise.
         hidden: the names of the hidden parts of the algorithm's state; see `core.messages.Hidden`.
-        frame: the number of floats of the frame; 0 if rows have no frame.
+        frame: the number of floats of a frame; 0 if rows contain no frames.
         sampled: whether the events in a row have the fields `rate` and `sampling`.
     """
 
@@ -142,7 +150,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def record(self) -> np.dtype[Any]:
-        """Return the NumPy dtype of the privacy numbers in a row: an event for each of `vectors`, then the leakage."""
+        """Return the NumPy dtype of the part of a row for privacy accounting: the events, then the leakage."""
         k, m = len(self.vectors), len(self.hidden)
         leakage: list[Any] = [("kind", np.float64)]
         if m:  # in the order of `Hidden.numbers`
@@ -154,12 +162,12 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """Return the fields of an event that a row has."""
+        """Return the names of the fields of `Event` that a row contains."""
         return Event._fields if self.sampled else tuple(name for name in Event._fields if name not in OF_SAMPLING)
 
     @cached_property
     def message_end(self) -> int:
-        """Return the index of the first column after the events and the leakage."""
+        """Return the index of the first column of a row after the events and the leakage."""
         return self.dimension + self.record.itemsize // 8
 
     @property
@@ -168,7 +176,9 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return self.message_end + self.frame
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
-        """Write the events of a round, one for each of `vectors`, and the leakage of the message to a row (width,).
+        """Write the events of a round and the leakage of the message into a row (width,).
+
+        The number of events must be the number of `vectors`.
 
         Raises:
             ValueError: the leakage has invalid numbers, or does not fit the numbers of `hidden` parts and of `vectors`.
@@ -178,9 +188,9 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         row[self.dimension : self.message_end] = [*columns, *numbers]
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
-        """Split rows into decisions, `Events` and frames.
+        """Split rows into decisions, `Events` and frames (messages as they were sent).
 
-        The last axis of `rows` has length `width`. All other axes, usually (rounds, agents), are axes of the three
+        The last axis of `rows` has length `width`. The other axes, usually (rounds, agents), are axes of the three
         results too. The last axis of the decisions has length d, and the last axis of the frames has length `frame`.
         """
         decisions, messages, frames = np.split(rows, [self.dimension, self.message_end], axis=-1)
@@ -188,17 +198,17 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
 
 class Events(msgspec.Struct, frozen=True):
-    """Hold the events and the leakages of many messages.
+    """Hold the events and the leakages of many messages, as arrays for privacy accounting.
 
-    Each field of `Event` is an attribute of this object: an array with the values of all messages. Its axes are the
-    axes of `data`, then an axis with an entry for each vector of a message. For a run its shape is (rounds, agents,
-    vectors). The attribute `uses` has no axis of vectors, because all vectors of a message have the same value. If the
-    algorithm noises gradients, the gradients of a round take the place of the vectors of a message.
+    Each field of `Event` is an attribute: an array with the values of all messages. For a run the array has the shape
+    (rounds, agents, vectors), where `vectors` is the number of vectors of a message. Only the attribute `uses` has the
+    shape (rounds, agents), because all vectors of a message have the same value. If the algorithm adds noise to
+    gradients, the gradients of a round count as the vectors.
 
     Args:
         data: an array with the dtype `Layout.record` and an entry for each message: (rounds, agents), or (rounds,) for
             one agent. If the events are in a file, `data` is an object that reads rounds from the file when they are
-            indexed. In this case, use the fields as attributes only of the `Events` that `blocks` yields.
+            indexed. The attributes then exist only for the `Events` that `blocks` yields.
         dimension: d, the number of coordinates of a vector; 0 if d is unknown. If d is unknown, gamma-norm noise is
             accounted for as a pure ε-DP mechanism.
     """
@@ -210,7 +220,7 @@ class Events(msgspec.Struct, frozen=True):
         return len(self.data)
 
     def __getattr__(self, name: str) -> Vector:
-        """Return the field of `Event` with this name for all messages: an array as `event` returns it.
+        """Return the values of one field of `Event` for all messages, as the method `event` does.
 
         Raises:
             AttributeError: an `Event` has no field with this name.
@@ -220,12 +230,12 @@ class Events(msgspec.Struct, frozen=True):
         return self.event(name)
 
     def __getitem__(self, index: Any) -> Events:
-        """Return the events and leakages of the messages that a NumPy index or slice of `data` selects."""
+        """Return the events and leakages of some messages, which a NumPy index or slice selects."""
         return Events(self.data[index], self.dimension)
 
     @classmethod
     def of_columns(cls, layout: Layout, shape: tuple[int, int], column: Callable[[str], Vector | None]) -> Events:
-        """Return the events of a run from the variables of the run's record.
+        """Return the events of a run, read from the run's record.
 
         Args:
             layout: the layout of the rows of the run.
@@ -234,7 +244,8 @@ class Events(msgspec.Struct, frozen=True):
                 the variable.
 
         Raises:
-            KeyError: the record lacks a variable of this layout. The variables of the fields in `ADDED` may be missing.
+            KeyError: the record lacks a variable of this layout. Only the variables of the fields in `ADDED` may be
+                missing.
         """
         data = np.zeros(shape, layout.record)
         for group in ("event", "leakage"):
@@ -247,13 +258,14 @@ class Events(msgspec.Struct, frozen=True):
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
-        """Return the fields of events and leakages that `data` has, as variables of a record.
+        """Return the events and leakages as variables of a record, such as "event_l1".
 
-        This method is for data with the axes (rounds, agents).
+        `data` must have the axes (rounds, agents).
 
         Returns:
-            A dictionary from the name of a variable, such as "event_l1", to the names of its axes after (rounds,
-            agents), and to its values (rounds, agents, ...). An axis of length 1 after (rounds, agents) is left out.
+            A dictionary from the name of a variable to a pair. The first entry of the pair has the names of the axes
+            after (rounds, agents); the second entry has the values (rounds, agents, ...). An axis of length 1 after
+            (rounds, agents) is left out.
         """
         columns = {}
         for group in ("event", "leakage"):
@@ -275,26 +287,25 @@ class Events(msgspec.Struct, frozen=True):
         return Events(self.data.copy(), self.dimension)
 
     def event(self, name: str) -> Vector:
-        """Return a field of `Event` for all messages.
+        """Return the values of one field of `Event` for all messages.
 
         The result has the axes of `data`, and then one axis with an entry for each vector of a message. The result is 0
-        for a field that the rows lack.
+        for a field that the data do not contain.
         """
         columns = self.data["event"]
         return np.zeros(columns.shape) if name not in (columns.dtype.names or ()) else np.asarray(columns[name])
 
     def leakage(self, name: str) -> Vector:
-        """Return one field of the leakage for all messages: "kind", or a field of `Hidden` except `exact`.
+        """Return one number of the leakage for all messages: "kind", or a field of `Hidden` except `exact`.
 
-        If the algorithm has no hidden parts, only "kind" exists. The result has the axes of `data`, and then
-        the axes of the field. For example, the field `transition` has the axes (m, m), where m is the number of hidden
-        parts.
+        The result has the axes of `data`, and then the axes of the field. For example, the field `transition` has the
+        axes (m, m), where m is the number of hidden parts. If the algorithm has no hidden parts, only "kind" exists.
         """
         return np.asarray(self.data["leakage"][name])
 
     @property
     def vectors(self) -> int:
-        """Return the number of events that a row has: one for each release of a round."""
+        """Return the number of releases of an agent in a round; each release has one event."""
         return int(self.data.dtype["event"].shape[0])
 
     @property
@@ -305,17 +316,18 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def l1_per_l2(self) -> Vector:
-        """Return a bound on the ratio (L1 change)/(L2 change) of each vector between adjacent data sets.
+        """Return a bound on (L1 change)/(L2 change) of each vector, where the change is between adjacent data sets.
 
-        There are two cases. If no earlier message depends on the changed sample, the vector changes by at most `l1` in
-        the L1 norm and by at most `l2` in the L2 norm, and l1/l2 is used for the ratio. If an earlier message depends
-        on the changed sample, all d coordinates may change through hidden state, so the ratio is at most √d. If the
-        leakage states that only k coordinates change, the ratio is at most √k in this case.
+        The changed sample can change a vector in two ways:
 
-        The bound is the larger of the ratios of the two cases. If the leakage of the message is neither a `Feedback`
-        nor a `Hidden`, or if d is unknown, the bound is l1/l2. If l2 is 0 or inf, 1 takes the place of l1/l2. For
-        gamma-norm noise the bound is 1, because only L2 changes count. The result has the same axes as the result of
-        `event`.
+        - Through the new loss function: if no earlier message depends on the sample, the ratio is l1/l2 (1 if l2 is 0
+          or inf).
+        - Through hidden state: if an earlier message depends on the sample, all d coordinates may change, and the ratio
+          is at most √d. If the leakage states that only k coordinates change, the ratio is at most √k.
+
+        The bound is the larger of the two ratios. Only the first ratio counts if d is unknown, or if the leakage is
+        neither a `Feedback` nor a `Hidden`. For gamma-norm noise the bound is 1, because only L2 changes count. The
+        result has the axes of `data`, and then an axis for the vectors of a message.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
@@ -327,49 +339,46 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def uses(self) -> NDArray[np.int64]:
-        """Return, for each message, the round of its new loss function, as an array with the axes of `data`.
+        """Return, for each message, the round of the loss function on which no earlier message of the agent depends.
 
-        A loss function is new in the first message of the agent that depends on the loss function. The round is 0 if a
-        message depends on no new loss function.
+        The round is 0 if a message depends on no new loss function. The result has the axes of `data`.
         """
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
 
     @property
     def is_unknown(self) -> NDArray[np.bool_]:
-        """Return whether the leakage of each message is unknown, as an array with the axes of `data`."""
+        """Return, for each message, whether its leakage is unknown. The result has the axes of `data`."""
         return np.asarray(self.leakage("kind") == UNKNOWN_KIND)
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """Return whether the leakage of each message is a `Feedback` or a `Hidden`.
+        """Return, for each message, whether its leakage is a `Feedback` or a `Hidden`, in the axes of `data`.
 
-        The result is an array with the axes of `data`. It is false for a message with unknown leakage, which may depend
-        on hidden state too.
+        The entry is false for a message with unknown leakage, although the message may depend on hidden state.
         """
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Return whether each message states that its hidden dynamics are exact, not bounds (`Hidden.exact`).
+        """Return, for each message, whether it states its hidden dynamics exactly, not by bounds (`Hidden.exact`).
 
-        The result is an array with the axes of `data`.
+        The result has the axes of `data`.
         """
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
     @property
     def agents(self) -> int:
-        """Return the number of agents, for data with the axes (rounds, agents)."""
+        """Return the number of agents. `data` must have the axes (rounds, agents)."""
         return int(self.data.shape[1])
 
     def of(self, agent: int) -> Events:
-        """Return the events of one agent; `data` then has the shape (rounds,)."""
+        """Return the events of one agent, as an `Events` whose `data` has the shape (rounds,)."""
         return self[:, agent]
 
     def priced(self) -> bytes:
-        """Return as bytes all numbers in `data` that privacy accounting uses.
+        """Return all numbers in `data` that determine the privacy loss, as bytes.
 
-        Two agents of a run with equal bytes have equal privacy losses if they use the same groups of samples in each
-        round.
+        Two agents with equal bytes have equal privacy losses if they use the same groups of samples in each round.
         """
         data = self.data.copy()
         for name in TELEMETRY:

@@ -1,9 +1,8 @@
 """Define the experiment: all settings of a run, with types and defaults.
 
-A setting is a key in a section of a TOML file, as in `privacy.epsilon`. Each section with fixed keys has a struct here.
-The docstrings of the structs are the documentation of the keys, and `mpinodes run --explain` prints them. The sections
-`algorithm`, `step`, `topology` and `data` are dictionaries, because their keys depend on the algorithm, schedule, graph
-or data that the user chooses.
+A setting is a key in a section of a TOML file, as in `privacy.epsilon`. A struct defines the keys of a section. Its
+docstring documents the keys, and is printed by `mpinodes run --explain`. The sections `algorithm`, `step`, `topology`
+and `data` are dictionaries, because their keys depend on the algorithm, schedule, graph or data that the user chooses.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         epsilon: the largest epsilon that may be proven for the whole network.
         delta: the delta of that epsilon; 0 means pure epsilon. Default: privacy.delta.
-        kept_by: how the run stays within the budget. noise: mpinodes chooses privacy.epsilon (for algorithms that noise
-            gradients, privacy.noise_multiplier), and so the noise, such that the proven epsilon of all rounds is within
-            the budget. stopping: the releases of an agent depend on the agent's data until the agent's budget is spent;
-            after that, the agent only relays the messages that it receives. All repeats on the same data share one
-            budget.
-        stops: for kept_by=stopping; mpinodes computes this key. For each agent, the last round in which a release may
-            depend on the agent's data; 0 means that the agent need not stop.
+        kept_by: how the run stays within the budget. noise: mpinodes chooses the noise such that the proven epsilon of
+            all rounds is within the budget; it sets privacy.epsilon, or privacy.noise_multiplier for algorithms that
+            noise gradients. stopping: the releases of an agent depend on the agent's data until the agent's budget is
+            spent; after that, the agent only relays the messages that it receives. All repeats on the same data share
+            one budget.
+        stops: for kept_by=stopping: for each agent, the last round in which a release may depend on the agent's data; 0
+            means that the agent need not stop. mpinodes computes this key.
     """
 
     epsilon: Annotated[float, Meta(gt=0, le=1e12)]
@@ -64,16 +63,16 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         mechanism: the mechanism that adds noise to messages; for algorithms that noise gradients, to gradients.
-        path: your Python file with a mechanism. This mechanism replaces the built-in mechanism that the class attribute
+        path: your Python file with a mechanism. The mechanism replaces a built-in mechanism, which its class attribute
             takes_the_place_of names.
-        epsilon: the paper's privacy parameter (nominal epsilon), which sets the noise unless noise_multiplier does; inf
-            means no noise. The proven epsilon is another number, which mpinodes computes. If an algorithm does not
-            calibrate its noise to a sensitivity, the documentation of the algorithm says which number is divided by
-            epsilon.
+        epsilon: the number that the paper of the algorithm calls epsilon (nominal epsilon). It sets the noise, unless
+            noise_multiplier does; inf means no noise. The proven epsilon is another number, which mpinodes computes. If
+            an algorithm does not calibrate its noise to a sensitivity, the documentation of the algorithm says which
+            number is divided by epsilon.
         scale: calibrated: the scale of Laplace noise is (L1 sensitivity)/epsilon, unless the algorithm states another
             number in place of the sensitivity. A number c: the scale of the noise is c/epsilon, whatever the
             sensitivity is, as in the papers' experiments.
-        delta: the delta of the proven epsilon.
+        delta: the delta at which epsilon is proven.
         tight: also compute the epsilon of the whole run by numerical composition, which takes about a minute. This key
             needs the package dp-accounting (extra [tight]).
         clip: L2 bound on the gradient of each sample; for adjacency=one-round or clipping=agent, on the gradient of an
@@ -151,9 +150,10 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
             unless noise.key is set, from every setting that can change a message. The released numbers are then not
             private, because anyone with the seed can regenerate the noise. os: a noise key of 256 bits that each agent
             takes from its operating system, uses once and never stores.
-        key: for entropy=seed: compute the noise key from this value and the seed, instead of from the settings. Runs
-            with equal seed and key have equal noise, which is useful for paired experiments. If such runs are published
-            together, nothing is private. Default: runs with different settings have independent noise.
+        key: for entropy=seed: a value from which, together with the seed, the noise key is computed, instead of from
+            the settings. Runs with equal seed and key have equal noise, which is useful for paired experiments. If such
+            runs are published together, nothing is private. Default: runs with different settings have independent
+            noise.
     """
 
     backend: Literal["numpy", "lattice", "opendp"] = "numpy"
@@ -162,7 +162,7 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Record(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose what is recorded.
+    """Choose which further data of a run are recorded.
 
     Attributes:
         decisions: record every agent's estimate of every round.
@@ -182,17 +182,17 @@ class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):
     """Choose when a run stores a checkpoint, from which `mpinodes run --resume RUN` continues the run.
 
     Attributes:
-        every: store a checkpoint after every so many rounds; --resume RUN continues from the newest checkpoint, and the
-            last two are kept. By default a run stores a checkpoint only when a signal ends the run (SIGUSR1, SIGTERM,
-            SIGINT). The checkpoint of an agent contains the agent's state without noise: keep it as private as the
-            agent's data.
+        every: store a checkpoint after every so many rounds. The last two checkpoints are kept, and --resume RUN
+            continues from the newest. By default a run stores a checkpoint only when a signal ends the run (SIGUSR1,
+            SIGTERM, SIGINT). The checkpoint of an agent contains the agent's state without noise: keep it as private as
+            the agent's data.
     """
 
     every: Count | None = None
 
 
 class Audit(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose the adversary of audits. The messages of the run do not depend on this section.
+    """Choose the adversary of audits. This section changes no message of the run.
 
     Attributes:
         view: what the adversary of audits and attacks sees. links: all messages. agent:3: the messages that agent 3
@@ -204,19 +204,19 @@ class Audit(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def viewers(self) -> tuple[int, ...]:
-        """Return the agents that form the adversary, ascending; empty if the adversary sees all links."""
+        """Return the agents that form the adversary, ascending; empty if the adversary sees all messages."""
         return tuple(sorted({int(word) for word in self.view.partition(":")[2].split(",") if word}))
 
 
 class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose when a run that no longer makes progress is ended. The messages of the run do not depend on this section.
+    """Choose when a run that no longer makes progress is ended. This section changes no message of the run.
 
     Attributes:
         seconds: if an MPI rank waits this long for another rank, the job ends with exit code 4, and an error names the
             ranks that wait and the ranks that they wait for. In the rounds, an agent and the logger wait twice as long
-            for each other. inf: no limit. Default: 600. Before the first and after
-            the last round, the limit does not end a job whose ranks still compute. The start of MPI always has at least
-            10 seconds, and 2 seconds more for each rank per core.
+            for each other. inf: no limit. Default: 600. Before the first and after the last round, the limit does not
+            end a job whose ranks still compute. The start of MPI always has at least 10 seconds, and 2 seconds more for
+            each rank per core.
     """
 
     seconds: Number | Literal["inf"] | None = None
@@ -247,7 +247,7 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def takes(self) -> bool:
-        """Return whether messages may be lost or agents may be away."""
+        """Return whether the faults can keep a message from arriving: messages may be lost, or agents may be away."""
         return bool(self.loss or self.churn)
 
     @property
@@ -257,7 +257,7 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose what an agent learns about the loss of a round.
+    """Choose what an agent learns about the loss of a round: its gradient, or its values at two points, perhaps later.
 
     Attributes:
         points: 0: an agent learns the gradient of the loss. 2 (bandit feedback): an agent plays two points, x + r u and
@@ -291,7 +291,7 @@ class Output(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
-    """Hold the keys of the section `data` that exist for every stream of data.
+    """Hold the keys that the section `data` has for all data, whatever stream the user chooses.
 
     Attributes:
         seed: seed of the data, of the partition of the samples among agents, and of the order of the samples. Set this
@@ -301,8 +301,8 @@ class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
             common. experiment.toml contains the name.
         sampling: how an agent draws the batch of a gradient. none: in a public order. poisson: each sample with
             probability data.rate, by secret coins. fixed: data.batch samples by secret coins. A secret batch costs less
-            privacy. The sum of its gradients is divided by the expected size of the batch (problem.average=true), or by
-            the probability with which a sample is in the batch (false).
+            privacy. If problem.average is true, the sum of the batch's gradients is divided by the expected size of the
+            batch; if false, by the probability with which a sample is in the batch.
         rate: for sampling=poisson: the probability with which a sample is taken.
     """
 
@@ -326,7 +326,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     """Hold all settings of a run.
 
     Attributes:
-        rounds: T, the number of rounds (horizon). Default: as many rounds as the data last.
+        rounds: T, the number of rounds. Default: as many rounds as the data last.
         seed: seed of the data, their order, the gradient noise, the graphs and the starting points. Runs that differ
             only in settings of the privacy noise have the same data, graphs and starting points. The privacy noise
             depends on the seed and on every setting that can change a message. Anyone who guesses the seed can
@@ -339,9 +339,10 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         topology: name or file of the graph, and its parameters.
         data: name of the stream of losses, and its parameters.
         problem, privacy, noise, record, audit, deadline, checkpoint, faults, feedback, output: the fixed sections.
-        baseline: what to compare a run with, by the same code. none: the run itself. curator: one agent has the data of
-            all. alone: agents never send. one-shot: agents send once, in the last round, and average. no-noise:
-            messages carry no noise. The epsilon of curator and alone counts the noised messages as if they were sent.
+        baseline: a simpler method to compare the algorithm with, by the same code. none: the algorithm itself. curator:
+            one agent has the data of all. alone: agents never send. one-shot: agents send once, in the last round, and
+            average. no-noise: messages carry no noise. The epsilon of curator and alone counts the noised messages as
+            if they were sent.
         report: draw the figures and write the page (HTML) at the end of the run.
         comparator: compute the best fixed decision, against which regret is measured. For a loss that is not known to
             be convex, this decision is never computed. Default: true, unless the computation is expected to take more
@@ -382,24 +383,24 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def shown(self) -> Any:
-        """Return how many samples of an agent the stream shows in a round: a number, or "all"."""
+        """Return how many samples an agent's loss has in a round (a number, or "all"), before coins draw a batch."""
         return self.data.get("batch", 1) if self.sampling == "none" else "all"
 
     @property
     def is_isolated(self) -> bool:
-        """Return whether agents send nothing except perhaps in the last round (`baseline` = alone or one-shot)."""
+        """Return whether agents send nothing, or only in the last round (`baseline` is alone or one-shot)."""
         return self.baseline in ("alone", "one-shot")
 
     @property
     def clips_rounds(self) -> bool:
-        """Return whether the gradient of a round is clipped as a whole, instead of the gradient of each sample."""
+        """Return whether the clip bounds the gradient of a whole round, instead of the gradient of each sample."""
         return self.privacy.adjacency == "one-round" or self.privacy.clipping == "agent"
 
     @property
     def sources(self) -> dict[str, Path]:
-        """Return the user's Python files that the keys in `SOURCES` name, as a dictionary from keys to paths.
+        """Return the user's Python files that the settings name, as a dictionary from settings to paths.
 
-        The files of metrics (`record.metrics`) are not in the dictionary.
+        The settings are those in `SOURCES`. The files of metrics (`record.metrics`) are not in the dictionary.
         """
         sections = msgspec.to_builtins(self)
         named = {key: sections[key.partition(".")[0]].get(key.partition(".")[2]) for key in SOURCES}
@@ -407,12 +408,12 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def private(self) -> bool:
-        """Return whether noise is added to releases."""
+        """Return whether the run adds noise."""
         return self.privacy.mechanism != "none" and not isinf(self.privacy.epsilon)
 
     @property
     def reproducible(self) -> bool:
-        """Return whether a second run gives the same bits: the run has no noise, or its noise comes from the seed."""
+        """Return whether a second run has the same bits: the run has no noise, or draws its noise from the seed."""
         return not self.private or (self.noise.backend != "opendp" and self.noise.entropy == "seed")
 
     @property
@@ -421,9 +422,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         return self.private and not self.reproducible
 
     def toml(self) -> str:
-        """Return the experiment as the text of a TOML file that can be run, without the section `output`.
+        """Return the experiment as the text of a TOML file, with which it can be run again.
 
-        If `privacy.noise_multiplier` is set, the text has no `privacy.epsilon`.
+        The section `output` is left out. If `privacy.noise_multiplier` is set, `privacy.epsilon` is left out.
         """
         import tomli_w  # imported here, because agents neither write nor read TOML
 
@@ -435,7 +436,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     @classmethod
     def read(cls, path: Path) -> Experiment:
-        """Return the experiment that `toml` wrote to a file.
+        """Return the experiment that a run wrote to a TOML file (by `toml`).
 
         Raises:
             BadInput: the file cannot be read, or is not TOML.
@@ -456,19 +457,19 @@ SECTIONS: dict[str, Any] = {
 
 
 def is_file(word: str) -> bool:
-    """Return whether the user names a part (an algorithm, a loss, ...) by the path of a Python file."""
+    """Return whether a word is the path of a Python file, by which the user names a part, such as a loss."""
     return word.endswith(".py")
 
 
 def single_run(experiment: Experiment, repeat: int) -> Experiment:
-    """Return the experiment of one repeat alone: `repeats` is 1, and the seed is seed + `repeat` (from 0)."""
+    """Return the experiment of one of several repeats: `repeats` is 1, and the seed is seed + `repeat` (from 0)."""
     return msgspec.structs.replace(experiment, repeats=1, seed=experiment.seed + repeat)
 
 
 def log_spaced(rounds: int, points: int = 20) -> np.ndarray:
-    """Return the rounds at which a run is evaluated, ascending: at most `points` rounds, about evenly spaced in log t.
+    """Return the rounds at which a run is evaluated: at most `points` rounds, about evenly spaced in log t.
 
-    The first round is 1 and the last round is T = `rounds`.
+    The rounds are ascending. The first round is 1 and the last round is T = `rounds`.
     """
     return np.unique(np.geomspace(1, rounds, points).round().astype(int))
 
@@ -490,10 +491,11 @@ RETIRED: dict[str, tuple[Any, str]] = {
 
 
 def current(tree: Tree) -> tuple[Tree, dict[str, Any]]:
-    """Convert settings, which may be those of an experiment.toml of an older version, to the present version.
+    """Convert the settings of an older version of mpinodes to settings of this version.
 
     Returns:
-        The settings without the keys in `RETIRED`; and these removed keys (dotted) with their values.
+        Two values: the settings without the keys that no longer exist (`RETIRED`); and a dictionary with these removed
+        keys (dotted) and their values.
     """
     retired: dict[str, Any] = {}
 
@@ -510,7 +512,7 @@ def current(tree: Tree) -> tuple[Tree, dict[str, Any]]:
 
 
 def stored(path: Path) -> Tree:
-    """Return the settings of the experiment that a run, perhaps of an older version, wrote to a file.
+    """Return the settings of a run from its file experiment.toml, which an older version may have written.
 
     Raises:
         BadInput: the file cannot be read, or is not TOML.

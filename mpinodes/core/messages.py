@@ -1,19 +1,26 @@
 """Define the messages of agents, and what a message states about its own privacy.
 
-An algorithm returns a message, and never sends anything itself. A `Query`, `Queries` or `Solve` contains private data:
-the agent passes the message to the mechanism, which adds the noise, and sends the result, which is called a release. A
-`Start` or a `Relay` has no field for data and is sent without noise. A `Say` is sent without further noise; it is for
-algorithms that receive noised gradients. Two other kinds of numbers are sent without noise. The header of a frame has
-the round, the kind of the message, and which agents still change. The scalars come from a `Mixing`, which never
-receives the state or the loss of an agent.
+An algorithm returns a message, and never sends anything itself:
+
+- A `Query`, `Queries` or `Solve` contains private data. The agent adds noise to the message before it is sent. The
+  noised message is called a release.
+- A `Say` contains a vector that was computed from noised gradients. It is sent without further noise.
+- A `Start` or a `Relay` contains no data, and is sent without noise.
+
+Two other kinds of numbers are sent without noise. The header of a frame (a message as it is sent) has the round, the
+kind of the message, and which agents still change. The scalars come from a `Mixing`, which never receives the state or
+the loss of an agent.
 
 A message with data usually depends on a new loss function: the loss function of round `uses`, on which no earlier
-message of the agent depends. A message states its sensitivity and its leakage, which say how much a change of the data
-changes the message, given all earlier releases. The *sensitivity* is the largest change of the message between adjacent
-data sets that differ in samples of the new loss function. The *leakage* is the further change of the message that
-different samples of an older loss function cause through the agent's hidden state (the part of the state that releases
-do not determine). An algorithm must state the sensitivity and the leakage. If the leakage is unknown, the algorithm
-states `UNKNOWN`, and no epsilon is proven for the rounds 1 to t if t is the round of this message or a later round.
+message of the agent depends. Given all earlier releases, two numbers bound how much a changed sample changes the
+message:
+
+- The *sensitivity* is the largest change of the message if the sample is in the new loss function.
+- The *leakage* is the change of the message if the sample is in an older loss function. Such a sample can change the
+  message only through the agent's hidden state: the part of the state that the releases do not determine.
+
+An algorithm must state the sensitivity and the leakage of each message. If the leakage is unknown, the algorithm states
+`UNKNOWN`: from this round on, no epsilon is proven.
 """
 
 from __future__ import annotations
@@ -37,7 +44,7 @@ Features: TypeAlias = Any  # (k, d): a dense array, or a scipy.sparse.csr_array
 
 
 def stack(rows: Sequence[Features]) -> Features:
-    """Return one matrix with the rows of all given feature matrices; the matrices are all dense or all sparse.
+    """Return one feature matrix with the rows of all given matrices, which are all dense or all sparse.
 
     If there is only one matrix, the result is this matrix itself.
     """
@@ -60,10 +67,10 @@ def arrays(numbers: Any) -> Features:
 
 
 def doubles(numbers: Any) -> Features:
-    """Convert real numbers, dense or sparse, to double precision. An array of float64 is returned without a copy.
+    """Return real numbers in double precision, as a dense or sparse array. An array of float64 is not copied.
 
     Raises:
-        BadInput: double-precision numbers cannot represent the type of the numbers.
+        BadInput: the type of the numbers is not real.
     """
     array = arrays(numbers)
     if not np.can_cast(array.dtype, np.float64, "same_kind"):
@@ -72,7 +79,7 @@ def doubles(numbers: Any) -> Features:
 
 
 class Diverged(RuntimeError):
-    """Report that a run diverges or violates an assumption of its method."""
+    """Signal that a run diverges, or violates an assumption of its method."""
 
 
 class Neighborhood(NamedTuple):
@@ -92,20 +99,20 @@ class Neighborhood(NamedTuple):
 
     @property
     def senders(self) -> tuple[int, ...]:
-        """Return the agents whose releases this agent mixes: the in-neighbors and the agent itself, ascending."""
+        """Return the in-neighbors and the agent itself, ascending: the agents whose releases this agent mixes."""
         return tuple(sorted((*self.in_neighbors, self.agent)))
 
 
 class Released(NamedTuple):
-    """Declare that a message reveals nothing about hidden state: it depends only on releases and one loss function.
+    """State that no hidden state changes a message: it depends only on earlier releases and on one loss function.
 
-    The message names this round in its attribute `uses`. If `uses` is 0, the message depends only on earlier releases.
-    If the algorithm names hidden parts of its state, the hidden parts also depend only on earlier releases and on the
-    loss function of this round.
+    The loss function is that of round `uses`, an attribute of the message. If `uses` is 0, the message depends only on
+    earlier releases. If the algorithm names hidden parts of its state, the hidden parts, too, depend only on earlier
+    releases and on this loss function.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for the logger: the number that stands for `Released`, then zeros.
+        """Return this leakage as floats for the logger: the number that stands for `Released`, then zeros.
 
         Args:
             hidden: the number of the algorithm's hidden parts.
@@ -115,13 +122,13 @@ class Released(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """State that the leakage of a message is unknown. No epsilon is then proven from the round of this message on.
+    """State that the leakage of a message is unknown, so that no epsilon is proven from this round on.
 
-    A replaced sample of an earlier loss function may change such a message without bound.
+    A replaced sample of an earlier loss function may then change the message without bound.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for the logger: the number that stands for `Unknown`, then zeros.
+        """Return this leakage as floats for the logger: the number that stands for `Unknown`, then zeros.
 
         Args:
             hidden: the number of the algorithm's hidden parts.
@@ -131,28 +138,29 @@ class Unknown(NamedTuple):
 
 
 class Hidden(NamedTuple):
-    """State that a message depends on m hidden parts of the agent's state, whose dynamics are public.
+    """State how much a sample of an earlier round can change a message through m hidden parts of the agent's state.
 
-    Compare two runs on adjacent data sets with equal releases so far. Let h = (h_1, ..., h_m), where h_i is the
-    difference of the i-th hidden part between the two runs. Let g be the difference of the gradient (or another
-    function of the data) that entered the state since the previous message. The bracket [...] is 1 if the statement in
-    the bracket is true, and 0 otherwise. Then
+    Hidden parts are parts of the state that the releases do not determine. Compare two runs on adjacent data sets whose
+    releases so far are equal. Let h = (h_1, ..., h_m) be the differences of the hidden parts between the two runs. Let
+    g be the difference of the gradient (or of another function of the data) that entered the state since the previous
+    message. The object states numbers A, b, c, p, s, ℓ, r and w such that
 
-        h <- A h + b g,    ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)
-        difference of vector v = c_v · h
+        h <- A h + b g
+        ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)
+        difference of vector v of the message = c_v · h, where c_v is row v of c
 
-    Here c_v is row v of c. The bound on ‖g‖₂ is computed from h before the update. The term w counts only after a
-    message that used a changed sample.
+    A bracket [...] is 1 if its statement is true, and 0 otherwise. The bound on ‖g‖₂ is computed from h before the
+    update. The term w counts only after a message that used a changed sample.
 
-    If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages with hidden parts
-    state `exact=True`, and a number in A, b, p or c is negative, privacy accounting can use the impulse response of
-    this linear system, instead of bounds on norms. If the dynamics are not linear, but norms are bounded (projections,
-    Lipschitz maps), state nonnegative numbers. Then h is a vector of norms, and h <- A h + b g is an upper bound. The
-    L1 difference of a vector is bounded by √d times the L2 difference, or by l1/l2 times the L2 difference if l1/l2 is
-    larger. If a sample of an earlier loss function changes only a few coordinates, state the number of these
-    coordinates as `coordinates`.
+    - If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages with hidden parts
+      do so, and a number in A, b, p or c is negative, privacy accounting can use the impulse response of this linear
+      system, instead of bounds on norms.
+    - If the dynamics are not linear, but norms are bounded (projections, Lipschitz maps), state nonnegative numbers.
+      Then h is a vector of norms, and A h + b g is an upper bound.
 
-    All numbers are public constants: the numbers must not depend on any agent's data.
+    The L1 difference of a vector is bounded by √d times its L2 difference, or by l1/l2 times its L2 difference if l1/l2
+    is larger. If a sample of an earlier loss function changes only a few coordinates, state their number as
+    `coordinates`. All numbers are public constants, and must not depend on any agent's data.
 
     Attributes:
         transition: A, (m, m) nested tuples; m is the number of the algorithm's `hidden` parts.
@@ -163,10 +171,11 @@ class Hidden(NamedTuple):
         largest: r, the largest L2 change of the gradient between two points, on the same data; inf if unknown.
         reads: c, (k, m) nested tuples, a row for each of the algorithm's `vectors`.
         exact: whether the numbers, with their signs, describe the dynamics exactly; else the numbers bound norms.
-        offset: w, the largest L2 difference of the gradient, however small h is, in every round after a changed sample
-            was used. For bandit feedback w must include the rounding of the gradient estimate (`Run.grad_rounding`
-            times the weight of the gradient in the message); w = 0 is then replaced by `largest`. For delayed feedback
-            a smaller w is replaced by `largest`. Neither is done if `lipschitz`, `largest` or `point` is zero.
+        offset: w, the largest L2 difference of the gradient that remains however small h is, in every round after a
+            changed sample was used. For bandit feedback w must include the rounding of the gradient estimate
+            (`Run.grad_rounding` times the weight of the gradient in the message); w = 0 is then replaced by `largest`.
+            For delayed feedback a smaller w is replaced by `largest`. If `lipschitz`, `largest` or `point` is zero, w
+            is not replaced.
         coordinates: the number of coordinates of a vector that a changed sample of an earlier loss function can change;
             0 means all coordinates.
     """
@@ -183,9 +192,9 @@ class Hidden(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for the logger: the number of the kind, then all fields except `exact`.
+        """Return this leakage as floats for the logger: a number for its kind, then all fields except `exact`.
 
-        The number of the kind is `EXACT_KIND` if `exact` is true, else `HIDDEN_KIND`.
+        The number for the kind is `EXACT_KIND` if `exact` is true, else `HIDDEN_KIND`.
 
         Args:
             hidden: m, the number of the algorithm's hidden parts.
@@ -223,12 +232,14 @@ class Hidden(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """State the leakage of a message that is itself the only hidden part of the state; see `Hidden`.
+    """State the leakage of a message that is itself the only hidden part of the agent's state; see `Hidden`.
 
-    Let δ(t) be the L2 difference of the message of round t between two runs on adjacent data sets with equal releases
-    before round t. Then, with the bracket [...] as in `Hidden`,
+    Compare two runs on adjacent data sets whose releases before round t are equal. Let δ(t) be the L2 difference of the
+    message of round t between the two runs. The object states numbers s, r, ℓ, w and λ such that
 
         δ(t) ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1) + w) + λ·δ(t − 1)
+
+    The bracket [...] is 1 if its statement is true, and 0 otherwise.
 
     Attributes:
         sensitivity: s, the L2 sensitivity of the message.
@@ -247,7 +258,7 @@ class Feedback(NamedTuple):
     coordinates: int = 0
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
-        """Return the leakage as floats for the logger: the floats of the `Hidden` that states the same leakage.
+        """Return this leakage as floats for the logger: the floats of the `Hidden` that states the same leakage.
 
         Args:
             hidden: the number of the algorithm's hidden parts; it must be 1.
@@ -270,13 +281,17 @@ Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def offset_by(message: Message, share: float) -> Message:
-    """Return a message whose leakage has an `offset` of at least `share` times `largest` (attributes of `Hidden`).
+    """Return a message whose leakage has an `offset` of at least `share` times `largest` (two attributes of `Hidden`).
 
-    The offset bounds the part of a gradient's change that remains however little the hidden state changes. For example,
-    rounding errors and delays cause such a change. If the offset is 0, the new offset is `largest`, because an absolute
-    rounding error can be larger than `share` times `largest`. The message is returned unchanged if it is not a `Query`
-    or `Queries`, if its leakage is `RELEASED` or `UNKNOWN`, or if a hidden part cannot change its gradients: the number
-    `lipschitz` or `largest` is 0, or all entries of `point` are 0.
+    The offset bounds the part of a gradient's change that remains however little the hidden state changes, as rounding
+    errors and delays cause it. If the offset is 0, the new offset is `largest`, because an absolute rounding error can
+    be larger than `share` times `largest`.
+
+    The message is returned unchanged in three cases:
+
+    - It is neither a `Query` nor a `Queries`.
+    - Its leakage is `RELEASED` or `UNKNOWN`.
+    - A hidden part cannot change its gradients: `lipschitz` or `largest` is 0, or all entries of `point` are 0.
     """
     if not isinstance(message, (Query, Queries)) or not isinstance(leaks := message.leaks, (Feedback, Hidden)):
         return message
@@ -289,26 +304,27 @@ def offset_by(message: Message, share: float) -> Message:
 
 @lru_cache(maxsize=64)
 def _alone(kind: float, hidden: int, vectors: int) -> tuple[float, ...]:
-    """Return the floats of a `Released` or `Unknown`: the number `kind`, then a zero for each float of a `Hidden`."""
+    """Return the floats for a leakage without numbers: its kind, then a zero for each number of a `Hidden`."""
     return (kind,) + (0.0,) * (hidden * hidden + 2 * hidden + 5 + vectors * hidden if hidden else 0)
 
 
 @dataclass(slots=True, eq=False)  # not frozen, because creating a frozen dataclass takes three times as long
 class Query:
-    """Hold a vector that an algorithm wants to send, with the numbers that the mechanism needs to add noise.
+    """Hold a vector that an algorithm wants to send, with the numbers that are needed to add noise.
 
     Attributes:
         value: (d,) the vector without noise.
-        l1: the L1 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
-        l2: the L2 sensitivity of the value, given all earlier releases; inf if the sensitivity is unbounded.
-        uses: the round of the new loss function: this value depends on the new loss function, and no earlier message of
-            the agent does; 0 if this value depends on no new loss function.
-        leaks: the leakage: `RELEASED`, a `Feedback` or `Hidden`, or `UNKNOWN`.
+        l1: the L1 sensitivity of the vector, given all earlier releases; inf if the sensitivity is unbounded.
+        l2: the L2 sensitivity of the vector, given all earlier releases; inf if the sensitivity is unbounded.
+        uses: the round of the loss function on which this vector depends, but no earlier message of the agent; 0 if
+            there is no such loss function.
+        leaks: the leakage, which says how samples of earlier rounds change the vector: `RELEASED`, a `Feedback` or
+            `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
             sensitivity (the L1 sensitivity for Laplace noise, the L2 sensitivity for gamma-norm noise); Gaussian noise
             needs a number. 0 means no noise, unless `privacy.scale` is a number.
-        residual, solver_steps: the final gradient norm and the steps of the solver that computed the value, as in
-            `Solved`; 0 if there was no solver.
+        residual, solver_steps: the final gradient norm and the number of steps of the solver that computed the vector;
+            0 if there was no solver.
 
     Raises:
         ValueError: a sensitivity is not positive, or the calibration is below 0 or nan.
@@ -331,7 +347,7 @@ class Query:
 
 
 class Payload(NamedTuple):
-    """Hold one of the named vectors of a `Queries`. The fields have the same meaning as in `Query`."""
+    """Hold one of the named vectors of a `Queries`. The fields mean the same as in `Query`."""
 
     value: Vector
     l1: float
@@ -341,7 +357,7 @@ class Payload(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Queries:
-    """Hold several vectors of one message. Each vector gets independent noise; privacy is accounted for jointly.
+    """Hold several vectors of one message. Each vector gets independent noise.
 
     Attributes:
         vectors: maps each name in the algorithm's `vectors` to a vector (d,) with its sensitivities.
@@ -355,7 +371,7 @@ class Queries:
 
 @dataclass(slots=True, eq=False)
 class Solve:
-    """Ask the agent to send argmin f(x) + ‖x − center − e‖²/(2·step), where e is the noise of the mechanism.
+    """Ask the agent to send the minimizer over x of f(x) + ‖x − center − e‖²/(2·step), where e is noise.
 
     Attributes:
         center: (d,) the center. If the center depends on private data in any way but by releases, state
@@ -389,26 +405,26 @@ class Solve:
 
 @dataclass(slots=True, eq=False)
 class Say:
-    """Hold a vector (d,) that the agent sends without further noise.
+    """Hold a vector (d,) that was computed from noised gradients, and is sent without further noise.
 
     Only an algorithm that states `noises_gradients` may return a `Say`. The vector must be computed from noised
-    gradients (`NoisedLoss`), received messages and public numbers alone. It then reveals no more about the data than
-    the noised gradients and the messages do.
+    gradients (`NoisedLoss`), received messages and public numbers alone. Then the vector reveals no more about the data
+    than the noised gradients and the messages do.
     """
 
     value: Vector
 
 
 class Start(Struct, frozen=True):
-    """Ask the agent to send, in round 1, the point that `Algorithm.init` received.
+    """Ask the agent to send the starting point, which `Algorithm.init` received. This message is for round 1.
 
-    The point does not depend on data and is sent without noise. If a message has several vectors, each vector is this
-    point.
+    The starting point does not depend on data and is sent without noise. If a message has several vectors, each vector
+    is the starting point.
     """
 
 
 class Relay(Struct, frozen=True):
-    """Ask the agent to send the weighted sum of the releases in the agent's inbox of the previous round (`Inbox.mix`).
+    """Ask the agent to send the weighted sum of the releases that it mixed in the previous round (`Inbox.mix`).
 
     The sum is computed from releases alone, so the message is sent without noise.
     """
@@ -422,7 +438,7 @@ class Solved(NamedTuple):
 
     Attributes:
         x: (d,) the approximate minimizer.
-        residual: the L2 norm of the gradient of that function at x.
+        residual: the L2 norm of the gradient of the minimized function at x.
         steps: the number of steps that the solver took.
     """
 
@@ -433,11 +449,11 @@ class Solved(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Inbox:
-    """Hold the k releases that agent i mixes in a round, in ascending order of their senders. Arrays are read-only.
+    """Hold the k releases that agent i mixes in a round, in ascending order of the senders. Arrays are read-only.
 
-    The agent itself is one of the senders. If messages may be late, a sender may have several releases in one inbox. If
-    a message has several vectors, d below is the length of all vectors together, and `inbox["name"]` is the inbox of
-    one named vector.
+    Agent i is one of the senders. If messages may be late, a sender may have several releases in one inbox. If a
+    message has several vectors, d below is the length of all vectors together, and `inbox["name"]` is the inbox of one
+    vector.
 
     Attributes:
         releases: the k releases, each (d,).
@@ -470,7 +486,7 @@ class Inbox:
         return mixed
 
     def __getitem__(self, name: str) -> Inbox:
-        """Return an inbox that holds, of each release, only the vector with the given name.
+        """Return an inbox with only one of the named vectors of each release.
 
         Raises:
             ValueError: the message has no vector with this name, or has only one vector.

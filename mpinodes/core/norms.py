@@ -24,10 +24,10 @@ def norm(v: Vector) -> float:
 
 
 def shortened(v: Vector, most: float) -> Vector:
-    """Return `v`, scaled to the L2 norm `most` if the L2 norm of `v` exceeds `most`; else return `v` itself.
+    """Return a vector whose L2 norm is at most `most`: `v` itself, or `v` scaled down to the norm `most`.
 
-    The result contains nan if an entry of `v` is not finite. `most` must be at least 1e-140. `v` may have leading axes
-    of independent runs, (..., d); each vector is then scaled on its own, and the result is a new array.
+    The result contains nan if an entry of `v` is not finite. `most` must be at least 1e-140. If `v` has leading axes
+    (independent runs), each vector along the last axis is scaled alone, and the result is a new array.
     """
     if v.ndim > 1:
         return np.stack([shortened(row, most) for row in v])
@@ -42,7 +42,10 @@ def shortened(v: Vector, most: float) -> Vector:
 
 
 def _scaled(v: Vector) -> tuple[Vector, float, int]:
-    """Return u, ‖u‖₂ and e, where u = v/2^e. The largest absolute entry of u is in [½, 1), unless v is 0."""
+    """Return u = v/2^e, ‖u‖₂ and e, where e is the exponent for which the largest absolute entry of u is in [½, 1).
+
+    If v is 0, then u = v.
+    """
     exponent = int(np.frexp(np.abs(v).max(initial=0.0))[1])
     unit = np.ldexp(v, -exponent)
     return unit, sqrt(float(unit @ unit)), exponent

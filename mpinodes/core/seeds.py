@@ -1,11 +1,13 @@
-"""Make one random number generator for each purpose and agent, which can start at the beginning of any round.
+"""Make random number generators that can start at the beginning of any round, one for each purpose and agent.
 
-A random number of `Draws` is a function of (source, purpose, agent, part, t), where t is the round, and `part` is an
-index, for example of a vector of the agent's message. Whoever knows the source can therefore compute the numbers of any
-round without stored state, for example in a replay. The source is usually the seed of the run, or the seed of its data
-(`data.seed`). For noise, dither and secret batches the source is a key instead: the noise key (`Setup.noise_key`), or
-random bytes from the operating system. Philox is a counter-based generator: (source, purpose, agent) determine the key
-of Philox, and (part, t) determine where its counter starts. This leaves at least 2^128 draws for a round.
+A random number of `Draws` is a function of (source, purpose, agent, part, t). Here t is the round, and `part` is an
+index, for example of a vector of the agent's message. Anyone who knows the source can compute the numbers of any round
+without stored state, for example to replay a run. The source is usually the seed of the run, or the seed of its data
+(`data.seed`). For noise, dither and secret batches the source is the noise key (`Setup.noise_key`), or random bytes
+from the operating system.
+
+The generator is Philox, which is counter-based. The values (source, purpose, agent) determine the key of Philox, and
+(part, t) determine where its counter starts. Each round has at least 2^128 draws.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _STATE = np.random.Philox(_ANY).state | {"buffer": [0] * 4}
 
 
 class Draws:
-    """Generate the random numbers of one (source, purpose, agent).
+    """Generate the random numbers that one agent draws for one purpose, such as noise.
 
     Args:
         source: a seed, or a key as bytes.
@@ -77,11 +79,11 @@ class Draws:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """Return the integers that identify these draws: the agent, the key of Philox (two integers) and `part`."""
+        """Return integers that identify these draws: the agent, the key of the generator (two integers) and `part`."""
         return (self.agent, *self._state["state"]["key"], self._counter[3])
 
     def at(self, t: int) -> np.random.Generator:
-        """Reset the generator to the beginning of round t, and return it. All calls return the same object."""
+        """Return the random number generator, reset to the beginning of round t. All calls return the same object."""
         self._counter[2] = t
         self._bits.state = self._state
         return self._generator
@@ -89,10 +91,8 @@ class Draws:
     def standard(self, law: Literal["laplace", "standard_normal"], t: int, size: int) -> NDArray[np.float64]:
         """Return the first `size` random numbers of round t as a new array (size,).
 
-        If the caller asks for consecutive rounds, one call draws the numbers of up to `ROUNDS` rounds in advance, at
-        most `AHEAD` numbers or one round. The reason is speed: if agents share a core, the caches of the core contain
-        the data of other agents when a round begins. If each round is drawn alone, a round of 784 numbers takes 10 %
-        longer.
+        If the caller asks for consecutive rounds, one call may draw the numbers of several rounds in advance, which is
+        faster.
 
         Args:
             law: the distribution, with location 0 and scale 1.
@@ -110,14 +110,14 @@ class Draws:
 
 
 class DrawsOfRuns:
-    """Stand for the `Draws` of several independent runs: arrays of random numbers get a leading axis of runs.
+    """Take the place of a `Draws` where a mechanism adds noise to several independent runs at once.
 
-    The only method is `standard`, so a mechanism that calls other methods or attributes of `Draws` raises an error.
+    The only method is `standard`. A mechanism that calls other methods or attributes of `Draws` raises an error.
     """
 
     def __init__(self, runs: Sequence[Draws]) -> None:
         self._runs = runs
 
     def standard(self, law: Literal["laplace", "standard_normal"], t: int, size: int) -> NDArray[np.float64]:
-        """Return the first `size` random numbers of round t of every run, (runs, size)."""
+        """Return the first `size` random numbers of round t for every run, as an array (runs, size)."""
         return np.stack([draws.standard(law, t, size) for draws in self._runs])

@@ -1,3 +1,3 @@
-"""Define the version of mpinodes, which is equal to the version in pyproject.toml."""
+"""Define the version of mpinodes, which must equal the version in pyproject.toml."""
 
 __version__ = "0.1.0"

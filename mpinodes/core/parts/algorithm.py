@@ -26,10 +26,9 @@ Horizons = NDArray[np.int64]  # (h,) rounds from 1, ascending
 class Run:
     """Hold the public constants of a run that its algorithm may use.
 
-    No constant depends on the values of samples. The numbers of samples and of their features are public.
-
-    A bound on a gradient is a tuple with an entry for each agent. The bound is on the clipped gradient, restricted to
-    the agent's block of coordinates (`blocks`). The value inf means that no bound is known.
+    No constant depends on the values of samples; the numbers of samples and of their features are public. The constants
+    that begin with `grad_` are bounds on gradients, one for each agent. They hold for the clipped gradient, restricted
+    to the agent's block of coordinates (`blocks`); inf means that no bound is known.
 
     Attributes:
         agents: n, the number of agents.
@@ -105,11 +104,11 @@ class Run:
 
 
 class Bound(NamedTuple):
-    """Hold the bound of a theorem on a quantity that the run measures, such as regret.
+    """Hold the bound that a theorem states for a quantity that the run measures, such as regret.
 
     Attributes:
         name: the theorem, and whether the bound is printed in the paper or was proved by the authors of mpinodes.
-        of: the variable of record.h5 that is bounded; the bound is on its expectation over the noise.
+        of: the variable of record.h5 whose expectation over the noise is bounded.
         values: (h,) the bound at each of h horizons (rounds at which results are measured), in the unit of that
             variable; inf if the theorem gives no finite bound.
         applies: whether the run satisfies the assumptions of the theorem.
@@ -131,12 +130,12 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Algorithm(ABC, Generic[S]):
-    """Define the messages and the state updates of an agent as pure functions of an explicit state S.
+    """Define the messages and the state updates of an agent as pure functions of a state S.
 
     An algorithm is a frozen dataclass of hyper-parameters. Each field is a key `algorithm.<field>`; a field must not
-    have the name of an attribute below. S is a named tuple with all values that the next round needs (creating a frozen
-    dataclass takes three times as long). The algorithm object itself never changes between rounds. A method must not
-    store, change or randomly draw anything: the state and the inbox are read-only, and a method returns new objects.
+    have the name of an attribute below. The algorithm object never changes between rounds: all values that the next
+    round needs are in S, a named tuple. A method must not store, change or randomly draw anything. The state and the
+    inbox are read-only, and a method returns new objects.
 
     Attributes:
         run: the public constants of the run.
@@ -213,7 +212,7 @@ class Algorithm(ABC, Generic[S]):
 
     @abstractmethod
     def message(self, s: S, here: Neighborhood) -> Message:
-        """Return the message that the agent wants to send in this round, before noise is added."""
+        """Return the message that the agent wants to send in this round. Noise is added later."""
 
     @abstractmethod
     def update(self, s: S, here: Neighborhood, inbox: Inbox, loss: Loss) -> S:
@@ -232,9 +231,11 @@ class Algorithm(ABC, Generic[S]):
         """Return the agent's estimate of all d coordinates: by default the field x of the state.
 
         The agent's decision is usually this estimate, or the block of this estimate that the agent decides. There are
-        three exceptions. If the algorithm states `decides_release`, the decision is the release. If it states
-        `noises_gradients`, the decision is the point of its first gradient of the round. Under bandit feedback, the
-        decision is the midpoint of the two points that the agent plays.
+        three exceptions:
+
+        - If the algorithm states `decides_release`, the decision is the release.
+        - If the algorithm states `noises_gradients`, the decision is the point of its first gradient of the round.
+        - Under bandit feedback, the decision is the midpoint of the two points at which the agent learns its loss.
         """
         x: Vector = s.x  # type: ignore[attr-defined]
         return x
@@ -270,30 +271,31 @@ class Algorithm(ABC, Generic[S]):
         return list(bounds(setup, horizons, minimizer))
 
     def carried_on(self, t: int) -> float | None:
-        """Return c if the message of each agent i in round t > 1 is c Σ_j a_ij h_j + v_i.
+        """Return the factor c if every message of round t > 1 is c times a weighted sum of releases plus a vector.
 
-        The h_j are the releases of round t − 1, and the a_ij are the mixing weights. The vector v_i may depend on the
-        agent's data, but must not depend on received messages. The direction of v_i must be the same in all rounds.
-        Messages have this form if the losses do not change, the gradients are affine functions with a public linear
-        part, and there is no projection and no clipping. Return None if the messages may have another form.
+        In a formula, the message of agent i is c Σ_j a_ij h_j + v_i. The h_j are the releases of round t − 1, and the
+        a_ij are the mixing weights. The vector v_i may depend on the agent's data, but must not depend on received
+        messages, and must have the same direction in all rounds. Messages have this form if the losses do not change,
+        the gradients are affine functions with a public linear part, and there is no projection and no clipping. Return
+        None if the messages may have another form.
         """
         return None
 
     @property
     def gradients(self) -> int:
-        """Return how many gradients `update` takes in every round, for an algorithm that noises gradients."""
+        """Return how many gradients `update` takes in every round, if the algorithm noises gradients."""
         return 1
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """Return the names of the releases of a round: of the vectors in a message, or of the noised gradients."""
+        """Return the names of the releases of a round: the vectors of a message, or the gradients that get noise."""
         return tuple(f"gradient {k + 1}" for k in range(self.gradients)) if self.noises_gradients else self.vectors
 
     @property
     def hides(self) -> bool:
-        """Return whether messages depend on hidden state that carries data of earlier rounds.
+        """Return whether messages depend on hidden state: data of earlier rounds that the releases do not determine.
 
-        By default, the result is true if `hidden` names a part of the state.
+        By default, the result is true if the class attribute `hidden` names a part of the state.
         """
         return bool(self.hidden)
 
@@ -309,11 +311,11 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def settled_below(self) -> float:
-        """Return the tolerance at which the run ends early; 0 means that the run never ends early.
+        """Return the tolerance of the criterion by which the run ends early; 0 means that the run never ends early.
 
-        An agent relays if it sends the weighted sum of received releases without new noise (`Relay`). The run ends soon
-        after a round in which the relayed vector of every agent changed by at most the tolerance times the norm of this
-        vector.
+        The criterion is for agents that relay: they send the weighted sum of received releases without new noise
+        (`Relay`). The run ends soon after a round in which the relayed vector of every agent has changed by at most the
+        tolerance times the norm of this vector.
         """
         return 0.0
 

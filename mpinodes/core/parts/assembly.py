@@ -24,7 +24,7 @@ from mpinodes.core.parts.stream import Stream
 class Setup:
     """Hold the experiment and all parts of one run.
 
-    The set-ups of the ranks of a run differ at most in `metrics` and `connected_over`.
+    All ranks of a run have the same set-up, except for `metrics` and `connected_over`.
 
     Attributes:
         experiment: all settings of the run, with defaults filled in.
@@ -43,8 +43,8 @@ class Setup:
             (`Algorithm.settled_below`).
         links: decides which messages are lost or delayed; None if every message arrives in the round in which it is
             sent.
-        connected_over: B, such that the union of the graphs of any B consecutive rounds is strongly connected; 0 if
-            this was not checked, or if the baseline of the run is alone or one-shot.
+        connected_over: the least number B such that the graphs of any B consecutive rounds together are strongly
+            connected; 0 if this was not checked, or if the baseline of the run is alone or one-shot.
         loss: the class of the losses of samples.
     """
 
@@ -80,7 +80,7 @@ class Setup:
 
     @property
     def reached(self) -> Topology | Links:
-        """Return the object that decides which agents a message reaches: `links` if not None, else the topology."""
+        """Return the graph on which messages arrive: the links if there are faults, else the topology."""
         return self.links or self.topology
 
     @property
@@ -100,7 +100,7 @@ class Setup:
 
     @property
     def frame_width(self) -> int:
-        """Return the number of floats in a frame, which is what an agent sends on a link in a round.
+        """Return the number of floats in a frame: the message as an agent sends it on a link.
 
         A frame consists of a header, the agent's release, and the public scalars of the mixing.
         """
@@ -108,7 +108,7 @@ class Setup:
 
     @property
     def layout(self) -> Layout:
-        """Return the layout of the rows that agents send to the logger."""
+        """Return which numbers are in the rows that agents send to the logger."""
         frame = self.frame_width if self.experiment.record.transcript else 0
         algorithm, sampled = self.algorithm, self.experiment.sampling != "none"
         return Layout(self.dimension, algorithm.releases, algorithm.hidden, frame, sampled)

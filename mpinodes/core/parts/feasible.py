@@ -13,12 +13,12 @@ from mpinodes.core.messages import Vector
 
 
 class Cone(NamedTuple):
-    """Hold a linear or second-order cone constraint on a vector v, in terms of u = h − G v.
+    """Hold a constraint on a vector v: the vector u = h − G v is nonnegative, or lies in the second-order cone.
 
     Attributes:
         rows: G, a dense or sparse array with a column for each coordinate of v.
         bounds: h.
-        second_order: False: the constraint is u ≥ 0 in every entry. True: the constraint is u_1 ≥ ‖(u_2, u_3, ...)‖₂.
+        second_order: False: u ≥ 0 in every entry. True: u_1 ≥ ‖(u_2, u_3, ...)‖₂.
     """
 
     rows: Any
@@ -28,7 +28,7 @@ class Cone(NamedTuple):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Set(ABC):
-    """Define a closed convex set 𝒳 and the exact Euclidean projection onto it.
+    """Define a closed convex set 𝒳 and the Euclidean projection onto it.
 
     Attributes:
         radius: `problem.radius`, for sets that have a radius.
@@ -64,26 +64,26 @@ class Set(ABC):
 
     @property
     def inradius(self) -> float:
-        """Return the radius of a ball around 0 that is contained in 𝒳; inf for R^d, by default 0.
+        """Return the radius of a ball around 0 that is contained in 𝒳; by default 0, and inf for R^d.
 
-        A set that overrides `inradius` must override `within` too.
+        A class that overrides `inradius` must override `within` too.
         """
         return 0.0
 
     def within(self, margin: float) -> Self:
-        """Return a subset of 𝒳 such that the ball of radius `margin` around each of its points is contained in 𝒳.
+        """Return a subset of 𝒳 whose points have at least the distance `margin` from the boundary of 𝒳.
 
         `margin` must be less than `inradius`. For 𝒳 = R^d the result is 𝒳. The base class raises NotImplementedError.
         """
         raise NotImplementedError(f"{type(self).__name__} has no within")
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return cone constraints that describe the vectors of 𝒳 whose coordinates outside `used` are 0.
+        """Describe 𝒳 by cone constraints, for the solver of the best fixed decision.
 
-        The constraints are on the vector that consists only of the coordinates in `used`. If a point of 𝒳 may leave 𝒳
-        when some coordinates are set to 0 (the class attribute `solid` is false), `used` has all coordinates. The base
-        class raises NotImplementedError. If a class does not override `cones`, the best fixed decision is computed
-        without cones, which takes longer and is less accurate for nonsmooth losses.
+        The constraints are on the vector of the coordinates in `used`; all other coordinates are 0. If the class
+        attribute `solid` is false, `used` always has all coordinates. The base class raises NotImplementedError. A
+        class need not override `cones`: the best fixed decision is then computed in another way, which takes longer and
+        is less accurate for nonsmooth losses.
         """
         raise NotImplementedError(f"{type(self).__name__} has no cones")
 
@@ -101,5 +101,5 @@ class Set(ABC):
         return 2 * self.reach(d)
 
     def prox_step(self, z: Vector, alpha: float) -> Vector:
-        """Return the minimizer of ⟨z, v⟩ + ‖v‖²/(2α) over all v in 𝒳, which is the projection of −αz."""
+        """Return the projection of −αz onto 𝒳, which minimizes ⟨z, v⟩ + ‖v‖²/(2α) over all v in 𝒳."""
         return self.project(-alpha * z)

@@ -20,7 +20,7 @@ Agents = Annotated[int, Meta(ge=1, le=1_000_000, description=AGENTS)]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Topology(ABC):
-    """Define the directed graph of each round t as a pure function of t, so that all ranks compute the same graph.
+    """Define the directed graph of each round t, as a pure function of t, so that all ranks have the same graph.
 
     Edge (j, i) means that agent j sends to agent i. `topology.base` implements the two usual cases: `Periodic` for sets
     of edges that repeat, and `EachRound` for a graph that is drawn again in every round.
@@ -56,7 +56,10 @@ class Topology(ABC):
 
     @abstractmethod
     def sends(self, t: int) -> Matrix:
-        """Return the edges of round t as an (n, n) matrix; entry [j, i] is true if j sends to i. Do not change it."""
+        """Return the edges of round t as an (n, n) matrix: entry [j, i] is true if agent j sends to agent i.
+
+        Callers must not change the matrix.
+        """
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
@@ -79,23 +82,23 @@ class Links(ABC):
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors of an agent in round t, with faults.
+        """Return the neighbors of an agent in round t of a run with faults.
 
         The in-neighbors are the senders whose messages arrive at the agent in round t. The out-neighbors are the agents
-        that receive, in round t or later, the message that the agent sends in round t.
+        that receive the agent's message of round t, in round t or later.
         """
 
     @abstractmethod
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
-        """Return the messages that an agent receives in round t as pairs (sender, round of sending).
+        """Return which messages an agent receives in round t, as pairs (sender, round of sending) in ascending order.
 
-        The pairs are in ascending order. The agent's own message of round t is among them. If the mixing uses only the
-        newest message of each sender (`Mixing.hears`), older messages are left out.
+        The agent's own message of round t is among them. If the mixing uses only the newest message of each sender
+        (`Mixing.hears`), older messages are left out.
         """
 
     @abstractmethod
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors with which an agent exchanges messages of round t, even if a message arrives later.
+        """Return the neighbors whose messages of round t are exchanged with an agent, even if a message arrives later.
 
         The in-neighbors are the senders whose message of round t reaches the agent, in round t or later. The
         out-neighbors are the agents that the agent's own message of round t reaches.
@@ -103,15 +106,19 @@ class Links(ABC):
 
     @abstractmethod
     def lateness(self, t: int) -> NDArray[np.int64]:
-        """Return the delays of the messages of round t, in rounds: (n, n).
+        """Return the delay of each message of round t, in rounds, as an (n, n) matrix.
 
-        Entry [j, i] is the delay of the message of j to i, or −1 if the message is lost or j sends no message to i.
+        Entry [j, i] is the delay of the message from agent j to agent i. The entry is −1 if this message is lost, or if
+        agent j sends no message to agent i.
         """
 
     @abstractmethod
     def away(self, t: int) -> NDArray[np.bool_]:
-        """Return which agents are away in round t, as an array (n,)."""
+        """Return, for each agent, whether the agent is away in round t, as an array (n,)."""
 
     @abstractmethod
     def sends(self, t: int) -> Matrix:
-        """Return an (n, n) matrix; entry [j, i] is true if j sends to i in round t, even if the message is lost."""
+        """Return which agents send to which agents in round t, even if the message is lost.
+
+        The result is an (n, n) matrix: entry [j, i] is true if agent j sends to agent i.
+        """

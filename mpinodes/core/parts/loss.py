@@ -17,15 +17,15 @@ ALL: slice = slice(None)
 
 
 class Loss(ABC):
-    """Define the loss function f^t of an agent in round t: the loss of the agent's samples, plus (λ/2)‖x‖² if λ > 0."""
+    """Define the loss function f^t of an agent in round t: the loss of its samples, plus the regularizer (λ/2)‖x‖²."""
 
     __slots__ = ()
 
     @property
     def played(self) -> Vector | None:
-        """Return the midpoint (d,) of the two points that the agent played, for bandit feedback.
+        """Return the midpoint (d,) of the two points at which the agent learnt its loss (bandit feedback).
 
-        Return None if gradients are revealed, or if the agent has not played any points yet.
+        The result is None if the agent learns gradients, or if it has not yet learnt its loss at any point.
         """
         return None
 
@@ -35,17 +35,17 @@ class Loss(ABC):
 
     @abstractmethod
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of ∇f(x) as a new vector. The part that the samples contribute is clipped."""
+        """Return the coordinates `block` of ∇f(x) as a new vector. The samples' part of ∇f is clipped."""
 
     @abstractmethod
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the gradient of the samples' loss, clipped and without the regularizer."""
+        """Return the coordinates `block` of the clipped gradient of the samples' loss, without the regularizer."""
 
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
-        """Return the loss of a batch of the samples of this loss; by default, the loss itself.
+        """Return the loss of a randomly drawn batch of this loss's samples. By default, the result is this loss itself.
 
-        `SampleLoss` overrides this method. There, the sum over the batch is divided by `rate` times the divisor that
-        the samples have in this loss, however many samples are in the batch.
+        `SampleLoss` overrides this method: the sum over the batch is divided by `rate` times the divisor of this loss,
+        however many samples are in the batch.
 
         Args:
             draw: takes the number of samples of this loss, and returns the indices of the samples in the batch.
@@ -55,7 +55,7 @@ class Loss(ABC):
 
     @abstractmethod
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return an approximation of argmin f(x) + ‖x − v‖²/(2·step), where f is the loss without clipping.
+        """Return an approximate minimizer over x of f(x) + ‖x − v‖²/(2·step), where f is the loss without clipping.
 
         Args:
             v: (d,) the center of the quadratic term.
@@ -69,9 +69,8 @@ class Loss(ABC):
 class SampleLoss(Loss):
     """Define a loss of samples (a_k, b_k): f(x) = Σ_k ℓ(x; a_k, b_k)/divisor + (λ/2)‖x‖².
 
-    `losses.linear` implements the usual case, in which ℓ depends on x through a_k·x; a new loss of this kind has only
-    three short methods. If a class computes its gradient itself, mpinodes clips the gradient again before an agent
-    receives it (`losses.enforced`).
+    If ℓ depends on x only through a_k·x, extend `losses.linear`: such a loss has only three short methods. If a class
+    computes its gradient itself, mpinodes clips the gradient again before an agent receives it (`losses.enforced`).
 
     Attributes:
         features: (k, d) the a_k as rows, dense or a sparse CSR array.
@@ -100,22 +99,22 @@ class SampleLoss(Loss):
 
     @classmethod
     def sample_sensitivity(cls, norm: float) -> float:
-        """Return the largest L2 change of the unclipped gradient at one point when one sample is replaced.
+        """Return the largest L2 change of the gradient at one point, before clipping, when one sample is replaced.
 
         Args:
             norm: the largest L2 norm of a sample's features.
 
         Returns:
-            The bound. The default is inf: only clipping bounds the change.
+            The bound; by default inf, which means that only clipping bounds the change.
         """
         return inf
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return the L2 Lipschitz constant of a part of a sample's gradient; inf if the constant is unknown.
+        """Return an L2 Lipschitz constant of one sample's gradient, restricted to coordinates; inf if unknown.
 
-        The part consists of the coordinates in one block. It is regarded as a function of those coordinates of x that
-        may change; they may be other coordinates than the block.
+        The gradient is restricted to the coordinates of one block. Only some coordinates of x change, which may be
+        other coordinates than the block.
 
         Args:
             norm: the largest L2 norm of a sample's features in the block.
@@ -125,12 +124,12 @@ class SampleLoss(Loss):
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return sup |ℓ'|, where ℓ' is the derivative of ℓ in a_k·x; inf if ℓ' is unbounded."""
+        """Return the supremum of |ℓ'|, where ℓ' is the derivative of ℓ in a_k·x; inf if ℓ' is unbounded."""
         return inf
 
     @classmethod
     def largest_gradient(cls, norm: float, radius: float) -> float:
-        """Return a bound on the L2 norm of a sample's unclipped gradient.
+        """Return a bound on the L2 norm of one sample's gradient before clipping.
 
         Args:
             norm: the largest L2 norm of the sample's features.
@@ -156,9 +155,9 @@ class SampleLoss(Loss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return features (m, d) and targets (m,) of fewer samples that can replace the given samples.
+        """Return fewer samples that have the same sum of losses as the given samples at every point.
 
-        At every point, the sum of the losses of the returned samples equals the sum of the losses of the given samples.
+        The result consists of the features (m, d) and the targets (m,) of the fewer samples.
 
         Raises:
             NotImplementedError: the class does not override this method, because no such samples are known.
@@ -173,7 +172,10 @@ class SampleLoss(Loss):
         return gradient
 
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> SampleLoss:
-        """Return the loss of a batch; the divisor of each sample is multiplied by `rate`, see `Loss.batch`."""
+        """Return the loss of a randomly drawn batch, in which the divisor of each sample is multiplied by `rate`.
+
+        The arguments are those of `Loss.batch`.
+        """
         rows = draw(len(self.targets))
         divisor = self.divisor if np.ndim(self.divisor) == 0 else np.asarray(self.divisor)[rows]
         features = self.features.take(rows, axis=0) if isinstance(self.features, np.ndarray) else self.features[rows]
@@ -185,13 +187,13 @@ class SampleLoss(Loss):
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
-        """Return the label that each of p points (model parameters) predicts for each of k samples.
+        """Return the label that each of p models predicts for each of k samples.
 
-        By default, the predicted label is the label with the least loss.
+        A model is a point x. By default, the predicted label is the label with the least loss.
 
         Args:
             features: (k, d) the features of the samples.
-            points: (d, p), each column is a point.
+            points: (d, p), each column is a model.
             labels: (K,) all possible labels.
 
         Returns:
@@ -204,9 +206,10 @@ class SampleLoss(Loss):
     @classmethod
     @abstractmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Return ℓ of single samples at many points, as an array (g, p, k), without clipping, divisor and regularizer.
+        """Return the loss ℓ of single samples at many points, without clipping, divisor and regularizer.
 
-        The points are in g groups of p points. Either each group has k samples, or all groups share the same k samples.
+        The points are in g groups of p points. Either each group has k samples of its own, or all groups share k
+        samples. The result has the shape (g, p, k).
 
         Args:
             features: (g k, d), the samples of the first group first; or (k, d) for shared samples. The array is dense

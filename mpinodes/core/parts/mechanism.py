@@ -14,13 +14,13 @@ from mpinodes.core.seeds import Draws
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mechanism(ABC):
-    """Add noise to the vector of a query.
+    """Add noise to a vector that an algorithm wants to send.
 
     Attributes:
         epsilon: `privacy.epsilon`; inf means no noise. The scale of Laplace and gamma-norm noise is a number divided by
             epsilon.
         constant: c if `privacy.scale` is a number c; the scale of the noise is then c/epsilon for every sensitivity.
-            None: the noise is calibrated to the query.
+            None: the noise is calibrated to the sensitivity or calibration of the vector.
         backend: `noise.backend`, the arithmetic of the noise; one of `backends`.
     """
 
@@ -38,15 +38,16 @@ class Mechanism(ABC):
 
     @abstractmethod
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write the value of the query plus noise to `out`, and return the event for privacy accounting.
+        """Write a vector plus noise to `out`, and return an `Event` that describes this release for privacy accounting.
 
-        All receivers get the same release. `query.calibration` is the number to which the noise is calibrated if
-        `constant` is None. The scale of Laplace noise is this number divided by epsilon (None means `query.l1`), and so
-        is the scale of gamma-norm noise (None means `query.l2`). For Gaussian noise the number is the standard
-        deviation itself (None is an error).
+        All receivers get the same release. If `constant` is None, the noise is calibrated to `query.calibration`:
+
+        - For Laplace noise the scale is the calibration divided by epsilon; None means the sensitivity `query.l1`.
+        - For gamma-norm noise the scale is the calibration divided by epsilon; None means the sensitivity `query.l2`.
+        - For Gaussian noise the standard deviation is the calibration; None is an error.
 
         Args:
-            query: the value, with its sensitivities.
+            query: the vector, with its sensitivities.
             t: the round.
             noise: the only allowed source of randomness; `noise.at(t)` is the generator of round t.
             out: (d,) the array to which the release is written.

@@ -19,10 +19,10 @@ from mpinodes.core.parts.loss import Loss
 
 
 class Stretch(Struct, frozen=True):
-    """Hold r consecutive rounds of a run. During the run the logger passes objects of this class to the metrics.
+    """Hold r consecutive rounds of a run, from which metrics are computed during the run.
 
-    There are n agents and k decisions in a round. If the objective is decomposable, each agent has a decision (k = n);
-    else the network has one decision (k = 1), whose blocks the agents decide.
+    There are n agents and k decisions in a round. If the objective is decomposable, each agent has a decision (k = n).
+    Otherwise the network has one decision (k = 1), of which each agent decides a block.
 
     Attributes:
         rounds: (r,) the round numbers, from 1.
@@ -44,32 +44,33 @@ class Stretch(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True):
-    """Hold the data of a finished run at h horizons (rounds at which the run is evaluated), for the metrics.
+    """Hold the results of a finished run at h horizons, from which metrics are computed. A horizon is a round.
 
-    As in `Stretch`, there are n agents and k decisions in a round.
+    There are n agents and k decisions in a round. If the objective is decomposable, each agent has a decision (k = n);
+    else the network has one decision (k = 1).
 
     Attributes:
         horizons: (h,) rounds, ascending; the last entry is the last round of the run.
         agents: n.
-        judged_by: for an offline method, which decision's optimality gap is reported: "average" (running average) or
-            "last"; None for an online method.
-        total: (h, 2 + n) cumulative losses of the network: at its decisions, at the running averages of its decisions,
-            and at the estimate of each agent. In a running average, round t has weight 1, or weight t if the attribute
-            `averaging` of the algorithm is "linear".
+        judged_by: for an offline method, the decision whose optimality gap is reported: "average" (the running average)
+            or "last"; None for an online method.
+        total: (h, 2 + n) losses of the network, summed over the rounds up to a horizon: at its decisions, at the
+            running averages of its decisions, and at the estimate of each agent. In a running average, round t has
+            weight 1, or weight t if the attribute `averaging` of the algorithm is "linear".
         last, mean: (h, d) the last decision and the running average of the decisions, both averaged over the k
             decisions of a round.
         judged: (h, k, d) for an offline method, the decisions whose optimality gap is reported; empty for an online
             method.
-        whole: (h, k) for an offline method, the mean over all rounds of the experiment and over agents of the losses,
-            at the decisions in `judged`; zeros for an online method.
+        whole: (h, k) for an offline method, the loss at each decision in `judged`, averaged over all rounds of the
+            experiment and over agents; zeros for an online method.
         accuracy: for each data set, (h, 2, k) the accuracy of the running average and of the last decision.
         rmse: for each data set with real targets, (h, 2, k) the root mean squared error of the same two decisions.
-        least: (h,) the cumulative loss of the best fixed decision in hindsight, as computed.
+        least: (h,) the loss of the best fixed decision in hindsight, summed over rounds, as computed.
         best: (h, d) the best fixed decision in hindsight, as computed.
-        within: (h,) a proven bound on the difference between `least` and the exact minimum; inf if none is proven.
-            `least`, `best` and `within` are nan if the comparator is left out.
-        best_of_rounds: (2, h) the cumulative loss of the sequence of best decisions of every single round, and the path
-            length of this sequence; None if `record.dynamic_regret` is false or the comparator is left out.
+        within: (h,) a proven bound on the difference between `least` and the exact minimum; inf if there is no proven
+            bound. `least`, `best` and `within` are nan if the best fixed decision is not computed.
+        best_of_rounds: (2, h) for the sequence of the best decisions of every single round: its summed loss, and the
+            length of its path. None if `record.dynamic_regret` is false or the best fixed decision is not computed.
         losses: maps t to the sum of the unclipped losses of all agents in rounds 1 to t.
     """
 
@@ -92,16 +93,18 @@ class Judged(Struct, frozen=True):
 
 @dataclass
 class Metric(ABC):
-    """Compute an array of numbers from a run. A metric that a user writes is a class in a file of its own.
+    """Compute an array of numbers from a run, such as the regret in each round. A user can add a metric in a file.
 
-    The class attributes below say where the array is written. The array is the variable `name` of record.h5. If
-    `summarized` is true, the value of the array at the last round or horizon is written to summary.json at `key`. If
-    `shown` is true too, the summary and the page print the value with `label`. If `per_round` is true, summary.json
-    also has the value, divided by the number of rounds, at `<key>_per_round`. If the array has an axis "agent",
-    summary.json also has the means over agents of both numbers, at the same keys followed by `_mean`.
+    A metric overrides either `take` or `judge`. Class attributes say where the array is written:
 
-    A metric overrides either `take` or `judge`. Each run has a metric object of its own, so a metric object may store
-    the data of the run.
+    - The array is the variable `name` of record.h5.
+    - If `summarized` is true, the last value of the array is written to summary.json at `key`.
+    - If `shown` is true too, the summary and the page print this value with `label`.
+    - If `per_round` is true, summary.json also has this value divided by the number of rounds, at `<key>_per_round`.
+    - If the array has an axis "agent", summary.json also has the means over agents, at the same keys followed by
+      `_mean`.
+
+    Each run has a metric object of its own, so a metric object may store data of the run.
     """
 
     name: ClassVar[str]  # the variable in record.h5
@@ -122,17 +125,17 @@ class Metric(ABC):
     compared: ClassVar[int] = 0  # the position of the metric in a comparison of runs; 0: not shown in a comparison
 
     def take(self, rounds: Stretch) -> Vector | None:
-        """Return the values in r consecutive rounds of a metric with the axis "round".
+        """Return the values of the metric in r consecutive rounds, for a metric with the axis "round".
 
-        The shape is (r, ...), where the class attribute `dims` names the further axes. Return None if the metric has
-        the axis "horizon", or if the metric is not defined for this run.
+        The shape is (r, ...); the class attribute `dims` names the further axes. Return None if the metric has the axis
+        "horizon", or if the metric is not defined for this run.
         """
         return None
 
     def judge(self, run: Judged) -> Vector | None:
-        """Return the values at h horizons of a metric with the axis "horizon".
+        """Return the values of the metric at h horizons (rounds), for a metric with the axis "horizon".
 
-        The shape is (h, ...), where the class attribute `dims` names the further axes. Return None if the metric has
-        the axis "round", or if the metric is not defined for this run.
+        The shape is (h, ...); the class attribute `dims` names the further axes. Return None if the metric has the axis
+        "round", or if the metric is not defined for this run.
         """
         return None

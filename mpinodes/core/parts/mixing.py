@@ -19,8 +19,8 @@ from mpinodes.core.parts.links import Links, Topology
 class GraphFacts(Struct, frozen=True, dict=True):
     """Hold public facts about the graph of a run. Each fact is computed when it is first read.
 
-    If the graph never repeats, only its first rounds are checked (`topology.facts.LONGEST_CHECK`). If the mixing states
-    `anytime`, reading a computed fact raises ValueError.
+    If the graph never repeats, only its first rounds are examined (`topology.facts.LONGEST_CHECK`). If the mixing
+    states `anytime` (that it needs no computed facts), reading a computed fact raises ValueError.
 
     Attributes:
         agents: n, the number of agents.
@@ -32,12 +32,12 @@ class GraphFacts(Struct, frozen=True, dict=True):
 
     @cached_property
     def is_eulerian(self) -> bool:
-        """Return whether each agent has, in every checked round, as many in-neighbors as out-neighbors."""
+        """Return whether each agent has as many in-neighbors as out-neighbors in every examined round."""
         return bool(self.compute("is_eulerian"))
 
     @cached_property
     def most_edges(self) -> int:
-        """Return the largest number of directed edges in a checked round."""
+        """Return the largest number of directed edges in an examined round."""
         return int(self.compute("out_edges"))
 
     @cached_property
@@ -85,10 +85,10 @@ class Mixing(ABC):
 
     @abstractmethod
     def weights(self, s: Any, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Any, Sequence[float], float]:
-        """Return the next state of the mixing, the weights a_ij (k,), and a scale.
+        """Return the next state of the mixing, the weights a_ij of the k received messages, and a scale.
 
-        The scale is the number by which an algorithm divides the mixed vector, or, with subgradient rescaling, its
-        gradient.
+        Most algorithms divide the weighted sum of the messages by the scale. With subgradient rescaling, an algorithm
+        divides its gradient by the scale.
 
         Args:
             s: the state of the mixing in this round.
@@ -99,7 +99,7 @@ class Mixing(ABC):
 
 
 class MixedRound(NamedTuple):
-    """Hold the scalars, the weights and the states of the mixing of all agents in one round.
+    """Hold the mixing weights of all agents in one round, with the public scalars and the states behind the weights.
 
     Attributes:
         here: the neighbors of each agent.
@@ -115,7 +115,7 @@ class MixedRound(NamedTuple):
 
 
 def mixed(mixing: Mixing, graph: Topology | Links, agents: Sequence[int], first: int = 1) -> Iterator[MixedRound]:
-    """Yield the scalars, weights and states of the mixing of all agents, round after round, without end.
+    """Yield the mixing weights of all agents, round after round, without end.
 
     Args:
         mixing: the mixing of the run.

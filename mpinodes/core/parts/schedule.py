@@ -9,7 +9,7 @@ from typing import ClassVar
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Schedule(ABC):
-    """Define the step size of round t = 1, 2, ... as a pure function of t. A step size is positive and finite."""
+    """Define the step size of each round t = 1, 2, ... A step size is positive and finite, and depends only on t."""
 
     # The setting whose default is the losses' modulus of strong convexity (`problem.regularizer`); empty: no setting.
     from_losses: ClassVar[str] = ""

@@ -22,7 +22,7 @@ MakeLoss = Callable[[Features, Vector], SampleLoss]  # features (k, d), targets 
 
 
 class Recurring(Struct, frozen=True):
-    """Merge the losses of consecutive rounds of an agent that uses a fixed set of samples again and again.
+    """Merge the losses of many rounds, for an agent that uses a fixed set of samples again and again.
 
     `Stream.merged` may return such an object.
 
@@ -59,17 +59,16 @@ def files_of(path: Path) -> list[Path]:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Stream(ABC):
-    """Provide the loss of each agent in each round.
+    """Provide the data of a run: the loss of each agent in each round.
 
-    The losses of any round can be read at any time, and all ranks read the same losses.
+    The losses of any round can be read at any time, and all ranks read the same losses. If a fixed set of samples is
+    partitioned among the agents, extend `streams.labelled.LabelledStream`: such a stream needs only the method `open`,
+    a name and a bound on the features.
 
-    `streams.labelled.LabelledStream` implements the usual case: a fixed set of samples is partitioned among the agents.
-    A new stream of this kind needs only the method `open`, a name and a bound on the features.
-
-    All attributes and results of a stream, except the losses and data sets themselves, must be public, that is, known
-    without looking at the values of any sample. Examples are the dimension, the bounds, which values become the labels
-    −1 and +1, and which agent has which samples. The number of samples is public by definition, because adjacent data
-    sets differ in replaced samples. If an attribute or result does depend on the data, `unproven_because` must name it.
+    All attributes and results of a stream, except the losses and data sets themselves, must be public: known without
+    looking at the values of any sample. Examples are the dimension, the bounds, and which agent has which samples. The
+    number of samples is public by definition, because adjacent data sets differ in replaced samples. If an attribute or
+    result does depend on the data, `unproven_because` must name it.
 
     Attributes:
         seed: the seed of the data, of their partition among agents, and of their order.
@@ -102,7 +101,8 @@ class Stream(ABC):
     def dimension(self) -> int:
         """Return the number of features of a sample.
 
-        This number is d, unless the loss has a vector of coordinates for each class (`SampleLoss.per_class`).
+        The number is also d, the dimension of a decision, unless the loss has a parameter vector for each class
+        (`SampleLoss.per_class`).
         """
 
     @property
@@ -152,30 +152,31 @@ class Stream(ABC):
 
     @property
     def unproven_because(self) -> str:
-        """Return which attribute of the stream depends on the data, so that no epsilon is proven, and a remedy.
+        """Return a text that says which attribute depends on the data, so that no epsilon is proven, and what to do.
 
-        The text is empty if no attribute depends on the data.
+        The text is empty if no attribute of the stream depends on the data.
         """
         return ""
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether each loss of the stream is made by `make_loss` from `batch` samples within known bounds.
+        """Return whether the bounds that the class of the loss states hold for every loss of this stream.
 
-        The bounds are `feature_bound` and `feature_norm`. The class of the loss states constants, which hold only for
-        such losses. If the result is False, mpinodes does not use these constants. Instead, the gradient of a round to
-        which the constants may not apply is clipped as a whole, to half of the sensitivity that privacy accounting
-        assumes. If a user's stream states True, mpinodes checks each loss, and the run ends at the first loss that was
-        made in another way (`losses.enforced`).
+        The bounds hold if `make_loss` makes each loss, from `batch` samples within `feature_bound` and `feature_norm`.
+
+        - If the result is False, mpinodes does not use the bounds. Instead, the gradient of a round for which the
+          bounds may not hold is clipped as a whole, to half of the sensitivity that privacy accounting assumes.
+        - If a user's stream returns True, mpinodes checks each loss. The run ends at the first loss that was made in
+          another way (`losses.enforced`).
         """
         return False
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether an agent uses its samples in the same rounds for every seed.
+        """Return whether the rounds in which an agent uses its samples are the same for every seed.
 
-        True means: if two runs differ only in the seed, and an agent has the same rows of the data in both runs, then
-        the agent uses the same samples in the same rounds.
+        If two runs differ only in the seed, and an agent has the same rows of the data in both runs, then a True result
+        means: the agent uses the same samples in the same rounds.
         """
         return False
 
@@ -185,9 +186,9 @@ class Stream(ABC):
         return None
 
     def source_rows(self, agent: int) -> NDArray[np.int64] | None:
-        """Return an array that maps each sample index of `samples(agent)` to the row number in the data source.
+        """Return, for each sample of an agent, its row number in the data source; None if the source has no rows.
 
-        Return None if the data source has no rows.
+        The result is an array; its indices are the sample numbers of `samples(agent)`.
         """
         return None
 
@@ -196,11 +197,11 @@ class Stream(ABC):
         """Return a function that maps a round t = 1, 2, ... to the loss of this agent."""
 
     def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
-        """Return a function of (first, last) that returns one loss of all samples of rounds `first` to `last`.
+        """Return a function that maps rounds (first, last) to one loss of all samples of the rounds `first` to `last`.
 
-        The samples are in the order of rounds. All other attributes are equal to the attributes of the loss of round
-        `first`. The evaluation reads the samples of many rounds at a time with this function. If the function is a
-        `Recurring`, the evaluation reads each sample only once.
+        The samples are in the order of rounds. All other attributes are those of the loss of round `first`. With this
+        function, the evaluation of a run reads the samples of many rounds at a time. If the function is a `Recurring`,
+        each sample is read only once.
         """
         losses: Callable[[int], Any] = self.of(agent)
 
@@ -217,32 +218,31 @@ class Stream(ABC):
         """Return a function that maps a round to the indices of its samples, in the order of the rows of the loss."""
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function that maps a round to the group numbers of its samples; one number, from 0, for each sample.
+        """Return a function that maps a round to the group number (from 0) of each sample of the round.
 
-        Two samples may be in the same group if every round uses both samples or neither sample. For adjacent data sets
-        that differ in one sample, privacy accounting computes one privacy loss for each group; in a user's stream,
-        every sample is a group of its own. If two agents use their samples in the same pattern of rounds, the two
-        agents should have the same group numbers.
+        Two samples may be in the same group if every round uses both samples or neither sample. If adjacent data sets
+        differ in one sample, privacy accounting computes one privacy loss for each group. In a user's stream, every
+        sample is a group of its own. Two agents that use their samples in the same pattern of rounds should have the
+        same group numbers.
         """
         return self.samples(agent)
 
     def passes(self, rounds: int) -> int:
-        """Return the largest number of times that one sample may be used in the first `rounds` rounds."""
+        """Return the largest number of times that a sample may be used in the first `rounds` rounds."""
         return 1
 
     def labelled(self) -> Mapping[str, Any]:
-        """Return the data sets with labels or classes, by the names "train" and "test", for measuring accuracy.
+        """Return the data sets on which accuracy is measured, by the names "train" and "test".
 
-        Each data set is a `data.source.Source`. A name is missing if there is no such set; both are missing without
-        labels or classes.
+        Each data set is a `data.source.Source` whose targets are labels or classes. A name is missing if there is no
+        such data set.
         """
         return {}
 
     def real_valued(self) -> Mapping[str, Any]:
-        """Return the data sets with real targets, by the names "train" and "test", for measuring errors.
+        """Return the data sets on which prediction errors are measured, by the names "train" and "test".
 
-        Each data set is a `data.source.Source`. A name is missing if there is no such set; both are missing without
-        real targets.
+        Each data set is a `data.source.Source` with real targets. A name is missing if there is no such data set.
         """
         return {}
 
