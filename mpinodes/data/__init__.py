@@ -1,7 +1,7 @@
-"""Hold the readers of data files, one module for each format, whose function `read` returns a `Source`.
+"""Read data files: one module for each format, whose function `read` returns the samples as a `Source`.
 
-The modules `fetch`, `shelf`, `coded` and `source` have what several readers or streams share: finding and downloading
-files, caching arrays, reading rows of categories, and the class `Source`.
+Several readers share four modules. `fetch` finds and downloads files, `shelf` caches arrays, `coded` reads rows of
+categories, and `source` defines the class `Source`.
 """
 
 from mpinodes.data.source import Source

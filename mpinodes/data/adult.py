@@ -1,11 +1,15 @@
-"""Read UCI's Adult data, adult.data and adult.test: rows without a missing value (`?`), with 105 features each.
+"""Read UCI's Adult data, adult.data and adult.test, with 105 features for each row.
 
-98 features are indicators of the values of the categorical fields. Six features are the numeric fields, divided by
-public bounds and clipped to [0, 1]. The last feature is the constant 1. A row of L2 norm above 1 is then divided by its
-norm. No bound is computed from the data, so the bounds reveal nothing about a person. The maxima of the columns, by
-which `read_by_maxima` divides, do reveal something.
+Rows with a missing value (`?`) are left out. Each row has these features:
 
-The workclass Never-worked has no indicator: it occurs only in rows with a missing occupation, which are left out.
+- 98 indicators of the values of the categorical fields,
+- six numeric fields, divided by public bounds and clipped to [0, 1],
+- the constant 1.
+
+A row whose L2 norm is above 1 is then divided by its norm. The bounds are not computed from the data, so they reveal
+nothing about a person. `read_by_maxima` divides by the maxima of the columns instead, which do reveal something.
+
+The workclass Never-worked has no indicator, because it occurs only in rows with a missing occupation.
 """
 
 from __future__ import annotations
@@ -68,9 +72,8 @@ DIMENSION = _INDICATORS + len(_BOUNDS) + 1
 def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
     """Return the rows of a file that have no missing value, with dense features of L2 norm at most 1.
 
-    Numbers are divided by `bounds` and clipped to [0, 1]. A row of norm above 1 is then divided by its norm.
-
-    The target is −1 for an income <=50K and +1 for an income >50K.
+    Numbers are divided by `bounds` and clipped to [0, 1]. A row whose norm is above 1 is then divided by its norm. The
+    target is −1 for an income <=50K and +1 for an income >50K.
 
     Args:
         path: adult.data or adult.test.
@@ -97,7 +100,8 @@ def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
 def read_by_maxima(paths: Sequence[Path]) -> list[Source]:
     """Read files as `read` does, but divide each numeric field by its largest value in all the files together.
 
-    A field whose largest value is less than 1 becomes 0 in all rows. Then a row of norm above 1 is divided by its norm.
+    A field whose largest value is less than 1 becomes 0 in all rows. Then a row whose norm is above 1 is divided by its
+    norm.
 
     Raises:
         BadInput: see `read`.

@@ -1,8 +1,8 @@
 """Read UCI's mushrooms data, agaricus-lepiota.data, as the 112 binary features of LIBSVM's file `mushrooms`.
 
-LIBSVM leaves out the attribute stalk-root, which has missing values. Every value that occurs in the other 21 attributes
-becomes a 0/1 feature. The order of LIBSVM's features is not known. Here the features follow the order of the attributes
-in UCI's file and, within an attribute, UCI's list of values.
+Every value that occurs in an attribute becomes a 0/1 feature. Like LIBSVM, this reader leaves out the attribute
+stalk-root, which has missing values. The order of LIBSVM's features is not known: here the features follow the order of
+the attributes and of their values in UCI's file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ UPSTREAM = 8124
 
 
 def read(path: Path) -> Source:
-    """Return the mushrooms: target −1 for edible and +1 for poisonous; dense rows of 112 zeros and ones, with 21 ones.
+    """Return the mushrooms as dense rows of 112 zeros and ones, of which 21 are ones.
+
+    The target is −1 for an edible mushroom and +1 for a poisonous mushroom.
 
     Raises:
         BadInput: the file is missing, empty, truncated or not UCI's file; the message names the file and, if a line is

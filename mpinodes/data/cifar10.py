@@ -29,7 +29,7 @@ def _records(path: Path) -> NDArray[np.uint8]:
 
 
 def read(files: Sequence[Path]) -> Source:
-    """Return the images, file after file: features are pixels divided by 255, targets are classes from 0 to 9.
+    """Return the images, file after file. Features are pixels divided by 255, and targets are classes from 0 to 9.
 
     Raises:
         BadInput: a file is missing, empty, truncated or not in CIFAR-10's format; the message names the file and, if a

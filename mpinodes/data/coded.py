@@ -15,7 +15,7 @@ from mpinodes.data.source import lines, shown
 
 
 def codes(path: Path, fields: Mapping[str, Sequence[str]], missing: str = "") -> NDArray[np.float64]:
-    """Return the fields of all rows as numbers (N, number of fields).
+    """Return the fields of all rows of a file as numbers, in an array (N, number of fields).
 
     A whole number stays as it is. A category becomes its index in the field's list of values.
 
@@ -58,11 +58,11 @@ def _read(path: Path, fields: Mapping[str, Sequence[str]], missing: str) -> NDAr
 
 
 def put_ones(table: NDArray[np.float64], places: NDArray[np.float64], categories: Sequence[Sequence[str]]) -> None:
-    """Set the indicators of categorical values to 1, in place.
+    """Set the indicators of the categories of each row to 1, in place.
 
     Args:
-        table: (k, d) zeros, where k is the number of rows and d the number of features. The first columns are the
-            indicators, one for each possible value of each categorical field.
+        table: (k, d) an array of zeros with k rows and d features. The first columns are the indicators, one for each
+            possible value of each categorical field.
         places: (k, c) the index of a row's value in the list of possible values of each of the c categorical fields.
         categories: the c lists of possible values.
     """

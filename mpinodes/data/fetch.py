@@ -1,4 +1,4 @@
-"""Find the files of the papers' data sets in the user's directory or cache, and download missing files."""
+"""Find the files of the papers' data sets in the user's directory or cache. Download files that are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ARCHIVE = ".tar.gz"
 
 @dataclass(frozen=True)
 class Wanted:
-    """Describe one file of a data set, and its download.
+    """Describe one file of a data set, and where to download it.
 
     Attributes:
         names: the paths that the file may have in a directory, the preferred path first. If the url is an archive, the
@@ -32,11 +32,11 @@ class Wanted:
 
     @property
     def file(self) -> str:
-        """Return the file name of the download: the last part of the url."""
+        """Return the file name of the download, which is the last part of the url."""
         return self.url.rpartition("/")[2]
 
     def find(self, folders: Sequence[Path]) -> Path | None:
-        """Return the path of the file in the first folder that has it under one of its names; None if none does."""
+        """Return the path of the file in the first folder that contains the file; None if no folder contains it."""
         return next((path for folder in folders for name in self.names if (path := folder / name).is_file()), None)
 
 
@@ -96,10 +96,11 @@ RCV1 = (
 
 
 def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
-    """Return the paths of files in the order of `wanted`, and download missing files first.
+    """Return the paths of files of a data set, in the order of `wanted`. Download files that are missing.
 
-    Files that exist are used without a check of their checksums. Missing files are downloaded into `directory`. If
-    `directory` is None or not writable, missing files are downloaded into the user's cache, where later runs find them.
+    Files that exist are used without a check of their checksums. Missing files are downloaded into `directory`, or into
+    the user's cache if `directory` is None or not writable. Later runs find the files in the cache.
+
     Several processes may download the same file at once, because a download gets the name of the file only when the
     download is complete. One rank should nevertheless call this function before the other ranks, to save downloads.
 
@@ -130,7 +131,7 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
 
 
 def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
-    """Put the files `wanted`, which all have the same url, into `folder`.
+    """Put files that have the same url into `folder`.
 
     If the url is an archive, the files are unpacked from the archive. The archive is downloaded, unless the user's
     folder `own` already contains the archive.
@@ -180,7 +181,7 @@ def _download(wanted: Wanted, folder: Path) -> Path:
 
 
 def _why(error: OSError | ValueError) -> str:
-    """Return a short description of an error of a download (libraries requests and pooch) or of the file system."""
+    """Return in a few words why a download failed, or why a file could not be written."""
     from requests import RequestException
 
     if isinstance(error, RequestException):

@@ -17,7 +17,7 @@ UPSTREAM = {"train-images-idx3-ubyte": 60_000, "t10k-images-idx3-ubyte": 10_000}
 
 
 def _records(path: Path, expected: int) -> NDArray[np.uint8]:
-    """Return the N records of a file as an array (N, bytes of a record).
+    """Return the N records (images or labels) of a file as an array (N, bytes of a record).
 
     Raises:
         BadInput: the header does not have the expected magic number, or another error of `read`.
@@ -42,7 +42,7 @@ def _records(path: Path, expected: int) -> NDArray[np.uint8]:
 
 
 def read(images: Path, labels: Path) -> Source:
-    """Return MNIST images: features are the pixels divided by 255, row by row, and targets are the labels.
+    """Return MNIST's images as samples. Features are the pixels divided by 255, row by row, and targets are the labels.
 
     Either file may be gzipped.
 

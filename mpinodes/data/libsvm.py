@@ -1,7 +1,6 @@
 """Read LIBSVM's sparse text: lines `label index:value index:value ...` with ascending indices from 1.
 
-scikit-learn also reads this format, but is not used here: its error messages name no line, scikit-learn takes 50 MB on
-the disk, and its import takes two seconds.
+scikit-learn also reads this format, but its error messages name no line, and its import takes two seconds.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ UPSTREAM = {
 
 
 def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Source:
-    """Return the samples of a file: targets are the labels, and features are sparse rows.
+    """Return the samples of a LIBSVM file. Targets are the labels, and features are sparse rows.
 
     Args:
         path: the file, which may be packed by gzip or bzip2. Blank lines, and text after a `#`, are ignored.
@@ -54,10 +53,9 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
 
 
 def _read(path: Path, dimension: int | None, labels: Labels) -> Arrays:
-    """Return the content of a file as five arrays.
+    """Return the samples of a file as five arrays: the targets, three arrays of features, and the number of features.
 
-    The arrays are the targets (N,), the values, column indices and row ends of the features in the sparse format CSR,
-    and the number of features.
+    The three arrays hold the sparse features in the format CSR: values, column indices and row ends.
     """
     numbers, words, ends = array("q"), [], array("q", [0])  # by row: line, label, end of its pairs
     indices, values = array("q"), array("d")

@@ -1,14 +1,14 @@
-"""Cache arrays that are read from files or drawn from the seed, so that the ranks of a host make them only once.
+"""Cache arrays that are read from files or drawn from the seed, so that the ranks of a host make the arrays only once.
 
-The context manager `shared(FOLDER)` shares a folder. While a folder is shared, the first rank that needs certain arrays
-saves them in the folder. All ranks of the host then memory-map the saved files:
+Inside the context manager `shared(FOLDER)`, the first rank that needs certain arrays saves them in a folder. All ranks
+of the host then memory-map the saved files:
 
     FOLDER/KEY.lock      locked by the rank that makes the arrays
     FOLDER/KEY/0.npy     the first array; further arrays are 1.npy, 2.npy, ...
 
 KEY is a hash of the host's name and of everything that the arrays depend on. If no folder is shared, or the folder is
 not writable, each process makes its own arrays. If no folder is shared, a process keeps small arrays in memory, because
-the same process may run a further experiment that needs them.
+the same process may run a further experiment with the same data.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _held: dict[str, Arrays] = {}
 
 @contextmanager
 def shared(folder: Path) -> Iterator[None]:
-    """Share arrays among the ranks of a host by files in `folder`; a context manager.
+    """Share arrays among the ranks of a host by files in a folder, until the `with` block ends.
 
-    The folder is removed at the end of the context. Arrays that were memory-mapped from the folder stay valid. If the
+    The folder is removed at the end of the block. Arrays that were memory-mapped from the folder stay valid. If the
     folder cannot be made, nothing is shared.
     """
     global _folder
@@ -55,13 +55,13 @@ def shared(folder: Path) -> Iterator[None]:
 
 
 def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays that `read` makes from a file, read-only, and cache them.
+    """Return the arrays that `read` makes from a file. The arrays are cached and read-only.
 
-    The cache is not used if the size or the modification time of the file has changed.
+    If the size or the modification time of the file has changed, the file is read again.
 
     Args:
         path: the file.
-        how: a text that differs between different ways of reading the same file.
+        how: a text that names how the file is read; two ways of reading the same file need different texts.
         read: reads the file and returns the arrays. While a folder is shared, only one rank of the host calls `read`.
 
     Raises:
@@ -75,11 +75,12 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
 
 
 def drawn_once(words: str, draw: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays that `draw` makes, read-only. While a folder is shared, only one rank of the host calls `draw`.
+    """Return the arrays that `draw` makes. The arrays are cached and read-only.
 
-    If the folder cannot be written, every rank calls `draw`. Without a shared folder, this process keeps the arrays for
-    the next call with the same `words`, unless they have more than `HELD` bytes. The oldest arrays are dropped if all
-    kept arrays would have more than `HELD` bytes.
+    - While a folder is shared (`shared`), only one rank of the host calls `draw`. If the folder cannot be written,
+      every rank calls `draw`.
+    - If no folder is shared, this process keeps the arrays for the next call with the same `words`, unless they have
+      more than `HELD` bytes. If all kept arrays would have more than `HELD` bytes, the oldest arrays are dropped.
 
     Args:
         words: a text that names everything that the arrays depend on.

@@ -1,4 +1,4 @@
-"""Define `Source`, the result of every reader of data files, and the functions that several readers use."""
+"""Define `Source`, the samples that every reader of data files returns, and functions that several readers use."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Source:
             or real values.
         dimension: the number of features of a sample.
         features: maps row numbers (k,), from 0, to features (k, dimension). Only the chosen rows are converted to
-            floats, so that a rank that owns 1/64 of the rows holds no more than these rows.
-        upstream: the number of records in the published files with these file names; None if it is unknown.
+            floats, so that a rank with 1/64 of the rows needs memory for these rows alone.
+        upstream: the number of records in the published files with these file names; None if the number is unknown.
         files: the files from which the samples are read.
         records: the number of records in `files`; -1 means that this number is N.
         columns: the names of the features, then the name of the target; empty if the file has no names.
@@ -57,10 +57,10 @@ class Source:
 
 
 def content(path: Path) -> NDArray[np.uint8]:
-    """Return the bytes of a file, unpacked if its first bytes are those of gzip or bzip2.
+    """Return the bytes of a file. A file that is packed by gzip or bzip2 is unpacked.
 
-    A file that is not packed is memory-mapped. While a folder is shared (`mpinodes.data.shelf`), the ranks of a host
-    share one unpacked copy.
+    The first bytes of the file tell whether it is packed. A file that is not packed is memory-mapped. While a folder is
+    shared (`mpinodes.data.shelf`), the ranks of a host share one unpacked copy.
 
     Raises:
         BadInput: the file is missing, unreadable or empty, or its packed data are truncated or corrupt.
@@ -106,7 +106,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int], str]) -> NDArray[np.float64]:
-    """Return the targets as numbers (N,): −1 and +1 if there are two labels, and 0, 1, ... if there are more.
+    """Return targets as numbers (N,): −1 and +1 if there are two possible labels, and 0, 1, ... if there are more.
 
     Args:
         targets: the N targets, as in the file.
@@ -128,11 +128,10 @@ def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int],
 
 @lru_cache(typed=True)
 def _label_of(target: str | float, labels: Labels) -> int | None:
-    """Return the index of the label that equals a target; None if no label or more than one label equals the target.
+    """Return the index of the label that equals a target; None if no label or several labels equal the target.
 
-    Target and label are compared as texts, without blanks around them and without double quotes around the target. If
-    the target equals no label as a text, both are compared as numbers: the target 1 then equals the label 1.0, and also
-    the label True.
+    Target and label are first compared as texts, without blanks and double quotes around the target. If no text is
+    equal, target and label are compared as numbers: the target 1 then equals the label 1.0, and also the label True.
     """
     word = str(target).strip()
     same = [k for k, label in enumerate(labels) if str(label).strip() in (word, word.strip('"'))]
@@ -141,9 +140,10 @@ def _label_of(target: str | float, labels: Labels) -> int | None:
 
 
 def number_of(text: str) -> float:
-    """Return an entry of a text file as a number, with true as 1 and false as 0; NaN if the entry is no number.
+    """Return an entry of a text file as a number; NaN if the entry is no number.
 
-    Entries such as `inf` are numbers. An entry with an underscore, or a digit outside ASCII, is no number.
+    The words true and false are 1 and 0, and `inf` is a number. An entry with an underscore, or with a digit outside
+    ASCII, is no number.
     """
     try:
         return float(text) if text.isascii() and "_" not in text else nan
@@ -152,18 +152,18 @@ def number_of(text: str) -> float:
 
 
 def unfit(number: float) -> str:
-    """Return why a number of a sample cannot be used, for an error message; empty if the number can be used."""
+    """Return the end of an error message that says why a number of a sample cannot be used; empty if it can be used."""
     if abs(number) <= LARGEST:
         return ""
     return f"is above {LARGEST:g} in size: scale the data" if isfinite(number) else "is not a finite number"
 
 
 def shown(text: bytes | str) -> str:
-    """Return a text of a file for an error message: in quotes; of a longer text, the first 24 characters."""
+    """Return a text from a file in quotes, for an error message. Of a longer text, only 24 characters are shown."""
     text = text if isinstance(text, str) else text.decode(errors="replace")
     return repr(text if len(text) <= 24 else f"{text[:24]}...")
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names for an error message, separated by commas; of more than 20 names, only the first 20."""
+    """Return names separated by commas, for an error message. If there are more than 20 names, the rest is left out."""
     return ", ".join(names[:20]) + ", ..." * (len(names) > 20)

@@ -1,7 +1,7 @@
 """Read a user's own data file (.npz, .csv, .parquet or LIBSVM text), and write a user's data frame to a .csv.
 
-Python's module csv reads .csv files, because pandas names neither the line nor the column of an entry that is no
-number, fills up short lines, and takes longer to import than a small file takes to read. pandas reads .parquet files.
+Python's module csv reads .csv files, and pandas reads .parquet files. pandas would name neither the line nor the column
+of an entry of a .csv that is no number, and would fill up short lines.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ SPARSE = (".libsvm", ".svm", ".txt")
 
 @dataclass(frozen=True)
 class FileFacts:
-    """Hold the facts about a data file that the user states.
+    """Hold what the user states about a data file.
 
     Attributes:
         columns: the number of features of a sample; 0: as many as the file has.
         labels: the possible labels. Two labels become the targets −1 and +1, and more labels become 0, 1, ... If
             `labels` is empty, the targets in the file must be numbers.
-        header: whether the first line of a .csv contains column names. With None the reader decides: the line contains
-            names if none of its entries is a finite number; the last entry is ignored if `labels` are stated and
-            `target` is not. If all entries of the line are finite numbers, the reader raises an error.
+        header: whether the first line of a .csv contains column names. With None the reader decides. If all entries of
+            the line are finite numbers, the reader raises an error. If no entry of the line is a finite number, the
+            line contains names. If `labels` are stated and `target` is not, the last entry, which may be a label, is
+            ignored for this.
         target: the name of the target's column; empty: the last column is the target.
     """
 
@@ -58,13 +59,16 @@ NOTHING = FileFacts()
 
 
 def read(path: Path, stated: FileFacts = NOTHING) -> Source:
-    """Return the samples of a user's file. The ending of its name tells the format.
+    """Return the samples of a user's file, in the format that the ending of the file's name tells.
 
-    `.npz`: dense arrays `features` (N, d) and `targets` (N,). `.csv`: numbers separated by commas; the first line may
-    contain names. `.parquet`: columns of numbers, or of texts of numbers. The target of a .csv or .parquet is its last
-    column, or the column that the user states. `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text. The
-    numbers of an .npz, .csv or .parquet stay in memory as long as the `Source` exists. While a folder is shared
-    (`data.shelf`), the ranks of a host share these numbers.
+    - `.npz`: dense arrays `features` (N, d) and `targets` (N,).
+    - `.csv`: numbers separated by commas. The first line may contain names.
+    - `.parquet`: columns of numbers, or of texts of numbers.
+    - `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text.
+
+    The target of a .csv or .parquet is its last column, or the column that the user states. The numbers of an .npz,
+    .csv or .parquet stay in memory as long as the `Source` exists. While a folder is shared (`data.shelf`), the ranks
+    of a host share these numbers.
 
     Raises:
         BadInput: the file is missing, empty or malformed, has an unknown ending or an entry that is not finite, or
@@ -89,11 +93,12 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
 
 
 class _Table(NamedTuple):
-    """Hold the content of an .npz, .csv or .parquet file before it is checked.
+    """Hold the content of an .npz, .csv or .parquet file before its entries are checked.
 
     Attributes:
         features: (N, d); NaN stands for an entry that is no number.
-        targets: (N,) numbers; if the user states labels, a list of the N entries of the target's column instead.
+        targets: (N,) numbers. If the user states labels, a list of the N entries of the target's column as they are in
+            the file.
         names: the names of the features, then the name of the target; empty if the file has no names.
         where: maps row and column (d for the target) of an entry to three texts for an error message: its place in the
             file, the entry, and a remedy if the entry is no number.
@@ -106,7 +111,7 @@ class _Table(NamedTuple):
 
 
 def _checked(path: Path, stated: FileFacts) -> Arrays:
-    """Return features, targets and names of an .npz, .csv or .parquet file, after checks of all entries.
+    """Return features, targets and names of an .npz, .csv or .parquet file. All entries are checked.
 
     Raises:
         BadInput: as in `read`.
@@ -225,7 +230,7 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
 
 
 def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Return the column names with the target's name last, and the indices of the columns in the same order.
+    """Move the target to the end: return the column names in this order, and the indices of the columns.
 
     Raises:
         BadInput: no column or more than one column has the target's name, or a column is the index of a data frame.
@@ -244,10 +249,11 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
 
 
 def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
-    """Return whether a column seems to be an index that numbers the rows; a column with one row never does.
+    """Return whether a column seems to be the index of a data frame, which numbers the rows.
 
     An index consists of whole numbers, all different. If the column has the name X or V1, or has no name, each number
-    must also be 1 more than the number before. In a column with another name, any order and gaps are allowed.
+    must also be 1 more than the number before. In a column with another name, any order and gaps are allowed. If there
+    is only one row, the result is false.
     """
     is_plain = name.upper() in ("X", "V1", "")
     steps = np.diff(column if is_plain else np.sort(column))
@@ -284,14 +290,14 @@ def _parquet(path: Path, stated: FileFacts) -> _Table:
 
 
 def _numbers(column: Any) -> NDArray[np.float64]:
-    """Return a column of a data frame as floats; the entries may be numbers, or texts of numbers as in a .csv."""
+    """Return a column of a data frame as floats. The entries may be numbers, or texts of numbers."""
     if column.dtype.kind in "biuf":
         return np.asarray(column.to_numpy(np.float64, na_value=nan))
     return np.array([number_of(str(entry)) for entry in column])
 
 
 def require_no_index(frame: Any, target: str, where: str) -> None:
-    """Reject a target if the index of a data frame has the target's name, but no column has this name; return nothing.
+    """Raise an error if the name of the target names the index of a data frame, and not one of its columns.
 
     Args:
         frame: the data frame.
@@ -308,10 +314,10 @@ def require_no_index(frame: Any, target: str, where: str) -> None:
 
 
 def kept(data: dict[str, Any]) -> dict[str, Any]:
-    """Write a user's data frame to a numbered .csv in the folder runs/frames.
+    """Write a user's data frame to a .csv in the folder runs/frames, and use this file as the data of the experiment.
 
-    If a file with a lower number already has the same content, that file is used. File names do not contain a hash of
-    the content, because a hash would reveal something about private rows.
+    The file names contain a number. If a file with a lower number already has the same content, that file is used. The
+    file names do not contain a hash of the content, because a hash would reveal something about private rows.
 
     Args:
         data: the section `data` of an experiment, in which the value of `file` is a data frame.
