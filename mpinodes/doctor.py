@@ -1,10 +1,12 @@
 """Check this machine for problems that would stop or slow down runs: [mpirun -n 8] mpinodes doctor [DIRECTORY].
 
-Print one screen of checks: shared memory, MPI and its launcher, ranks and cores, BLAS threads, DIRECTORY (to which runs
-will be written; default: runs), versions and, if there are several ranks, the rounds per second on a ring. Each line
-begins with `ok`, `note` or `mend`. A line with `mend` says what you have to change; the doctor changes nothing. Exit
-code 0: no line has `mend`. 1: a line has `mend`, or a rank did not answer. 2: the command line is wrong. Any other
-code: MPI failed. If there is too little shared memory, the other checks are left out.
+The command prints one screen of checks: the shared memory, MPI and its launcher, ranks and cores, BLAS threads, the
+directory to which runs will be written (DIRECTORY; default: runs), and versions. If there are several ranks, it also
+measures the rounds per second on a ring. If there is too little shared memory, the other checks are left out.
+
+Each line begins with `ok`, `note` or `mend`. A line with `mend` says what you have to change; the command changes
+nothing. Exit code 0: no line has `mend`. 1: a line has `mend`, or a rank did not answer. 2: the command line is wrong.
+Any other code: MPI failed.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ HANGS = "a rank or its host hangs, or MPI's traffic does not pass between hosts 
 
 
 class Line(NamedTuple):
-    """Hold the result of one check, as a line to print.
+    """Hold the result of one check of this machine, as a line to print.
 
     Attributes:
         verdict: "ok": no problem. "note": a fact that the user may want to change. "mend": a problem to repair.
@@ -60,7 +62,7 @@ class Line(NamedTuple):
 
 
 class RankFacts(NamedTuple):
-    """Hold the facts that a rank reports about its host and its process.
+    """Hold what an MPI rank knows about its host and its process.
 
     Attributes:
         host: the name of the host.
@@ -83,8 +85,8 @@ class RankFacts(NamedTuple):
 def main(argv: list[str]) -> int:
     """Run the command `mpinodes doctor` and return its exit code.
 
-    Rank 0 prints the results, and only rank 0 returns 1. If a rank does not answer, a rank that waits for it prints a
-    line, and the job is aborted with exit code 1.
+    Only rank 0 prints the results and returns 1 if there is a problem. If a rank does not answer, a rank that waits for
+    it prints a line, and the job is aborted with exit code 1.
     """
     os.environ.update(ONE_THREAD)  # before numpy is imported
     started = launching.launcher()
@@ -104,11 +106,14 @@ def main(argv: list[str]) -> int:
 
 
 def examine(folder: Path, started: launching.Launcher | None, limit: float) -> Iterator[Line]:
-    """Do all checks and yield their results. All ranks must call this function; rank 0 prints the results.
+    """Do all checks of this machine and yield their results. All ranks must call this function.
 
-    The check of the shared memory comes first, because an MPI library that cannot start may end the process. If there
-    is too little shared memory, no other check is done. If the MPI library cannot be loaded, only this process is
-    checked. If a rank does not answer in time, print a line that names this rank, and abort all ranks with code 1.
+    Rank 0 prints the results. The shared memory is checked first, because an MPI library that cannot start may end the
+    process.
+
+    - If there is too little shared memory, no other check is done.
+    - If the MPI library cannot be loaded, only this process is checked.
+    - If a rank does not answer in time, a line that names this rank is printed, and all ranks are aborted with code 1.
 
     Args:
         folder: the output directory.
@@ -149,7 +154,7 @@ def examine(folder: Path, started: launching.Launcher | None, limit: float) -> I
 
 
 def shared_memory() -> Line:
-    """Check the size and the free space of the shared memory, through which the ranks of this host communicate."""
+    """Check how much shared memory exists and is free. The MPI ranks of this host communicate through shared memory."""
     if warning := launching.shared_memory_lacks():
         return Line("mend", "memory", warning)
     stat = os.statvfs(launching.SHM)
@@ -161,7 +166,7 @@ def shared_memory() -> Line:
 
 
 def name_of(started: launching.Launcher) -> str:
-    """Return the name of the launcher; under srun, the name with the value of the option --mpi.
+    """Return the name of the launcher. Under srun, the name contains the value of the option --mpi.
 
     MPICH has the same environment variables under mpirun and under srun, so other variables distinguish the two.
     """
@@ -170,9 +175,10 @@ def name_of(started: launching.Launcher) -> str:
 
 
 def about_launcher(started: launching.Launcher | None, size: int, library: str) -> Iterator[Line]:
-    """Check that the launcher belongs to the MPI library; if not, MPI reports to each process that there is one rank.
+    """Check that the launcher belongs to the MPI library, and yield the result of this check.
 
-    Yield one result. With a single process, the result says that the exchange between ranks is not tested.
+    If the launcher belongs to another library, MPI reports to each process that there is one rank. With a single
+    process, the result says that the exchange between ranks is not tested.
 
     Args:
         started: the launcher of this process; None if no known launcher started it.
@@ -192,10 +198,15 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
 
 
 def how_to_start(library: str, ranks: int) -> str:
-    """Return advice with the command that starts `ranks` processes by a launcher of this Python's MPI library.
+    """Return advice with a command that starts the doctor with `ranks` processes under MPI.
 
-    In a Slurm job the command uses srun, which itself knows the number of processes. If the only mpirun belongs to
-    another MPI library, the advice says how to install a fitting mpirun.
+    The launcher in the command belongs to the MPI library of this Python. In a Slurm job the command uses srun, which
+    itself knows the number of processes. If the only mpirun belongs to another MPI library, the advice says how to
+    install a fitting mpirun.
+
+    Args:
+        library: the name and version of the MPI library.
+        ranks: the number of processes.
     """
     command, vendor = f"{sys.executable} -m mpinodes.doctor", launching.family(library)
     if "SLURM_JOB_ID" in os.environ and vendor in PMI:
@@ -207,7 +218,10 @@ def how_to_start(library: str, ranks: int) -> str:
 
 
 def look_around(folder: Path | None) -> RankFacts:
-    """Return the facts of this rank. If `folder` is not None, also try to write a file to this directory."""
+    """Return what this rank knows about its host and process.
+
+    If `folder` is not None, also try to write a file to this directory.
+    """
     import numpy.linalg  # noqa: F401 (loads BLAS)
     from threadpoolctl import threadpool_info
 
@@ -219,7 +233,10 @@ def look_around(folder: Path | None) -> RankFacts:
 
 
 def try_folder(asked: Path) -> Line:
-    """Check that 1 MB can be written to the output directory, or to its nearest parent directory that exists."""
+    """Check that 1 MB can be written to the output directory.
+
+    If the directory does not exist, its nearest parent directory that exists is checked.
+    """
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
         with tempfile.TemporaryFile(dir=folder) as trial:
@@ -230,7 +247,7 @@ def try_folder(asked: Path) -> Line:
 
 
 def about_ranks(ranks: Sequence[RankFacts]) -> Iterator[Line]:
-    """Check the facts of all ranks, and yield the results: cores, BLAS, output directory, versions."""
+    """Check what all ranks have reported, and yield the results on cores, BLAS, output directory and versions."""
     hosts: dict[Line, list[str]] = {}  # maps each result to the hosts that have this result
     for host in {rank.host: 0 for rank in ranks}:
         hosts.setdefault(about_cores([rank for rank in ranks if rank.host == host]), []).append(host)
@@ -243,7 +260,7 @@ def about_ranks(ranks: Sequence[RankFacts]) -> Iterator[Line]:
 
 
 def about_cores(ranks: Sequence[RankFacts]) -> Line:
-    """Check that a host has a core for each rank, and that ranks do not share a core while other cores are free."""
+    """Check the cores of one host: each rank should have a core, and no core should be shared while others are free."""
     n, online = len(ranks), ranks[0].online
     cores = frozenset().union(*(rank.cores for rank in ranks))
     text = f"{n} rank{'s' * (n > 1)} may use {len(cores)} of {online} cores"
@@ -271,9 +288,9 @@ def about_blas(ranks: Sequence[RankFacts]) -> Line:
 
 
 def time_rounds(world: MPI.Comm, waits: Waits) -> Line:
-    """Measure the number of rounds per second, for about one second.
+    """Measure for about one second how many rounds of messages per second the ranks can exchange.
 
-    In a round, each rank exchanges an array of 64 numbers with its neighbors on a ring.
+    In a round, each rank exchanges an array of 64 numbers with its two neighbors on a ring.
 
     Raises:
         Overdue: an array did not arrive in time.
