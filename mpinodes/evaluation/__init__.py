@@ -1,1 +1,1 @@
-"""Evaluate a run: the losses of its decisions, its comparators and regret, and its privacy accounting."""
+"""Evaluate a run: compute the losses of its decisions, its regret, and its privacy loss."""

@@ -1,8 +1,8 @@
-"""Compute the privacy section of a run's summary, its privacy variables in record.h5, and the accuracy of local solves.
+"""Compute the privacy results of a run for summary.json and record.h5, and the accuracy of local solves.
 
-In each round, each agent reports privacy events, which describe the noise and the sensitivity of the agent's releases.
-The accountant computes privacy losses from the events. If a job has repeats, this module also makes the section of
-summary.json on the privacy loss of publishing all repeats.
+In each round, each agent reports an event for each release, which describes the noise and the sensitivity of the
+release. The accountant computes privacy losses from the events. If a job has repeats, this module also makes the
+section of summary.json on the privacy loss of publishing all repeats.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from mpinodes.summary import summary as typed
 
 
 class Accounting:
-    """Account for the privacy loss of one run: call `close` with all privacy events, then read the results.
+    """Compute the privacy loss of one run: call `close` with the events of all releases, then read the results.
 
     An event describes one release (a vector of a message, or a gradient): its noise scale, its sensitivity, and the
-    round whose data it depends on first.
+    round of the loss function on which it depends, but no earlier message.
 
     Attributes:
-        solver: the accuracy and cost of the agents' local solves; None if the algorithm has no local solves. Set by
-            `close`.
+        solver: the accuracy and the number of steps of the agents' local solves; None if the algorithm has no local
+            solves. Set by `close`.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -45,20 +45,20 @@ class Accounting:
         self._key = _key(setup)
 
     def close(self, events: Events, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
-        """Compute the claimed and the proven privacy loss of the run at each horizon, from all its events.
+        """Compute and store the claimed and the proven ε of the run after each of h rounds, and other privacy results.
 
-        A horizon is a round after which results are measured. Also compute the noise scales of the run, the accuracy of
-        local solves, and bounds on ε toward a single node, as far as the run has them. The results are stored in this
-        object.
+        The other results are the noise scales, the accuracy of local solves, and bounds on ε toward a single node, if
+        the run has them.
 
-        No ε is proven if the stream states a reason in `unproven_because`, if the secrecy of the noise key is unknown,
-        or if the accountant proves none. No ε is claimed if the run has no noise, if batches are secret, if the paper
-        claims nothing, or if `privacy.adjacency` is one-agent and the paper claims nothing for this adjacency.
+        - No ε is proven if the stream states a reason (`unproven_because`), if it is unknown whether the noise key is
+          secret, or if the accountant proves none.
+        - No ε is claimed if the run has no noise, if batches are secret, or if the paper claims no ε for
+          `privacy.adjacency`.
 
         Args:
-            events: (rounds, agents) the privacy events of the whole run.
-            horizons: (h,) rounds, ascending.
-            tell: a function that is called with the number of horizons done and the number of all horizons.
+            events: (rounds, agents) the events of all releases of the run.
+            horizons: (h,) the rounds after which results are computed, ascending.
+            tell: a function that is called with the number of these rounds that are done, and with h.
         """
         setup, privacy = self._setup, self._setup.experiment.privacy
         self._accountant = Accountant(events, groups(setup), setup.experiment.data["partition"] == "shared")
@@ -81,7 +81,7 @@ class Accounting:
     def publish(self, together: Together, mark: str) -> None:
         """Add the privacy loss of this run to `together`, the privacy loss of publishing all repeats of the job.
 
-        If no ε is proven for this run, then no ε is proven for all repeats together.
+        If no ε is proven for this run, no ε is proven for all repeats together.
 
         Args:
             together: the privacy loss of publishing the earlier repeats.
@@ -95,13 +95,15 @@ class Accounting:
         together.take(cost, (same_things(self._setup, job=None), mark))
 
     def variables(self) -> Variables:
-        """Return variables of record.h5, by name: the claimed ε, and the proven ε at δ = 0 and at the run's δ.
+        """Return the privacy results as variables of record.h5, by name: the ε that the paper claims, and the proven ε.
 
-        These variables have a value for each horizon (a round at which results are measured), once for each agent and
-        once for the network. A value is nan if no ε is claimed or proven. For some algorithms mpinodes also proves a
-        bound on ε against an adversary that sees only what one node sees. The result then also has this bound and the
-        distance in hops, for each node and each agent, at the end of the run. Two further variables split this bound:
-        the part before agents only relay messages, and the part of the relayed messages.
+        The proven ε is given at δ = 0 and at the run's δ. Each ε has a value for each round after which results are
+        measured, once for each agent and once for the network. A value is nan if no ε is claimed or proven.
+
+        For some algorithms mpinodes also proves a bound on ε against an adversary that sees only what one node sees.
+        The result then has this bound at the end of the run, and the distance in hops, for each node and each agent.
+        Two further variables split the bound: the part before agents only relay messages, and the part of the relayed
+        messages.
         """
         claimed, agents, network = self._losses
         privacy = self._setup.experiment.privacy
@@ -134,7 +136,7 @@ class Accounting:
         """Return the privacy section of summary.json.
 
         Args:
-            sharing: the names of other runs that drew the same noise for data that differ or may differ.
+            sharing: the names of other runs that drew the same noise, but have other data or may have other data.
         """
         (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
         granted = samples = seen = None
@@ -183,9 +185,9 @@ class Accounting:
 
 
 def proven(loss: PrivacyLoss) -> typed.ProvenSummary:
-    """Convert a privacy loss of the accountant to the form of summary.json.
+    """Return a privacy loss in the form of summary.json: nan becomes None.
 
-    A nan becomes None. The field `delta_spent` is left out if it is 0.
+    The field `delta_spent` is left out if it is 0.
     """
     pure, epsilon, spent = _number(loss.pure), _number(loss.epsilon), loss.delta_spent or UNSET
     return typed.ProvenSummary(proven_pure=pure, proven=epsilon, rule=loss.rule, delta_spent=spent)
@@ -200,7 +202,7 @@ def _number(value: float) -> float | None:
 
 
 def together_section(together: Together, delta: float) -> typed.TogetherSummary:
-    """Return the section of summary.json on the privacy loss of publishing all repeats of a job, for a given δ."""
+    """Return the section of summary.json on the privacy loss of publishing all repeats of a job together."""
     network, agents = together.losses(delta)
     by_agent, because = [proven(loss) for loss in agents], together.unproven_because
     return typed.TogetherSummary(
@@ -210,19 +212,23 @@ def together_section(together: Together, delta: float) -> typed.TogetherSummary:
 
 @cache
 def _default() -> Experiment:
-    """Return the default experiment, and cache it for later calls in the process."""
+    """Return the experiment with all settings at their defaults. The result is cached."""
     return compose({}, None).experiment
 
 
 def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
     """Return the section of summary.json on the noise of a run.
 
-    The section has the largest and the smallest noise scale, the largest L1 sensitivity of a release divided by the
-    scale of its noise (`release`), and the largest L1 sensitivity divided by the nominal ε (`calibrated_scale`). For
-    Laplace noise and public batches, `release` is the largest pure ε of a single release, without the effects of hidden
-    state and of rounding, and `calibrated_scale` is the scale at which this ε would be the nominal ε. These four
-    numbers cover the releases that are the first to depend on the data of a round, or all releases if there are none of
-    this kind.
+    The main results are four numbers:
+
+    - the largest and the smallest noise scale.
+    - `release`: the largest (L1 sensitivity)/(noise scale) of a release. For Laplace noise and public batches, this is
+      the largest pure ε of a single release, without the effects of hidden state and of rounding.
+    - `calibrated_scale`: the largest (L1 sensitivity)/(nominal ε). With this noise scale, the ε of a single release
+      would be the nominal ε.
+
+    The four numbers cover the releases of new data: those that depend on a loss function on which no earlier message
+    depends. If there are no such releases, the numbers cover all releases.
     """
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.
@@ -258,9 +264,10 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
 
 
 def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
-    """Return the residuals and steps of the agents' local solves in all rounds after round 1, which has none.
+    """Return the section of summary.json on the agents' local solves: largest residual, steps, and how many failed.
 
-    A solve whose residual is above `tolerance` or nan counts as unsolved.
+    Round 1 is left out, because it has no local solves. A solve whose residual is above `tolerance` or nan counts as
+    failed.
     """
     largest, unsolved, number, steps, most = 0.0, 0, 0, 0.0, 0.0
     for first, events in history.blocks():
@@ -277,12 +284,15 @@ def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
 
 
 def _key(setup: Setup) -> typed.KeyState | None:
-    """Return the state of the noise key: "secret", "rehearsal" (public) or "unknown"; None if the run has no noise.
+    """Return who knows the noise key: "secret" (nobody), "rehearsal" (everybody with the seed) or "unknown".
 
-    A user-defined mechanism is tested in the rounds 1, 2, 3 and the last round, for the first and the last agent: the
-    mechanism draws noise with nine keys, and then again with the first key. The state is "unknown" if a coordinate of
-    the noise is the same number for all nine keys, if the two draws with the first key differ, or if the mechanism
-    raises an error.
+    The result is None if the run has no noise. A user-defined mechanism is tested in the rounds 1, 2, 3 and the last
+    round, for the first and the last agent: the mechanism draws noise with nine keys, and then again with the first
+    key. The result is "unknown" in three cases:
+
+    - A coordinate of the noise is the same number for all nine keys.
+    - The two draws with the first key differ.
+    - The mechanism raises an error.
     """
     e, d = setup.experiment, setup.dimension
     if not e.private:

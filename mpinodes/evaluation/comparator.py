@@ -1,24 +1,27 @@
-"""Find the comparator, min over v in 𝒳 of F(v) = Σ_t Σ_i f_i^t(v), with a certified bound on its error.
+"""Find the best fixed decision in hindsight (the comparator), with a proven bound on its error.
 
-The bound on F(x) − min F is called the certificate. Method and certificate depend on the losses and on the set 𝒳:
+The comparator minimizes F(v) = Σ_t Σ_i f_i^t(v) over all v in the set 𝒳, where f_i^t is the loss of agent i in round t.
+A certificate is a proven bound on F(x) − min F, where x is the computed point. The method depends on the losses and on
+𝒳:
 
-Smooth losses on a set 𝒳 other than R^d, and losses that are strongly convex in each sample: the method is accelerated
-projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue, Candès 2015), which needs only the exact
-projection onto 𝒳. If the losses have a Hessian, d is moderate and 𝒳 states its `cones`, Newton's method takes over
-after many iterations; each of its steps is a quadratic program over 𝒳, solved by Clarabel. If 𝒳 is bounded, the
-certificate is the Frank-Wolfe gap max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩ ≥ F(x) − min F, which holds for any convex F.
+- Piecewise linear losses on a set 𝒳 that states its `cones`: Clarabel solves a quadratic or second-order cone program.
+- Other losses on 𝒳 = R^d, unless they are strongly convex in each sample: Newton's method if F is smooth and
+  regularized and d is moderate, else L-BFGS-B.
+- All other cases: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue, Candès 2015).
+  If the losses have a Hessian, d is moderate and 𝒳 states its cones, Newton's method takes over after many iterations.
+  Each of its steps is a quadratic program over 𝒳, solved by Clarabel.
 
-Other smooth losses on all of R^d: the method is Newton's method if F is regularized and d is moderate, else L-BFGS-B.
+The certificate is the least of the bounds that apply; if no bound applies, the certificate is inf:
 
-On an unbounded set, ‖∇F‖²/(2μ) is the certificate if F is known to be μ-strongly convex, and else there is none.
-Built-in losses are never negative, so for built-in losses F(x) itself is another certificate, on every set.
+- For a cone program of piecewise linear losses: the duality gap at feasible multipliers.
+- If 𝒳 is bounded: the Frank-Wolfe gap max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩, which is a bound for any convex F.
+- If 𝒳 is unbounded and F is known to be μ-strongly convex: ‖∇F(x)‖²/(2μ).
+- For built-in losses: F(x), because built-in losses are never negative.
 
-Piecewise linear losses on a set 𝒳 that states its `cones`: the problem is a quadratic or second-order cone program,
-solved by Clarabel. The certificate is the duality gap at feasible multipliers. Let A be the features, b the targets, w
-the weights of the samples, and μ the regularizer. The term of sample j in F is the largest s_j(⟨A_j, v⟩ − b_j) over all
-s_j in [w_j lo_j, w_j hi_j], where lo_j and hi_j are the two slopes of its loss. Therefore min F ≥ −s·b + min_{v ∈ 𝒳}
-(⟨Aᵀs, v⟩ + (μ/2)‖v‖²) for any vector s of such numbers. If 𝒳 does not state its cones, piecewise linear losses are
-treated like smooth losses.
+The duality gap is computed as follows. Let A be the features, b the targets, w the weights of the samples, and μ the
+regularizer. Sample j adds to F the largest s_j(⟨A_j, v⟩ − b_j) over all s_j in [w_j lo_j, w_j hi_j], where lo_j and
+hi_j are the two slopes of its loss. Therefore min F ≥ −s·b + min_{v ∈ 𝒳} (⟨Aᵀs, v⟩ + (μ/2)‖v‖²) for any vector s of
+such numbers.
 """
 
 from __future__ import annotations
@@ -48,14 +51,14 @@ PRECISE: Any = {"maxiter": ITERATIONS, "maxfun": 2 * ITERATIONS, "ftol": 1e-16, 
 
 
 class Comparator(NamedTuple):
-    """Hold the best fixed decision in hindsight: an approximate minimizer of F, the sum of all losses, over the set 𝒳.
+    """Hold the best fixed decision in hindsight: an approximate minimizer over the set 𝒳 of F, the sum of all losses.
+
+    If the best fixed decision is not computed, all numbers are nan.
 
     Attributes:
         point: (d,) the decision, in 𝒳.
         value: F(point).
         certificate: a proven upper bound on F(point) − min F; inf if no bound is known.
-
-    All three are nan if the comparator is left out.
     """
 
     point: Vector
@@ -68,7 +71,7 @@ def best(
 ) -> Comparator:
     """Minimize F, the sum of all loss functions, over the feasible set 𝒳.
 
-    The result is the better of two points: the point that the solver finds, and the best of the projected guesses.
+    The result is the point that the solver finds, or a guess if F is less there.
 
     Args:
         total: F, a convex sum of loss functions without clipping.
@@ -96,7 +99,7 @@ def best(
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
-    """Return a proven bound on F(x) − min F: for built-in loss functions the smaller of `gap` and F(x), else `gap`.
+    """Return a proven bound on F(x) − min F: the duality gap, or F(x) if it is less and bounds F(x) − min F.
 
     F(x) is a bound for built-in loss functions, because they are never negative.
 
@@ -135,7 +138,7 @@ def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparato
 
 
 def _weight(total: SampleLoss) -> float:
-    """Return the sum of the weights of all samples in F; a sample's weight is 1 / `divisor`."""
+    """Return the sum of the weights of all samples in F. The weight of a sample is 1 / `divisor`."""
     return float((np.ones(len(total.targets)) / total.divisor).sum())
 
 
@@ -158,9 +161,9 @@ def _smoothness(total: SampleLoss) -> float:
 
 
 def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Minimize F over the feasible set 𝒳 by accelerated projected gradient, later by Newton steps where possible.
+    """Minimize F over the feasible set 𝒳 by accelerated projected gradient, later by Newton's method where possible.
 
-    Newton steps need a Hessian of F, d ≤ `DENSE`, and a set 𝒳 that states its cones.
+    Newton's method needs a Hessian of F, d ≤ `DENSE`, and a set 𝒳 that states its cones.
 
     Args:
         total: F.
@@ -207,11 +210,10 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
 
 
 def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) -> tuple[Vector, float]:
-    """Improve x by Newton's method, and return the point with the least certificate, and that certificate.
+    """Improve the point x by Newton's method. Return the point with the least certificate, and that certificate.
 
-    A certificate is a proven bound on F(x) − min F. A step minimizes the quadratic model of F at x over the feasible
-    set 𝒳. Then a step of projected gradient moves coordinates that the solver left close to the boundary onto the
-    boundary.
+    A certificate is a proven bound on F(x) − min F. Each step minimizes the quadratic model of F at x over the feasible
+    set 𝒳. Then a step of projected gradient moves coordinates that are close to the boundary of 𝒳 onto the boundary.
 
     Args:
         total: F, with a Hessian.
@@ -251,7 +253,9 @@ def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) ->
 def _clarabel(
     quadratic: Any, linear: Vector, rows: Any, bounds: Vector, cones: list[Any], precise: bool = False
 ) -> tuple[Vector, Vector]:
-    """Return the minimizer of ½ v'Pv + q'v subject to h − G v ∈ K, by Clarabel, and the dual multipliers.
+    """Minimize ½ v'Pv + q'v over all v with h − G v in the cone K. Return the minimizer and the dual multipliers.
+
+    The solver is Clarabel.
 
     Args:
         quadratic: P, only its upper triangle, sparse.
@@ -278,7 +282,7 @@ def _clarabel(
 def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, float]:
     """Return F(x), where F = `total`, and the smallest known bound on F(x) − min F over the feasible set.
 
-    The bound is inf if no bound is known: on an unbounded set, if the loss is not built in and not strongly convex.
+    The bound is inf if no bound is known: the set is unbounded, and the loss is neither built in nor strongly convex.
     """
     gradient, value = total.grad(x), total.value(x)
     if feasible.bounded:
@@ -288,13 +292,13 @@ def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, floa
 
 
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Minimize a piecewise linear F by Clarabel, in a program that models the kinks of only a few samples.
+    """Minimize a piecewise linear F by Clarabel, in programs that model the kinks of only a few samples.
 
-    The loss function of a sample has one kink. The program treats the loss function as linear if the minimizer is
-    probably far from the kink. The samples to model are those whose kinks are nearest to the best point so far. If a
-    kink between this point and the new solution is not modelled, the bound on F(x) − min F is still valid, but large.
-    Then the samples with such kinks are added, unless there are very many. In any case, each new program models twice
-    as many of the nearest samples as the program before.
+    The loss function of a sample has one kink. A program treats the loss as linear if the minimizer is probably far
+    from the kink. The kinks that are modelled are those nearest to the best point so far. If a kink between this point
+    and the new solution is not modelled, the bound on F(x) − min F is still valid, but large. Then the samples with
+    such kinks are added, unless there are very many. Each new program models at least twice as many kinks as the
+    program before.
 
     Args:
         total: F.
@@ -327,16 +331,16 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
 def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], side: Vector) -> Comparator:
     """Minimize a piecewise linear F over the feasible set 𝒳 by Clarabel, with the kinks of chosen samples.
 
-    The program is min over v, e of Σ e/divisor + (μ/2)‖v‖² s.t. e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳. The program
-    leaves out each coordinate in which the features of all samples are zero, because 0 is an optimal value of this
-    coordinate. Coordinates are left out only if 𝒳 is `solid`: a point of 𝒳 stays in 𝒳 if some coordinates are set to 0.
+    The program is min over v, e of Σ e/divisor + (μ/2)‖v‖² s.t. e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳. If 𝒳 is
+    `solid` (a point of 𝒳 stays in 𝒳 if some coordinates are set to 0), the program leaves out each coordinate in which
+    all features are zero. An optimal value of such a coordinate is 0.
 
     Args:
         total: F, with features A, targets b, and slopes lo and hi of each loss.
         feasible: 𝒳.
-        some: (n,) whether the program models the kink of a sample. Otherwise the sample's loss function is treated as
+        some: (n,) whether the program models the kink of a sample. If not, the sample's loss function is treated as
             linear.
-        side: (n,) the side of the kink whose slope a linear loss function has: hi if positive, else lo.
+        side: (n,) which of the two slopes a linear loss function has: hi if positive, else lo.
     """
     import clarabel
     from scipy import sparse
@@ -369,7 +373,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
 
 
 def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
-    """Return the constraints of the feasible set on the coordinates `used`: G, h and cones K with h − G v ∈ K."""
+    """Describe the feasible set by constraints on the coordinates `used`: return G, h and cones K with h − G v ∈ K."""
     import clarabel
     from scipy import sparse
 
@@ -381,7 +385,7 @@ def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
 
 
 def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:
-    """Return a lower bound on the minimum of F over the feasible set 𝒳, by the dual objective at given multipliers.
+    """Return a lower bound on the minimum of F over the feasible set 𝒳: the dual objective at some multipliers.
 
     Args:
         total: F, a sum of piecewise linear losses.

@@ -1,9 +1,9 @@
 """Evaluate a run: compute the losses of its decisions once, and pass the losses to all metrics.
 
-`Evaluator` receives the rounds of a run one block after another. Metrics with one value per round compute the values of
-a block when the block arrives. When the run has ended, the evaluator finds the comparators (the best fixed decisions in
-hindsight), unless they are left out. Then all other metrics compute their values at the horizons, the rounds at which
-results are measured.
+`Evaluator` receives the rounds of a run one block after another. Metrics with one value per round are computed for each
+block when it arrives. When the run has ended, the evaluator finds the best fixed decisions in hindsight (comparators),
+unless they are left out. Then the other metrics are computed at the horizons, which are the rounds at which results are
+measured.
 """
 
 from __future__ import annotations
@@ -36,12 +36,10 @@ Tell = Callable[[int, int], None]  # called with the number of horizons done and
 class Evaluator:
     """Evaluate one run: `take` the estimates of all rounds, `close` the run, then read the results.
 
-    A horizon is a round at which results are measured.
-
     Attributes:
-        judged: the decisions, losses and comparators of the finished run, which metrics read; set by `close`.
-        variables: the values of the metrics that are computed at the horizons, by name; filled by `close`. Metrics that
-            do not apply to the run, have no number, or failed, are missing.
+        judged: the decisions, losses and best fixed decisions of the finished run, which metrics read; set by `close`.
+        variables: the values of the metrics that are not computed in every round, by name; filled by `close`. Metrics
+            that do not apply to the run, have no number, or failed, are missing.
     """
 
     judged: Judged
@@ -55,7 +53,7 @@ class Evaluator:
         self.variables: dict[str, Variable] = {}
 
     def take(self, estimates: Vector) -> Variables:
-        """Add the next rounds, and return the values of the metrics that have one value per round, by name.
+        """Add the next r rounds of the run. Return the values of the metrics that have one value per round, by name.
 
         A metric that does not apply to the run is missing.
 
@@ -75,7 +73,7 @@ class Evaluator:
         return variables
 
     def recall(self, columns: Mapping[str, Vector]) -> None:
-        """Add the next rounds of a stored run, of which the values of metrics are known, but not the estimates.
+        """Add the next rounds of a stored run from the recorded values of its metrics, without the estimates.
 
         Args:
             columns: for each metric name, an array whose first axis is the round. The name "loss" is required.
@@ -85,26 +83,26 @@ class Evaluator:
         self._last |= {name: np.array(columns[name][-1]) for name in by_round & columns.keys()}
 
     def state(self) -> dict[str, Any]:
-        """Return the plain data that a checkpoint stores: sums of losses, last values and attributes of metrics."""
+        """Return what a checkpoint stores of this evaluator: sums of losses, last values and attributes of metrics."""
         metrics = {metric.name: vars(metric) for metric in self._metrics}
         return {"meter": self._meter.state(), "last": self._last, "metrics": metrics}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Continue from the state of an earlier evaluator, as `state` returned it."""
+        """Continue from the state of an earlier evaluator, which its method `state` returned."""
         self._meter.restore(state["meter"])
         self._last = state["last"]
         for metric in self._metrics:
             vars(metric).update(state["metrics"][metric.name])
 
     def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
-        """End the run, find the best fixed decisions (comparators), and compute the metrics that need the whole run.
+        """End the run: find the best fixed decisions (comparators), and compute the metrics that need the whole run.
 
         If the comparators are left out (`left_out`), their values are nan. If a user-defined metric fails, a warning is
         printed, and the metric is left out.
 
         Args:
             tell: a function that is called with the number of comparators found and the number of all comparators.
-            known: comparators of another run on the same losses, by the number of rounds; these are not computed again,
+            known: comparators of another run on the same losses, by the number of rounds. They are not computed again,
                 unless the losses are the same in every round.
         """
         meter, feasible = self._meter, self._setup.feasible
@@ -148,10 +146,11 @@ class Evaluator:
     def summary(self) -> WorthSummary:
         """Return the results of the run for summary.json: the last value of every metric, and three baselines.
 
-        Only metrics with `summarized` are included; the value is None if the metric does not apply to the run. For many
-        metrics the result also has the value per round and the mean over agents. The baselines are the results without
-        learning: always predict the largest class, always predict the mean target, or stay at the start. The result
-        also states why the comparator or the accuracy is left out.
+        - Only metrics with `summarized` are included. The value is None if the metric does not apply to the run. For
+          many metrics the result also has the value per round and the mean over agents.
+        - The baselines are the results without learning: always predict the largest class, always predict the mean
+          target, or stay at the start.
+        - If the comparator or the accuracy is left out, the result states why.
         """
         values: dict[str, Any] = {}
         for metric in self._metrics:
@@ -179,7 +178,7 @@ class Evaluator:
 
 
 def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
-    """Return, for each value of the given metrics in summary.json, the rule by which the values of repeats are merged.
+    """Return the rules by which the values of repeats are merged, for each value of the metrics in summary.json.
 
     The keys of the result are the dotted keys of the values in summary.json.
     """
@@ -187,7 +186,7 @@ def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
 
 
 def key(metric: type[Metric] | Metric) -> str:
-    """Return the dotted key in summary.json under which the last value of a metric is stored."""
+    """Return the key in summary.json, with dots for nested keys, under which the last value of a metric is stored."""
     return metric.key or metric.name
 
 
@@ -197,19 +196,19 @@ def label(metric: type[Metric] | Metric) -> str:
 
 
 def shown_key(metric: type[Metric] | Metric) -> str:
-    """Return the dotted key in summary.json of the value that tables and figures show for a metric.
+    """Return the key in summary.json of the value of a metric that tables and figures show, with dots for nested keys.
 
-    The shown value is divided by the number of rounds if the metric adds up over rounds, and averaged over the agents
-    if the metric has a value for each agent.
+    If the metric adds up over rounds, the shown value is divided by the number of rounds. If the metric has a value for
+    each agent, the shown value is the mean over the agents.
     """
     return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
 
 
 def _values(metric: Metric | type[Metric], last: Any, rounds: int) -> dict[str, Any]:
-    """Return the values of a metric for summary.json, by dotted key.
+    """Return the values of a metric for summary.json: the last value, and numbers that are computed from it.
 
-    The values are the last value, this value divided by `rounds` if the metric adds up over rounds, and the means of
-    both over the agents if the metric has a value for each agent.
+    If the metric adds up over rounds, the last value is also divided by `rounds`. If the metric has a value for each
+    agent, the means over the agents are added. The keys of the result are dotted.
     """
     values = {key(metric): last}
     if metric.per_round:
@@ -230,10 +229,14 @@ def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
 
 
 def left_out(setup: Setup, meter: Meter) -> str:
-    """Return why the run gets no best fixed decision (comparator), and so no regret; else an empty text.
+    """Return why the best fixed decision (comparator), and so regret, is not computed; an empty text if it is computed.
 
-    The reasons are: `comparator` is false, the losses have no samples, the losses are not known to be convex, or
-    `comparator` is not set and the computation is expected to take more than `LONG` seconds.
+    There are four possible reasons:
+
+    - `comparator` is false.
+    - The losses have no samples.
+    - The losses are not known to be convex.
+    - `comparator` is not set, and the computation is expected to take more than `LONG` seconds.
     """
     wanted = setup.experiment.comparator
     if wanted is False:
@@ -248,14 +251,12 @@ def left_out(setup: Setup, meter: Meter) -> str:
 
 
 def _expected_seconds(setup: Setup, meter: Meter) -> float:
-    """Estimate the seconds that finding the best fixed decisions (comparators) takes on one core.
+    """Estimate how many seconds the computation of the best fixed decisions (comparators) takes on one core.
 
-    The estimate uses the class of the losses, and counts of samples, features and horizons. So the estimate is the same
-    on all machines. The estimate is 0 for piecewise linear losses with sparse features, and for all other losses that
+    The estimate depends only on the class of the losses, and on the numbers of samples, features and horizons, so it is
+    the same on all machines. It is 0 for piecewise linear losses with sparse features, and for all other losses that
     depend only on a linear prediction. The estimate was fitted to 3,000 to 60,000 samples with 10 to 784 features and
-    norms of about 1. Piecewise linear losses take a tenth of the estimate if there are few features or the regularizer
-    is strong, and a few times the estimate if there are many features. Smooth losses take less time than the rounds
-    themselves.
+    norms of about 1. The true time may be a tenth of the estimate, or a few times the estimate.
     """
     kind, shares, d = meter.losses.kind, setup.stream.shares, setup.dimension
     owners = len(setup.samples) if setup.algorithm.decomposable else 1
@@ -269,15 +270,15 @@ def _expected_seconds(setup: Setup, meter: Meter) -> float:
 
 
 def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comparator]) -> list[Comparator]:
-    """Return for each horizon T the best fixed decision, argmin over v in 𝒳 of Σ_{t ≤ T} Σ_i f_i^t(v).
+    """Return the best fixed decision for each horizon T: the minimizer over v in 𝒳 of Σ_{t ≤ T} Σ_i f_i^t(v).
 
-    A horizon is a round at which results are measured.
+    A horizon is a round at which results are measured. f_i^t is the loss of agent i in round t.
 
     Args:
         meter: the sums of losses of the finished run.
         feasible: 𝒳, the feasible set.
-        tell: a function that is called after each computed horizon, with the numbers of horizons done and of all
-            horizons. If the losses are the same in every round, the function is not called.
+        tell: a function that is called after each computed horizon, with the number of horizons done and the number of
+            all horizons. If the losses are the same in every round, the function is not called.
         known: results of another run on the same losses, by horizon; these horizons are not computed. If the losses are
             the same in every round, `known` is not used.
     """
@@ -298,9 +299,10 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
 
 
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
-    """Return Σ_t min_v Σ_i f_i^t(v), and the path length Σ_t ‖v(t) − v(t − 1)‖ of the minimizers v(t): (2, h).
+    """Return the summed loss and the path length of the best decisions of every single round, at h horizons: (2, h).
 
-    Row 0 has the first sum at each horizon, and row 1 the path length.
+    The best decision v(t) minimizes the loss Σ_i f_i^t(v) of round t alone. Row 0 has the sum of these least losses,
+    and row 1 the path length Σ_t ‖v(t) − v(t − 1)‖.
 
     Args:
         everything: the losses f_i^t of all agents i and rounds t.

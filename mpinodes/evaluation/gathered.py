@@ -19,7 +19,10 @@ IN_CACHE = 1 << 14  # size of a result, in numbers, that fits into the processor
 
 
 def values_at(loss: LinearLoss, points: Vector) -> Vector:
-    """Return the loss, with its regularizer, at many points, computed by blocks of samples: (k, d) -> (k,)."""
+    """Return the loss, with its regularizer, at k points, as an array (k,). The points are the rows of (k, d).
+
+    The losses are computed by blocks of samples.
+    """
     sums = 0.5 * loss.regularizer * np.vecdot(points, points)
     shares = 1 / np.broadcast_to(loss.divisor, loss.targets.shape)
     for rows in blocks(len(loss.targets), len(points) if isinstance(loss.features, np.ndarray) else 1):
@@ -29,17 +32,17 @@ def values_at(loss: LinearLoss, points: Vector) -> Vector:
 
 
 def blocks(total: int, width: int) -> list[slice]:
-    """Split `total` rows into about equal blocks, so that a result with `width` numbers per row fits into the cache."""
+    """Split rows into about equal blocks, so that a result with `width` numbers per row fits into the cache."""
     number = max(1, -(-total * width // IN_CACHE))
     edges = np.linspace(0, total, number + 1).astype(int).tolist()
     return [slice(*ends) for ends in pairwise(edges)]
 
 
 class Examined(ABC):
-    """Evaluate decisions on a data set. A decision is also called a point.
+    """Evaluate many decisions on a data set. A decision is also called a point.
 
-    Each point gets a mark: the accuracy or the root mean squared error of the point's predictions. Sparse features stay
-    in memory. Dense features are read from the source again for each evaluation.
+    The result for a point is called its mark: the accuracy or the root mean squared error of its predictions. Sparse
+    features stay in memory. Dense features are read from the source again for each evaluation.
     """
 
     def __init__(self, source: Source) -> None:
@@ -48,14 +51,14 @@ class Examined(ABC):
 
     @abstractmethod
     def naive(self) -> float:
-        """Return the accuracy or error of a constant prediction: the largest class, or the mean of the targets.
+        """Return the accuracy or error of the best constant prediction: the largest class, or the mean of the targets.
 
-        The targets are those of the training samples, or of the test samples if the run has no training samples.
+        The mean is that of the training samples, or of the test samples if the run has no training samples.
         """
 
     @abstractmethod
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Return for each point the number of correct predictions, or the sum of squared errors, on m samples: (k,).
+        """Return, for each of k points, the number of correct predictions or the sum of squared errors, on m samples.
 
         Args:
             features: (m, d).
@@ -64,7 +67,11 @@ class Examined(ABC):
         """
 
     def marks(self, points: Vector) -> Vector:
-        """Return the accuracy or the root mean squared error of every point; points are columns: (d, k) -> (k,)."""
+        """Return the accuracy or the root mean squared error of k points, as an array (k,).
+
+        Args:
+            points: (d, k), one point per column.
+        """
         targets, sums = self._source.targets, np.zeros(points.shape[1])
         for start in range(0, len(targets), ROWS_AT_ONCE):
             end = min(start + ROWS_AT_ONCE, len(targets))
@@ -79,9 +86,9 @@ class Examined(ABC):
 
 
 class Labelled(Examined):
-    """Compute the accuracy of points on a data set with labels ±1, or with class numbers 0, 1, ...
+    """Compute the accuracy of points on a data set with labels ±1, or with classes 0, 1, ...
 
-    A point is a vector of model parameters, from which labels are predicted.
+    A point is a vector of model parameters, with which labels are predicted.
 
     Args:
         source: the samples.
@@ -95,9 +102,9 @@ class Labelled(Examined):
         self._labels = np.arange(float(classes)) if classes else np.array([-1.0, 1.0])
 
     def is_predicted(self, dimension: int) -> bool:
-        """Return whether the losses depend on the labels, tested with the first samples at a random point.
+        """Return whether the losses depend on the labels. If not, there is no accuracy.
 
-        The losses with the first label are compared with the losses with the last label.
+        The losses of the first samples at a random point are computed twice: with the first and with the last label.
 
         Raises:
             BadInput: the method `predict` of the loss class fails, or returns no valid indices of labels.
@@ -119,7 +126,7 @@ class Labelled(Examined):
         return bool(np.any(losses[0] != losses[-1]))
 
     def naive(self) -> float:
-        """Return the share of this data set's samples in the largest class: the accuracy of always predicting it."""
+        """Return the accuracy of always predicting the largest class: the share of the samples in this class."""
         _, counts = np.unique(self._source.targets, return_counts=True)
         return float(counts.max() / counts.sum())
 
@@ -142,13 +149,17 @@ class RealValued(Examined):
         self._mean = mean
 
     def naive(self) -> float:
-        """Return the RMSE of always predicting the mean training target."""
+        """Return the root mean squared error of always predicting the mean of the training targets."""
         return float(np.sqrt(np.mean((self._source.targets - self._mean) ** 2)))
 
     def marks(self, points: Vector) -> Vector:
-        """Return the RMSE of every point x: (d, k) -> (k,). Points are columns.
+        """Return the root mean squared error of k points, as an array (k,).
 
-        The RMSE is the square root of the mean of (a·x − b)² over all samples with features a and target b.
+        The error of a point x is the square root of the mean of (a·x − b)² over all samples with features a and target
+        b.
+
+        Args:
+            points: (d, k), one point per column.
         """
         return np.asarray(np.sqrt(super().marks(points)))
 

@@ -1,6 +1,6 @@
-"""Add up the losses of decisions round by round, and store the sums at the horizons.
+"""Add up the losses of decisions round by round, and store the sums at the rounds where results are measured.
 
-Horizons are the rounds at which results are measured. The module `evaluation.regret` has the formulas.
+These rounds are called horizons. The module `evaluation.regret` has the formulas.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _BY_HORIZON = ("horizons", "total", "last", "mean", "judged")
 
 
 class Meter:
-    """Add up the losses of a run round by round, and store the sums at the horizons, where results are measured.
+    """Add up the losses of a run round by round, and store the sums at h horizons.
 
-    There are h horizons (rounds), n agents and k deciders. A decider makes a decision and has a loss. For a
-    nondecomposable objective the only decider is the network; for a decomposable objective, every agent is a decider.
+    A horizon is a round at which results are measured. There are n agents and k deciders: if the objective is
+    decomposable, every agent makes a decision and has a loss (k = n); else only the network does (k = 1).
 
     Attributes:
         losses: the losses of all deciders.
@@ -34,14 +34,16 @@ class Meter:
             then has no accuracy or error.
         seen: the number of rounds so far.
         horizons: (h,) the horizons, ascending.
-        total: (h, 2 + n) the cumulative loss of the network, of its running averages, and of each agent's estimate.
+        total: (h, 2 + n) losses of the network, summed over the rounds up to a horizon: at its decisions, at its
+            running averages, and at the estimate of each agent.
         last, mean: (h, d) the last and the average decision, averaged over the deciders.
-        marks: for each mark and data set, such as "accuracy.test", an array (h, 2, k). The entries [:, 0] are the
+        marks: for each measure and data set, such as "accuracy.test", an array (h, 2, k). The entries [:, 0] are the
             accuracy or root mean squared error of the average decision, and the entries [:, 1] of the last decision.
             Complete after `end`.
-        judged: (h, k, d) the decisions by which an offline method is judged; (0, k, d) for an online method.
-        whole: (h, k) the mean of all losses, over all rounds and agents, at `judged`; set by `end`. For an online
-            method the numbers are 0.
+        judged: (h, k, d) for an offline method, the decisions whose optimality gap is reported; (0, k, d) for an online
+            method.
+        whole: (h, k) for an offline method, the loss at each decision in `judged`, averaged over all rounds and agents;
+            set by `end`. For an online method the numbers are 0.
     """
 
     def __init__(self, setup: Setup, horizons: NDArray[np.int64]) -> None:
@@ -72,10 +74,10 @@ class Meter:
         self.whole = np.zeros((0, k))
 
     def by_set(self, name: str) -> dict[str, Vector]:
-        """Return the accuracy or the RMSE at each round where results are measured, by data set ("train", "test").
+        """Return the accuracies or the root mean squared errors of the run, by data set ("train", "test").
 
-        Each array is (h, 2, k): for h rounds, for the average and the last decision, and for k deciders. The result is
-        empty if the run has no accuracy or no RMSE.
+        Each array has the shape (h, 2, k): for h rounds, for the average and the last decision, and for k deciders. The
+        result is empty if the run has no accuracy or no error.
 
         Args:
             name: "accuracy" or "rmse".
@@ -83,10 +85,10 @@ class Meter:
         return {key.partition(".")[2]: values for key, values in self.marks.items() if key.startswith(f"{name}.")}
 
     def naive(self, name: str) -> dict[str, float]:
-        """Return the accuracy of predicting the largest class, or the RMSE of predicting the mean training target.
+        """Return the accuracy or error of a constant prediction, by data set ("train", "test").
 
-        The largest class is that of each data set itself. Without a training set, the mean target is that of the test
-        set. The keys of the result are the data sets of the run, "train" or "test" or both.
+        The accuracy is that of always predicting the largest class of the data set. The error is that of always
+        predicting the mean target of the training set, or of the test set if there is no training set.
 
         Args:
             name: "accuracy" or "rmse".
@@ -94,7 +96,7 @@ class Meter:
         return {of: self._sets[f"{name}.{of}"].naive() for of in self.by_set(name)}
 
     def take(self, estimates: Vector) -> Stretch:
-        """Add the next r rounds, and return their decisions and losses.
+        """Add the next r rounds of the run, and return their decisions and losses.
 
         Args:
             estimates: (r, n, d) the estimates of all agents, from which the decisions are taken.
@@ -130,7 +132,7 @@ class Meter:
         return Stretch(np.arange(first, last + 1), estimates, x, summands[:, 0], summands[:, 2:], lost.training)
 
     def _add(self, first: int, summands: Vector) -> None:
-        """Add the losses of consecutive rounds to the sums; store the sums at the rounds where results are measured.
+        """Add the losses of r consecutive rounds to the sums. Store the sums at the rounds where results are measured.
 
         Args:
             first: the first of the rounds.
@@ -142,7 +144,7 @@ class Meter:
         self._sum_f = totals[-1]
 
     def recall(self, losses: Vector) -> None:
-        """Add the next r rounds of a stored run, of which the losses of the network are known, but not the decisions.
+        """Add the next r rounds of a stored run from the recorded losses of the network, without the decisions.
 
         After this call, sums and averages that need decisions are nan, and there is no accuracy or error.
 
@@ -157,7 +159,7 @@ class Meter:
         self.seen += len(losses)
 
     def state(self) -> dict[str, Any]:
-        """Return, as plain data for a checkpoint, the sums so far and the stored values of earlier rounds."""
+        """Return what a checkpoint stores of this object: the sums so far, and the stored values of earlier rounds."""
         reached = slice(int(np.searchsorted(self.horizons, self.seen, side="right")))
         sums = {name: getattr(self, name) for name in _SUMS}
         by_horizon = {name: getattr(self, name)[reached] for name in _BY_HORIZON}
@@ -166,8 +168,8 @@ class Meter:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that the method `state` of an earlier object returned.
 
-        The total number of rounds may differ between this run and the stored run. Results of stored rounds keep the
-        horizons of the stored run; all later results are measured at the horizons of this run.
+        The total number of rounds of the stored run may differ from that of this run. The rounds at which results are
+        measured stay as they are in the state; later rounds are those of this run.
         """
         for name in _SUMS:
             setattr(self, name, state[name])
@@ -182,9 +184,10 @@ class Meter:
         self.marks = {name: continued(values) for name, values in state["marks"].items()}
 
     def end(self) -> None:
-        """End the run: compute accuracies, errors and `whole`, and remove the horizons that the run did not reach.
+        """End the run: compute the accuracies, the errors and `whole`.
 
-        If the run ended early, results are also measured at its last round.
+        If the run ended early, results are also measured at its last round, and the horizons that it did not reach are
+        removed.
         """
         at = int(np.searchsorted(self.horizons, self.seen))
         if self.horizons[at] != self.seen:
@@ -202,7 +205,7 @@ class Meter:
             self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
 
     def _penalty(self, points: Vector) -> Vector:
-        """Return the regularizer (λ/2)‖x‖² of points: (..., d) -> (...).
+        """Return the regularizer (λ/2)‖x‖² of each point x. The last axis of `points` has the coordinates.
 
         The result is contiguous in memory, because NumPy sums an array in an order that depends on the layout.
         """
@@ -227,7 +230,7 @@ class Meter:
             self.judged[at] = last if self._judged_by == "last" else average
 
     def _examine(self) -> None:
-        """Compute the accuracies or errors of all stored decisions together, so that the samples are read only once."""
+        """Compute the accuracies or errors of all stored decisions at once, so that the samples are read only once."""
         if self._unjudged:
             at = [horizon for horizon, _ in self._unjudged]
             points = np.ascontiguousarray(np.concatenate([points for _, points in self._unjudged]).T)

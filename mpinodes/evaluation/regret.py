@@ -1,25 +1,28 @@
-"""Compute the losses of a run; this docstring has the formulas of regret, average fitness and consensus error.
+"""Compute the losses of a run, from which regret, average fitness and consensus error follow by the formulas below.
 
-Nondecomposable objectives: all agents see the loss f^t, and agent i decides the block B_i of coordinates. Let y_i(t) be
-agent i's estimate of all coordinates, x(t) the network's decision (the blocks (y_i(t))_{B_i} side by side), and x̃(t)
-the average of x(1), ..., x(t):
+Nondecomposable objectives: all agents see the loss f^t of round t, and agent i decides the block B_i of coordinates.
+Let y_i(t) be agent i's estimate of all coordinates, and x(t) the network's decision: the blocks (y_i(t))_{B_i} side by
+side. Let x̃(t) be the average of x(1), ..., x(t). All minima are over v in the set 𝒳:
 
-    network regret R(T)          = Σ_t f^t(x(t))   − min_{v ∈ 𝒳} Σ_t f^t(v)
-    running-average form R̃(T)    = Σ_t f^t(x̃(t))  − min
-    agent regret R_i(T)          = Σ_t f^t(y_i(t)) − min
+    network regret R(T)          = Σ_t f^t(x(t))   − min_v Σ_t f^t(v)
+    running-average form R̃(T)    = Σ_t f^t(x̃(t))  − min_v Σ_t f^t(v)
+    agent regret R_i(T)          = Σ_t f^t(y_i(t)) − min_v Σ_t f^t(v)
 
 Decomposable objectives: agent i sees the loss f_i^t and decides x_i(t). Let x̃_i(t) be the average of x_i(1), ...,
 x_i(t):
 
-    network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_{v ∈ 𝒳} Σ_t Σ_i f_i^t(v)
-    running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min
-    agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min
-    optimality gap of agent j    = F(x) − min F at x = x̃_j(t) or x = x_j(t), offline methods only,
-                                   with F = Σ_t Σ_i f_i^t / (n T) over all T rounds of the experiment
-    decision error               = ‖mean_i x_i(t) − argmin F‖², or with x̃_i(t) in place of x_i(t); offline methods only
-    agent decision error         = ‖x_i(t) − argmin F‖², or with x̃_i(t) in place of x_i(t); offline methods only
+    network regret R(T)          = Σ_t Σ_i f_i^t(x_i(t))  − min_v Σ_t Σ_i f_i^t(v)
+    running-average form R̃(T)    = Σ_t Σ_i f_i^t(x̃_i(t)) − min_v Σ_t Σ_i f_i^t(v)
+    agent regret R_j(T)          = Σ_t Σ_i f_i^t(x_j(t))  − min_v Σ_t Σ_i f_i^t(v)
     training loss of round t     = the mean over agents i of the mean loss at x_i(t) of agent i's samples, without
                                    regularizer; only if the loss functions are the same in all rounds
+
+Offline methods have further results, where F = Σ_t Σ_i f_i^t / (n T) over all T rounds of the experiment. Here x_i(t)
+may be replaced by x̃_i(t):
+
+    optimality gap of agent i    = F(x_i(t)) − min F
+    decision error               = ‖mean_i x_i(t) − argmin F‖²
+    agent decision error         = ‖x_i(t) − argmin F‖²
 
 In an average of decisions, the decision of round s has weight 1, or weight s if the attribute `averaging` of the
 algorithm is "linear".
@@ -29,12 +32,12 @@ For both kinds of objectives, with y_i(t) = x_i(t) for decomposable objectives:
     average fitness F(T)/T       = the first sum in the formula of network regret, divided by T
     consensus error of round t   = sqrt( (1/n) Σ_i ‖y_i(t) − mean_j y_j(t)‖² )
 
-If agents play two points in a round (`feedback.points`), y_i(t) and x(t) are the midpoints of the two points, and the
-loss of a round is the mean of the losses at both points. Averages are averages of the midpoints.
+If agents learn their loss at two points in a round (`feedback.points`), y_i(t) and x(t) are the midpoints of the two
+points, and the loss of a round is the mean of the losses at both points.
 
-A regret may be negative. The decisions of different rounds and agents differ, so their total loss may be less than the
-loss of any fixed decision. A decision may also lie outside 𝒳: the decision of a nondecomposable problem if 𝒳 is not a
-product over the blocks (a ball of the full vector, for example), and a point that is made of noisy messages.
+A regret may be negative, because decisions that differ between rounds and agents may have a smaller total loss than any
+fixed decision. A decision may also lie outside 𝒳. Examples are a point that is made of noisy messages, and the decision
+of a nondecomposable problem if 𝒳 is not a product over the blocks (a ball of the full vector).
 """
 
 from __future__ import annotations
@@ -58,7 +61,7 @@ Columns = slice | NDArray[np.int64]
 class Points(NamedTuple):
     """Hold the points at which the losses of r rounds are computed, for k deciders and n agents, in c coordinates.
 
-    A decider is the whole network (nondecomposable objective) or an agent (decomposable objective).
+    If the objective is decomposable, each agent is a decider (k = n); else the network is the only decider (k = 1).
     """
 
     decisions: Vector  # (r, k, c) the decision of each decider
@@ -69,7 +72,7 @@ class Points(NamedTuple):
 class Lost(NamedTuple):
     """Hold the losses of r rounds at given points, summed over all deciders.
 
-    A decider is an agent if every agent has a loss (decomposable objective), else the network.
+    If the objective is decomposable, each agent is a decider; else the network is the only decider.
     """
 
     own: Vector  # (r,) each decider's loss at its own decision
@@ -79,10 +82,10 @@ class Lost(NamedTuple):
 
 
 class Losses(ABC):
-    """Compute the losses of all deciders in any rounds.
+    """Compute the losses of all deciders in any rounds, without the regularizer.
 
-    The results contain no regularizer, except that `played` adds a difference of regularizers. A decider is an agent if
-    every agent has a loss (decomposable objective), else the network.
+    If the objective is decomposable, each agent is a decider; else the network is the only decider. Only the method
+    `played` adds a part of the regularizer.
 
     Attributes:
         kind: the class of the losses.
@@ -100,10 +103,10 @@ class Losses(ABC):
     @property
     @abstractmethod
     def everything(self) -> Total:
-        """Return the distinct samples of the run as a `Total`, which computes the sum of the losses of any rounds."""
+        """Return the losses of the whole run as a `Total`, which sums the losses of any consecutive rounds."""
 
     def columns(self, first: int, last: int) -> Columns:
-        """Return coordinates of the decision that determine the losses of rounds `first` to `last`: here, all of them.
+        """Return the coordinates of a decision on which the losses of rounds `first` to `last` depend: by default, all.
 
         A subclass may return fewer coordinates, in ascending order.
         """
@@ -111,7 +114,7 @@ class Losses(ABC):
 
     @abstractmethod
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of consecutive rounds from `first` on.
+        """Return the losses of consecutive rounds from `first` on, at given points.
 
         Args:
             first: the first of the rounds.
@@ -120,11 +123,11 @@ class Losses(ABC):
         """
 
     def played(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of the points that agents play in consecutive rounds from `first` on.
+        """Return the losses of consecutive rounds from `first` on, at the points at which agents learn their losses.
 
-        If agents play two points around each decision (`losses.two_point`), the loss is the mean of the losses at both
-        points. The mean regularizer at both points exceeds the regularizer of the midpoint; this excess is added here.
-        The losses at running averages are not changed.
+        If agents learn the loss at two points around each decision (`losses.two_point`), the result is the mean of the
+        losses at both points. At the two points, the mean of the regularizer is larger than at their midpoint; this
+        difference is added. The losses at running averages are not changed.
 
         Args:
             first: the first of the rounds.
@@ -152,7 +155,7 @@ class Losses(ABC):
 
 
 class Changing(Losses):
-    """Compute losses if the loss functions may have other samples in every round: `stream.batch` is not "all"."""
+    """Compute the losses of a run whose samples may change from round to round (`stream.batch` is not "all")."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
@@ -162,14 +165,15 @@ class Changing(Losses):
 
     @property
     def everything(self) -> Total:
-        """Return the distinct samples of the run as a `Total`, which computes the sum of the losses of any rounds."""
+        """Return the losses of the whole run as a `Total`, which sums the losses of any consecutive rounds."""
         return self._samples.everything
 
     def columns(self, first: int, last: int) -> Columns:
-        """Return the coordinates of the decision on which the losses of rounds `first` to `last` depend.
+        """Return the coordinates of a decision on which the losses of rounds `first` to `last` depend.
 
-        If features are sparse and the loss is a function of a·x, these are the coordinates where some features a are
-        not 0; if all features are 0, coordinate 0 is returned. Otherwise all coordinates are returned.
+        If features are sparse and the loss is a function of a·x, these are the coordinates in which some feature vector
+        a is not 0. If all features are 0, the result is coordinate 0. In all other cases, the result is all
+        coordinates.
         """
         features, *_ = self._samples.of(first, last)
         loss = self._samples.first
@@ -180,7 +184,7 @@ class Changing(Losses):
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
         """Return the losses of consecutive rounds from `first` on, at points in the coordinates `columns`.
 
-        The training loss of the result is None.
+        The training loss of the result is None, because the loss functions change.
         """
         samples, rounds = self._samples, len(points.decisions)
         features, targets, divisor = samples.of(first, first + rounds - 1)
@@ -195,7 +199,7 @@ class Changing(Losses):
         return Lost(lost[:, 0], lost[:, 1], everybodys, None)
 
     def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
-        """Return for each of g groups of samples the sum of the losses, at each of the p points of the group: (g, p).
+        """Return the sum of the losses of each of g groups of samples, at each of p points for the group: (g, p).
 
         Args:
             features: the samples of all groups, one group after another.
@@ -210,7 +214,7 @@ class Changing(Losses):
 
 
 class ConstantLosses(Losses):
-    """Loss functions that are the same in every round, because all samples are used in every round."""
+    """Compute the losses of a run in which every round uses all samples, so that the loss functions never change."""
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
@@ -223,13 +227,14 @@ class ConstantLosses(Losses):
 
     @property
     def everything(self) -> Total:
-        """Return a `Total`: an object with the distinct samples of the run that sums the losses of given rounds."""
+        """Return the losses of the whole run as a `Total`, which sums the losses of any consecutive rounds."""
         return self._everything
 
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
-        """Return the losses of consecutive rounds, the first of which is round `first`.
+        """Return the losses of consecutive rounds, at points that have all coordinates.
 
-        `points` are whole decisions, so `columns`, which elsewhere selects coordinates, is not used.
+        The arguments `first` and `columns` are not used, because all rounds have the same losses, which need all
+        coordinates.
         """
         rounds, owners, _ = points.decisions.shape
         lost, training = np.zeros((2, rounds)), np.zeros(rounds)

@@ -1,10 +1,11 @@
 """Read the samples of a run round by round, and sum the losses of any consecutive rounds.
 
-`Samples` reads the samples of consecutive rounds. When the run has ended, `Samples` makes a `Total`, which holds the
-distinct samples of the run and knows in which rounds each sample was used. `Total` sums the losses of any consecutive
-rounds. For the `Total`, samples that are used in only one round are read from the stream a second time. If these
-samples have more than `KEPT` bytes and fewer than `COLUMNS` features, and their loss class itself defines a method
-`condensed`, the class `Squares` replaces these samples by a few samples with the same sum of losses.
+`Samples` reads the samples of consecutive rounds. When the run has ended, `Samples` makes a `Total`, which sums the
+losses of any consecutive rounds. A `Total` holds the samples of the run, and knows in which rounds each sample was
+used. Samples that are used in only one round are read from the stream a second time for this.
+
+If the samples have more than `KEPT` bytes and fewer than `COLUMNS` features, they are replaced by a few samples with
+the same sum of losses (`Squares`), provided that the class of the losses itself defines a method `condensed`.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ Block = tuple[Features, Vector, Any]  # features (k, d), targets (k,), and one d
 
 
 class Total:
-    """The losses of all agents in all rounds of a run, which can be summed over any consecutive rounds.
+    """Sum the losses of all agents over any consecutive rounds of a run.
 
     Args:
         loss: any loss of the run; all losses of the run have the class and the regularizer of this loss.
         owners: the number of losses in a round: the number of agents, or 1 if all agents share one loss.
-        block: the distinct samples of the run: features, targets and divisors. The loss of a sample is divided by the
-            sample's divisor; an infinite divisor removes the sample from all sums.
+        block: the samples of the run: features, targets and divisors. The loss of a sample is divided by the sample's
+            divisor; an infinite divisor removes the sample from all sums.
         rows: a function that maps a first and a last round to the indices of the samples that these rounds use; None if
             every round uses all samples.
 
@@ -74,9 +75,10 @@ class Total:
 
 
 class Squares(Total):
-    """Sum the losses of very many samples, after replacing the samples by fewer samples with the same sum of losses.
+    """Sum losses over consecutive rounds, if there are too many samples to hold in memory.
 
-    The method `condensed` of the class of the losses computes the fewer samples.
+    The samples are replaced by fewer samples with the same sum of losses, which the method `condensed` of the class of
+    the losses computes.
 
     Args:
         loss: any loss of the run.
@@ -94,8 +96,8 @@ class Squares(Total):
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
         """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one function.
 
-        If `first` is the same as in the last call and `rounds` is not smaller, only the samples of the rounds after the
-        last call's `rounds` are read.
+        If a call has the same `first` as the last call, and no smaller `rounds`, only the samples of the further rounds
+        are read.
         """
         begun, done = self._summed
         if first != begun or rounds < done:
@@ -109,16 +111,16 @@ class Squares(Total):
 
 
 class Samples:
-    """Read the samples of a run whose losses change by round, for consecutive rounds.
+    """Read the samples of consecutive rounds, for a run whose losses change from round to round.
 
-    Samples are ordered by round, and within a round by owner. If every agent has a loss (decomposable objective), the
-    agents are the owners of the samples. Otherwise the only owner is the network.
+    The samples are ordered by round, and within a round by owner. If every agent has a loss (decomposable objective),
+    each agent owns its samples. Otherwise the network is the only owner.
 
     Attributes:
         first: the loss of the first owner in round 1; all losses of the run have the same class.
         owners: the number of owners.
-        of_each: the number of samples of an owner in a round. If the rounds of a user-defined stream have different
-            numbers of samples, this is the largest number. A smaller round is then padded with copies of its first
+        of_each: the number of samples of an owner in a round. If this number is not the same in all rounds of a
+            user-defined stream, it is the largest number. A smaller round is then padded with copies of its first
             sample (a round without samples: with a sample of zeros). The losses of the copies are divided by infinity,
             so that the copies add 0.
         of: a function that maps a first and a last round to the samples of these rounds; the function caches its last
@@ -143,7 +145,7 @@ class Samples:
 
     @property
     def held_at_the_end(self) -> int:
-        """Return how many bytes of samples are in memory at the end of the run, in addition to the data set itself.
+        """Return how many bytes of memory the samples of the run need at its end, in addition to the data set itself.
 
         If samples are used again in later rounds, there are two copies of these samples, and both are counted.
         """
@@ -157,17 +159,17 @@ class Samples:
     def _is_summed(self) -> bool:
         """Return whether the samples of the run are replaced by fewer samples with the same sum of losses (`Squares`).
 
-        The samples are replaced if they are large, have few features, and the class of the loss itself defines the
-        method `condensed`; an inherited method `condensed` is not used.
+        The samples are replaced if they are large, have few features, and the class of the loss defines the method
+        `condensed` itself. An inherited method `condensed` does not count.
         """
         condenses = "condensed" in vars(type(self.first)) and not self._varying
         return condenses and self._size > KEPT and self._dimension < COLUMNS
 
     @cached_property
     def everything(self) -> Total:
-        """Return a `Total`, which sums the losses of any consecutive rounds of the run.
+        """Return the losses of the whole run as a `Total`, which sums the losses of any consecutive rounds.
 
-        The samples of rounds that were not evaluated are included.
+        Rounds that were not evaluated are included.
         """
         self.of.cache_clear()
         if self._recurs:

@@ -1,4 +1,4 @@
-"""Compute three sections of the summary: delayed or two-point feedback, lost messages, and bounds of theorems."""
+"""Compute three sections of summary.json: on feedback, on faults of messages, and on bounds of theorems."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummar
 
 
 def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
-    """Return the section of summary.json on delayed or two-point feedback.
+    """Return the section of summary.json on what agents learn of their losses; None if they learn gradients at once.
 
-    The section has the delay of the feedback, the number of points that an agent plays in a round (`feedback.points`),
-    and the distance between a decision and its two points, as set for round 1 and as computed for round `rounds`. The
-    latter is None without two-point feedback. The result is None if agents get plain gradients without delay.
+    The section has the delay of the feedback, and the number of points at which an agent learns its loss
+    (`feedback.points`). It also has the distance between a decision and these points, in round 1 and in round `rounds`.
+    If agents learn gradients, the latter distance is None.
     """
     asked = setup.experiment.feedback
     if not (asked.points or asked.delay):
@@ -27,9 +27,10 @@ def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
 
 
 def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
-    """Count the faults of the first `rounds` rounds; return None if no faults are simulated.
+    """Return the section of summary.json on faults; None if no faults are simulated.
 
-    The counts are the messages sent, lost and late, the total lateness in rounds, and the rounds of absent agents.
+    The section counts, for the first `rounds` rounds, the messages that are sent, lost and late, by how many rounds
+    they are late in total, and the rounds of absent agents.
     """
     if setup.links is None:
         return None
@@ -46,11 +47,11 @@ def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
 
 
 def bound_section(bound: Bound, measured: Variable | None) -> BoundSummary:
-    """Return the bound of a theorem at the last round, together with the measured value of the bounded quantity.
+    """Return the section of summary.json that compares a theorem's bound with the measured value, at the last round.
 
-    The measured value is the largest value at the last horizon, for example of all agents. If `measured` is None, or if
-    the bound itself does not apply, the result states that the bound does not apply, and why. The ratio `times` is None
-    if the bound is not finite, or if the measured value is missing or not above 0.
+    If the run has several measured values, for example one for each agent, the largest value counts. If `measured` is
+    None, or if the run violates an assumption of the theorem, the section states that the bound does not apply, and
+    why. The ratio `times` is None if the bound is not finite, or if the measured value is missing or not above 0.
     """
     value, most = float(bound.values[-1]), float(np.max(measured.values[-1])) if measured else None
     return BoundSummary(
