@@ -1,1 +1,1 @@
-"""Read finished runs: their results, a table of many runs, and the privacy loss of publishing them together."""
+"""Read finished runs: their results, tables of many runs, and the privacy loss of publishing several runs together."""

@@ -1,13 +1,16 @@
 """Compute the privacy loss of publishing several finished runs together.
 
-The runs are divided into classes, such that runs of different classes have no sample in common. The privacy loss of a
-class is composed from the privacy losses of its runs. The privacy loss of all runs is the largest privacy loss of a
-class. Let a unit be what `privacy.adjacency` protects: a sample, a round or an agent. Within a class:
+The runs are divided into classes, such that runs of different classes have no sample in common. The privacy loss of all
+runs is the largest privacy loss of a class.
 
-- For runs whose units can be matched, the privacy losses of each unit are added over these runs, and the largest sum
+The privacy loss of a class is composed from the privacy losses of its runs. Let a unit be what `privacy.adjacency`
+protects: a sample, a round or an agent.
+
+- If the units of the runs can be matched, the privacy losses of each unit are added over the runs, and the largest sum
   counts.
-- If not all units of the class can be matched, the privacy losses of the worst units are added, although these units
-  may differ. This is valid for samples only. For rounds and agents, nothing is proven then.
+- If not all units can be matched and the units are samples, the privacy losses of the worst samples are added, although
+  these samples may differ.
+- If not all units can be matched and the units are rounds or agents, nothing is proven.
 """
 
 from __future__ import annotations
@@ -45,17 +48,17 @@ FIXED_BEFOREHAND = (
 
 @dataclass(frozen=True)
 class Finished(FinishedRun):
-    """Hold a finished run with its privacy loss. Each repeat (one seed) of a job with repeats is a run."""
+    """Hold a finished run and its privacy loss. If a job has repeats (with different seeds), each repeat is a run."""
 
     @property
     def job(self) -> str:
-        """Return the absolute path of the parent directory if the run is a repeat, otherwise of the run directory."""
+        """Return the absolute path of the run directory. For a repeat, return the path of its parent directory."""
         place = self.place.resolve()
         return str(place.parent if place.name.startswith("repeat-") else place)
 
     @cached_property
     def experiment(self) -> Experiment:
-        """Return the settings of the run from experiment.toml, including the values that mpinodes chose.
+        """Return the settings of the run from experiment.toml, which also has the values that mpinodes chose.
 
         Raises:
             BadInput: experiment.toml is not the file of a finished run.
@@ -67,7 +70,7 @@ class Finished(FinishedRun):
 
     @property
     def unproven_because(self) -> str | None:
-        """Return the reason why no privacy loss is proven for this run alone; None if a privacy loss is proven."""
+        """Return why no privacy loss is proven for this run alone; None if a privacy loss is proven."""
         privacy = self.summary.privacy
         if not self.experiment.private:
             return "its messages carry no noise"
@@ -79,9 +82,9 @@ class Finished(FinishedRun):
     def noise(self) -> Hashable:
         """Return a value that is equal for two runs with the same noise.
 
-        The value is None if the run has no noise, or if the run has noise that no other run can draw again. Otherwise
-        the value is an empty text if experiment.toml does not identify the noise. Unless `noise.key` is set, runs on
-        different data files have different values.
+        - The value is None if the run has no noise, or if no other run can have the same noise.
+        - The value is an empty text if experiment.toml does not identify the noise.
+        - Unless `noise.key` is set, runs on different data files have different values.
         """
         e = self.experiment
         if not e.reproducible or not e.private:
