@@ -95,13 +95,14 @@ class Finished(FinishedRun):
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """Return an identifier of the sample numbers, and the privacy losses of the samples of the run.
+        """Return the privacy cost of every sample in the run, after an identifier of the numbering of the samples.
 
-        If two runs have equal identifiers, a number stands for the same sample in both runs. (With `privacy.adjacency`
-        = one-round or one-agent, a number stands for a round or an agent.) The privacy losses are computed from the
-        recorded privacy events (the noise and sensitivity of each message) and from the data. If the data cannot be
-        read again, or have changed, only the privacy loss of the worst sample is returned, computed from summary.json,
-        with an identifier that no other run has.
+        If the identifiers of two runs are equal, a number stands for the same sample in both runs. The costs are
+        computed from the recorded privacy events (the noise and sensitivity of each message) and from the data. If the
+        data cannot be read again, or have changed, only the cost of the worst sample is returned. This cost is computed
+        from summary.json, and its identifier differs from that of every other run.
+
+        With `privacy.adjacency` = one-round or one-agent, rounds or agents take the place of samples.
 
         Raises:
             Unproven: the data cannot be read or have changed, and summary.json does not determine the privacy loss.
@@ -140,7 +141,7 @@ class Finished(FinishedRun):
 
 
 class Unproven(Exception):
-    """Signal that no privacy loss of the runs together is proven; the message states the reason."""
+    """Raised if no privacy loss is proven for several runs together; the message of the exception gives the reason."""
 
 
 def read(places: Sequence[Path]) -> list[Finished]:
@@ -149,8 +150,8 @@ def read(places: Sequence[Path]) -> list[Finished]:
     A directory may contain one run, or a job with repeats (runs that differ in the seed). Each repeat is a run.
 
     Raises:
-        BadInput: a directory contains no finished run, a run ended early, or repeats that the summary of a job counts
-            are missing.
+        BadInput: a directory contains no finished run, a run ended early, or a job has fewer repeats than its summary
+            says.
     """
     runs: dict[Path, Finished] = {}
     for place in places:
@@ -165,10 +166,10 @@ def read(places: Sequence[Path]) -> list[Finished]:
 
 
 def _same_run(first: Finished, other: Finished) -> bool:
-    """Return whether two runs have the same settings, and equal values in their records, bit by bit.
+    """Return whether two runs have the same settings and the same records.
 
-    Settings that do not change messages may differ, and so may the paths of the same data files. Only the variables
-    that both records have are compared, among them `loss`.
+    Settings that do not change messages may differ. The paths of the data files may also differ, if the files are the
+    same. Two records are the same if both contain the losses, and all variables that both contain are equal bit by bit.
     """
     mark = files_mark_of(first.place / "experiment.toml")
     there = at_one_place(other.experiment, other.place / "experiment.toml", first.experiment, mark)
@@ -182,11 +183,11 @@ def _same_run(first: Finished, other: Finished) -> bool:
 
 
 def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finished]]:
-    """Return two lists: the different runs, and the runs that repeat an earlier run bit by bit.
+    """Divide runs into two lists: different runs, and runs that repeat an earlier run bit by bit.
 
     Raises:
-        Unproven: two different runs have the same noise, so the difference of their messages has no noise; or there are
-            several runs, and the noise of one run is not identified.
+        Unproven: two different runs have the same noise, so the difference of their messages has no noise. Also raised
+            if there are several runs, and the noise of one run is not identified.
     """
     once: list[Finished] = []
     again: list[Finished] = []
@@ -212,9 +213,10 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
 def disjoint(first: Finished, other: Finished) -> bool:
     """Return whether two runs are known to have no sample in common.
 
-    Runs on the same data file have common samples. Otherwise, runs with `data.identity` have no common sample if the
-    two values differ. Without `data.identity` this is known only for built-in data sets that are not the user's files:
-    for different data sets, and for samples that are drawn from different seeds.
+    If the runs read the same data file, the result is False. If `data.identity` is set for both runs, the result is
+    True if the two values differ. In all other cases, the result is True only if both runs use built-in data sets and
+    no data file or code of the user. Then two different data sets have no common sample. Neither have two runs on the
+    same data set, if its samples are drawn from the seed and the two seeds differ.
     """
     a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):
@@ -230,7 +232,7 @@ def disjoint(first: Finished, other: Finished) -> bool:
 
 
 def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
-    """Divide the runs into classes, so that runs of different classes have no sample in common."""
+    """Divide the runs into classes: runs of two different classes have no sample in common."""
     classes: list[list[Finished]] = []
     for run in runs:
         near = [c for c in classes if not all(disjoint(run, member) for member in c)]
@@ -239,10 +241,10 @@ def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
 
 
 def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
-    """Return the privacy loss of publishing runs on the same data, and whether the samples of all runs can be matched.
+    """Return the privacy loss of publishing all runs of a list, and whether the samples of these runs can be matched.
 
-    For `privacy.adjacency` = one-round or one-agent, rounds or agents take the place of samples. The `cost` that the
-    runs have cached is deleted, to release memory.
+    For `privacy.adjacency` = one-round or one-agent, rounds or agents take the place of samples. The attribute `cost`
+    of each run is deleted, to free memory.
 
     Args:
         runs: runs that may have samples in common.

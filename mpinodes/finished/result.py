@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """Read the result of a run with a summary.json. Printing a `Result` shows the text that the run printed at its end.
+    """Give access to the results of a finished run. Printing a `Result` shows the text that the run printed at its end.
 
     Attributes:
         directory: the run directory.
@@ -42,8 +42,8 @@ class Result:
     def record(self) -> xarray.Dataset:
         """Return the content of record.h5, read into memory.
 
-        A job with repeats (runs that differ in the seed) has the additional axis `repeat`. The coordinate `seed` has
-        the seed of each repeat.
+        A job with repeats (runs that differ in the seed) has the additional axis `repeat`. Its coordinate `seed` is the
+        seed of each repeat.
         """
         from mpinodes.runlog.reader import load
 
@@ -51,7 +51,7 @@ class Result:
 
     @property
     def plot(self) -> Plots:
-        """Return the figures of the run; a method draws each figure, for example `plot.regret()`."""
+        """Return an object that draws the figures of the run: each figure by a method, for example `plot.regret()`."""
         return Plots(self)
 
     def report(self) -> Path:
@@ -71,9 +71,11 @@ class Result:
 class Plots:
     """Draw the figures of a run; each method returns a `matplotlib.figure.Figure`, which a notebook shows.
 
-    A method has the name of its file in the directory `figures`: accuracy, rmse, regret, gap, error, training, privacy,
-    views, topology, and every metric of `record.metrics` that the summary shows. A method raises BadInput if the run
-    has no numbers for its figure. Another name raises AttributeError.
+    A method is named like the file of its figure in the directory `figures`: accuracy, rmse, regret, gap, error,
+    training, privacy, views or topology. There is also a method for every metric of `record.metrics` that the summary
+    shows.
+
+    If the run has no numbers for a figure, the method raises BadInput. Any other name raises AttributeError.
     """
 
     _result: Result

@@ -1,8 +1,8 @@
 """Read finished runs as one table: a row for each run, with the settings in which the runs differ and the results.
 
-If the objective is decomposable, the loss of a round is the sum of the agents' losses. Otherwise all agents share one
-loss. To make both kinds of runs comparable, the table divides losses and regrets by the number of summed losses: the
-number of agents, or 1.
+If every agent has its own loss, the loss of a round is the sum of the agents' losses. If all agents share one loss,
+this loss is the loss of the round. To make both kinds of runs comparable, the table divides losses and regrets by the
+number of agents in the first case.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FinishedRun:
         """Return the finished run in a directory.
 
         Raises:
-            BadInput: there is no run that this version of mpinodes can read, or the run ended early.
+            BadInput: the directory has no run that this version of mpinodes can read, or the run ended early.
         """
         run = cls(place, s := Summary.read(place))
         if s.partial:
@@ -66,7 +66,7 @@ class FinishedRun:
     def keys(self) -> dict[str, Any]:
         """Return the settings in experiment.toml, by dotted key such as "algorithm.name".
 
-        The sections in `UNSEEN` are left out, because they do not change results. Keys that have no value are missing.
+        Sections that do not change results (`UNSEEN`) are left out. Keys without a value are missing.
 
         Raises:
             BadInput: experiment.toml cannot be read, or is not TOML.
@@ -78,7 +78,7 @@ class FinishedRun:
     def table(self) -> list[tuple[Column, Any]]:
         """Return the results of the run (metrics, privacy loss, size, warnings) as pairs (table column, value).
 
-        A metric that sums the losses of agents is divided by the number of agents, unless all agents share one loss.
+        If every agent has its own loss, a metric that sums the agents' losses is divided by the number of agents.
         """
         s, cells = self.summary, []
         facts = [*columns(s.privacy.network), *columns(s.privacy), *columns(s)]
@@ -91,10 +91,10 @@ class FinishedRun:
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 
     def losses(self, variable: str) -> int:
-        """Return how many losses a metric adds up in a round.
+        """Return the number of losses that a metric sums in one round.
 
-        The result is the number of agents if the metric sums losses of agents and each agent has its own loss. It is 1
-        for a shared loss, for other metrics, and if the run has no metric of this name.
+        The result is the number of agents if every agent has its own loss and the metric sums these losses. In all
+        other cases the result is 1, also if the run has no such metric.
 
         Args:
             variable: the name of the metric in record.h5.
@@ -111,7 +111,8 @@ class FinishedRun:
     def bits(self) -> Hashable:
         """Return a value that is equal for two runs with the same settings and the same results.
 
-        The name of the run, settings that cannot change a result, the seconds, and the warnings are ignored.
+        Four things are ignored: the name of the run, settings that cannot change a result, the seconds, and the
+        warnings.
         """
         asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
         apart = ("seconds", WARNINGS.name)  # only the later run warns that both runs have the same noise
@@ -119,14 +120,18 @@ class FinishedRun:
 
 
 def short(key: str) -> str:
-    """Return the column name of a metric, from its key in summary.json: "accuracy.test" becomes "accuracy_test"."""
+    """Return the name of a metric's table column from the metric's key in summary.json.
+
+    For example, "accuracy.test" becomes "accuracy_test". The beginning "network." is removed.
+    """
     return key.replace(".", "_").removeprefix("network_")
 
 
 def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
-    """Return the result columns of all runs, as a dictionary from column names to columns with label and unit.
+    """Return the columns with results in the table of some runs, by column name.
 
-    To a label with the sign ε, the values of `privacy.adjacency` of the runs are added.
+    A column has a label and a unit. If the label contains the sign ε, the adjacencies of the runs are added to the
+    label.
     """
     of = " or ".join(sorted({run.summary.privacy.adjacency for run in runs}))
     columns = {column.name: column for run in reversed(runs) for column, _ in run.table}
@@ -146,18 +151,18 @@ def summary_of(place: Path) -> Summary | None:
 
 
 def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[FinishedRun]:
-    """Return the finished runs in directories; a run that is found twice is returned once.
+    """Return the finished runs in some directories, each run once.
 
     A directory may be a run, a job with repeats (runs that differ in the seed), or a study. A directory may also
     contain directories of these kinds, directly or in its subdirectory `runs`.
 
     Args:
         places: the directories.
-        left_out: a list. For each run in a subdirectory of `places` that cannot be read, the reason is appended to the
-            list. If the argument is None, a run that cannot be read raises BadInput.
+        left_out: a list, to which the function appends a reason for each run in a subdirectory that cannot be read. If
+            the argument is None, a run that cannot be read raises BadInput.
 
     Raises:
-        BadInput: one of `places` is not a finished run and contains no run, or no run that is found can be read.
+        BadInput: one of `places` is not a finished run and contains no run, or none of the runs can be read.
     """
     runs: dict[Path, FinishedRun] = {}
     for place in places:
@@ -198,8 +203,8 @@ def unfinished(place: Path) -> list[str]:
 def members(study: Path) -> list[Path]:
     """Return the directories of all runs that are listed in a study's table.csv; an empty list without this file.
 
-    The runs may be finished or not. The subdirectory `runs` of the study may also contain runs of an earlier study,
-    which are not returned.
+    The runs may be finished or not. Runs of an earlier study in the same directory are not in table.csv, and are not
+    returned.
     """
     try:
         with (study / TABLE).open(newline="", encoding="utf-8") as file:
@@ -209,7 +214,7 @@ def members(study: Path) -> list[Path]:
 
 
 def differing(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the keys of the settings in which the runs differ, in the order of `ORDER`: the algorithm is first.
+    """Return the keys of the settings in which the runs differ; `algorithm.name` is first (the order is `ORDER`).
 
     The key `name` is left out if every run has the name of its algorithm.
     """
@@ -228,11 +233,11 @@ def frozen(value: Any) -> Hashable:
 def table(place: str | Path) -> pandas.DataFrame:
     """Return a data frame with a row for each run in a directory.
 
-    A row has the directory of the run, the settings in which the runs differ, and the results. `attrs["labels"]`
-    contains the labels of the result columns, and `attrs["units"]` contains the units of columns that have a unit.
+    A row has the directory of the run, the settings in which the runs differ, and the results. The labels of the result
+    columns are in `attrs["labels"]`. The units of those result columns that have a unit are in `attrs["units"]`.
 
     Raises:
-        BadInput: as in `found`.
+        BadInput: the directory is not a finished run and contains no run, or a run in it cannot be read.
     """
     import pandas
 
@@ -254,5 +259,5 @@ def columns_of(runs: Sequence[FinishedRun]) -> str:
 
 
 def warned(runs: Sequence[FinishedRun]) -> dict[str, str]:
-    """Return, for each warning code, the number of runs with this warning and the meaning of the code, as text."""
+    """Return a text for each warning code: the number of runs with this warning, and the meaning of the code."""
     return run_warnings.counted([run_warnings.of(run.summary) for run in runs])

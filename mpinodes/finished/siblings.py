@@ -1,8 +1,8 @@
 """Find runs in neighbouring directories that have the same noise as a run, but different data.
 
-If two runs add the same noise to messages about different data, the difference of the messages has no noise, so both
-runs together reveal their data. To find these runs, experiment.toml begins with a comment line that identifies the
-noise, if the noise is drawn from the seed, and a comment line that identifies the files of the data, if there are any.
+Two such runs together reveal their data, because the difference of their messages has no noise. To find such runs,
+experiment.toml begins with up to two comment lines. One line identifies the noise; it is written if the noise is drawn
+from the seed. The other line identifies the data files; it is written if there are data files.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ FILES = "# files "  # begins the next line, which contains the `files_mark`
 def headed(setup: Setup) -> str:
     """Return the text of the file experiment.toml for a run: up to two comment lines, then the settings.
 
-    The first comment line identifies the noise of the run. This line is written only if the noise is drawn from the
-    seed. The second comment line contains the `files_mark`, which changes when a data file or the code of a user's
-    stream changes. This line is written only if the run has such files. A job with repeats has no comment lines,
-    because each repeat has its own experiment.toml.
+    - The first comment line identifies the noise. It is written only if the noise is drawn from the seed.
+    - The second comment line is the `files_mark`, which changes when a data file or the code of a user's stream
+      changes. It is written only if there are such files.
+
+    A job with repeats has no comment lines, because each repeat has its own experiment.toml.
     """
     e = setup.experiment
     if e.repeats > 1:
@@ -41,7 +42,7 @@ def headed(setup: Setup) -> str:
 
 
 def noise_of(file: Path) -> str:
-    """Return the identifier of the noise from the first line of an experiment.toml; an empty text if there is none."""
+    """Return the identifier of the noise from the first line of an experiment.toml; "" if there is none."""
     try:
         with file.open(encoding="utf-8") as opened:
             line = opened.readline(len(HEAD) + DIGITS + 1)
@@ -53,14 +54,16 @@ def noise_of(file: Path) -> str:
 def sharing(setup: Setup, directory: Path) -> list[str]:
     """Return the names of neighbouring run directories whose runs have the same noise as this run, but different data.
 
-    The list is empty if this run has no noise, or noise that is not drawn from the seed. Runs of the same job are not
+    The list is empty if this run has no noise, or if its noise is not drawn from the seed. Runs of the same job are not
     compared with each other.
 
-    Data are different if settings of the section `data` differ, apart from settings that change only the number of
-    rounds. If `noise.key` is set, data are also different if the `files_mark` differs: a data file, or the code of the
-    stream, was written, moved or replaced since the other run. If `noise.key` is not set, the contents of the data
-    files determine the noise, so runs on different files have different noise, and the paths of the files (`data.file`,
-    `data.dir`) are not compared.
+    Two runs have different data if a setting of the section `data` differs. Settings that change only the number of
+    rounds do not count.
+
+    - If `noise.key` is set, a different `files_mark` also means different data: a data file, or the code of the stream,
+      was written, moved or replaced.
+    - If `noise.key` is not set, the paths of files do not count, because the noise depends on the contents of the
+      files.
 
     Args:
         setup: this run.
@@ -108,14 +111,14 @@ def files_mark(setup: Setup) -> str:
 
 
 def files_mark_of(file: Path) -> str:
-    """Return the `files_mark` (a hash of the inodes, sizes and times of files) in an experiment.toml; "" if none."""
+    """Return the `files_mark` (a hash of inodes, sizes and times of files) in an experiment.toml; "" if it has none."""
     with file.open(encoding="utf-8") as opened:
         lines = [opened.readline(), opened.readline()]
     return next((line.removeprefix(FILES).strip() for line in lines if line.startswith(FILES)), "")
 
 
 def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
-    """Return `e` with the data paths of `other` if both experiments have read the same files; otherwise return `e`.
+    """Return the experiment `e` with the data paths of `other`, if both experiments read the same files; otherwise `e`.
 
     The paths of the same files differ if the files were moved between the two runs.
 
