@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         self.register("type", Path, lambda word: Path(os.path.expanduser(word)))
 
     def add_words(self, metavar: str, text: str) -> None:
-        """Add the argument `words`: zero or more words, such as a file and key=value pairs that override the file."""
+        """Add the argument `words`: any number of words, such as a file name, or key=value to override the file."""
         self.add_argument("words", nargs="*", metavar=metavar, help=text)
 
     def add_runs(self, metavar: str, text: str) -> None:

@@ -1,20 +1,22 @@
 """Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than the host has cores.
 
-MPICH's mpirun starts each rank as a separate process. Forks of one process are faster for two reasons. First, most
-modules are imported only once, and the ranks on a core share the learned state of the core's branch predictor, because
-code has the same addresses in all forks. Second, forks share a session. Linux divides a core among sessions, and then
-among the processes of each session (sched(7), "the autogroup feature"). mpirun starts a new session for each rank.
-Therefore `sched_yield` in such a rank yields to no other rank, and the rank spins until its share of the core is used
-up.
+There are three kinds of processes:
 
-There are three kinds of processes. The *original* is the process that mpirun started as a rank. The *server* is a fork
-of the first original on the host. Each original connects to the server and sends the state that defines the rank:
-command-line words, environment, directory, cores, standard streams, and the connection to mpirun. The server then
-creates a *fork* for this original, which does the work of the rank as if mpirun had started the fork. The original
-passes the signals in `PASSED_ON` on to its fork, and ends with the same exit code or signal as the fork. If SIGALRM
-ends the fork, because MPI did not start or end in time, the original prints an error and ends with exit code 4. The
-socket between original and server tells each process when the other process dies; the fork is then killed. If an error
-occurs before the fork exists, the original does the work itself.
+- The *original* is the process that mpirun started as a rank.
+- The *server* is a fork of the first original on the host.
+- A *fork* of the server does the work of a rank as if mpirun had started the fork. There is one fork for each original.
+
+Each original connects to the server and sends the state that defines the rank: command-line words, environment,
+directory, cores, standard streams, and the connection to mpirun. The server then creates the fork. The original passes
+the signals in `PASSED_ON` on to its fork, and ends with the same exit code or signal as the fork. If SIGALRM ends the
+fork, because MPI did not start or end in time, the original prints an error and ends with exit code 4. If the original
+or the server dies, the fork is killed. If an error occurs before the fork exists, the original does the work itself.
+
+Ranks run faster as forks of one process than as separate processes of mpirun, for two reasons. First, most modules are
+imported only once, and the code has the same addresses in all forks, which helps the core's branch predictor. Second,
+forks share a session. mpirun starts a new session for each rank, and Linux divides a core among sessions before it
+divides the core among processes (sched(7), "the autogroup feature"). So `sched_yield` in a separate rank yields to no
+other rank.
 """
 
 from __future__ import annotations
@@ -62,15 +64,15 @@ class _Fork(NamedTuple):
 def fork_with_others(words: list[str]) -> list[str]:
     """Continue the work of this rank in a new process, a fork of the server process of this host.
 
-    This function must be called only if `has_more_ranks_than_cores` returns true. The process that mpirun started (the
-    original) then waits until its fork ends, and ends in the same way as the fork. If a debugger, a profiler or
-    coverage is active, no fork is created, because these tools would observe only the original.
+    The process that mpirun started (the original) waits until its fork ends, and ends in the same way. If a debugger, a
+    profiler or coverage is active, no fork is created, because these tools would observe only the original. This
+    function must be called only if `has_more_ranks_than_cores` returns true.
 
     Args:
         words: the command-line words of this process.
 
     Returns:
-        `words`, in a fork, or in an original for which no fork was created.
+        `words`. In an original that has a fork, this function does not return.
     """
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 on
     if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))):
@@ -112,14 +114,14 @@ def _peer(line: socket) -> int:
 
 
 def _hand_over(line: socket, words: list[str]) -> list[str]:
-    """Let a fork do the work of this rank, pass signals on to the fork, and end with its exit code or signal.
+    """Let a fork do the work of this rank, pass signals on to the fork, and end like the fork.
 
     Args:
         line: a socket that is connected to the server.
         words: the command-line words of this process.
 
     Returns:
-        `words`; this function returns only if no fork was created.
+        `words`, if no fork was created. Otherwise this function does not return.
     """
     server = _peer(line)
     line.settimeout(min(launching.start_limit(launching.deadline_of(words)), 1e6))  # a socket knows no infinite limit
@@ -159,10 +161,12 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
 
 
 class _Server:
-    """Run the server of a host: create the forks of all ranks, and tell each original how its fork has ended.
+    """Run the server of a host, which creates the forks of all ranks.
+
+    The server also tells each original (a process that mpirun started) how its fork has ended.
 
     Args:
-        door: the listening socket to which the processes that mpirun started connect.
+        door: the listening socket to which the originals connect.
     """
 
     def __init__(self, door: socket) -> None:
@@ -172,11 +176,11 @@ class _Server:
     def words(self, proxy: int) -> list[str]:
         """Create a fork for each process of mpirun that connects, and exit when all forks have ended.
 
-        This method returns only in a fork. The fork gets the command-line words of the process that mpirun started. If
-        MPICH's proxy ends first, it was killed, and the server kills all forks.
+        This method returns only in a fork. The result is the command-line words of the process that mpirun started for
+        this rank. If MPICH's proxy ends first, the proxy was killed, and the server kills all forks.
 
         Args:
-            proxy: the process id of MPICH's proxy, which started the originals.
+            proxy: the process id of MPICH's proxy, which started the ranks.
         """
         server = os.getpid()
         try:
@@ -236,10 +240,10 @@ class _Server:
         return None
 
     def _bury(self, fork: _Fork) -> None:
-        """Tell the process that mpirun started for a rank how the fork of this rank has ended.
+        """Tell an original (the process that mpirun started for a rank) how its fork has ended.
 
-        If the fork has ended because MPI did not start or end in time, end all other forks and the server. Only the
-        original of the first fork then prints an error.
+        If the fork has ended because MPI did not start or end in time, end all other forks and the server, too. Only
+        the original of this fork then prints an error.
         """
         code = os.waitstatus_to_exitcode(os.waitpid(fork.process, 0)[1])
         self._forks.remove(fork)

@@ -44,7 +44,7 @@ RANK_TAKES, ONE_TAKES = 6_500_000, 20_000_000
 
 
 class NobodyReads(BrokenPipeError):
-    """Signal that the reader of stdout has closed the pipe."""
+    """Raised if nobody reads the output any more: the reader of stdout has closed the pipe."""
 
 
 class Launcher(NamedTuple):
@@ -81,12 +81,15 @@ def launcher() -> Launcher | None:
 def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     """Wrap the main function of a command, so that all commands handle errors and standard streams in the same way.
 
-    If `main` raises `BadInput`, rank 0 prints a line for each mistake, and the exit code is 2. The exit code is also 2
-    for an `OSError`, for example if the output cannot be written; its message is printed. If the reader of stdout has
-    closed the pipe, the command ends silently with exit code 141. Environment variables whose names begin with a word
-    of `MISLEADING` are removed. Characters that the encoding of the output lacks are escaped. A closed standard stream
-    is opened on /dev/null, because otherwise a file that the command opens later could get the file descriptor of the
-    standard stream (0, 1 or 2).
+    Errors in `main` become exit codes:
+
+    - `BadInput`: 2. Rank 0 prints one line for each mistake.
+    - `OSError`, for example if the output cannot be written: 2. The message is printed.
+    - The reader of stdout has closed the pipe: 141. Nothing is printed.
+
+    Environment variables that mislead libraries (`MISLEADING`) are removed. Characters that the encoding of stdout
+    lacks are escaped. A closed standard stream is opened on /dev/null, so that no file of the command gets its file
+    descriptor.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # closed, as in a daemon
@@ -122,7 +125,7 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
 
 
 def show(results: str) -> None:
-    """Print the results of a finished command to stdout. If stdout cannot be written, print a warning to stderr.
+    """Print the results of a finished command to stdout; if stdout cannot be written, print a warning to stderr.
 
     Raises:
         NobodyReads: the reader of stdout has closed the pipe.
@@ -137,19 +140,22 @@ def show(results: str) -> None:
 
 
 def plain(text: str) -> str:
-    """Return a text for terminals, with control characters escaped and without the middle of very long lines."""
+    """Return a text as it is shown in a terminal: control characters are escaped, and very long lines are shortened."""
     signs = "".join(sign if sign.isprintable() or sign in "\n\t" else ascii(sign)[1:-1] for sign in text)
     return "\n".join(s if len(s) <= 2 * HALF else f"{s[:HALF]} [...] {s[-HALF:]}" for s in signs.split("\n"))
 
 
 def family(text: str) -> str:
-    """Return the MPI family that a version text or launcher name belongs to: "MPICH", "Open MPI" or ""."""
+    """Return which MPI a version text or a launcher's name belongs to: "MPICH" (or a relative), "Open MPI" or ""."""
     patterns = {"MPICH": "HYDRA|MPICH|MVAPICH|Intel|pmi2", "Open MPI": "Open MPI|prte|pmix"}
     return next((name for name, pattern in patterns.items() if re.search(pattern, text)), "")
 
 
 def family_of(path: str) -> str:
-    """Return the MPI family of the mpirun at `path`, from the output of --version; "" if the family is unknown."""
+    """Return which MPI the mpirun at `path` belongs to, "MPICH" or "Open MPI"; "" if this is unknown.
+
+    The answer is taken from the output of mpirun --version.
+    """
     import subprocess
 
     with suppress(OSError, subprocess.SubprocessError):
@@ -159,10 +165,10 @@ def family_of(path: str) -> str:
 
 
 def mpirun(python: str = sys.executable) -> list[str]:
-    """Return the first words of a command that starts ranks: the path of mpirun, and options that Open MPI needs.
+    """Return the first words of a command that starts ranks: the path of mpirun and, for Open MPI, options.
 
-    If there is an mpirun in the directory of the Python interpreter, this mpirun is used, because it belongs to the MPI
-    library of mpi4py; else the system's mpirun is used. Open MPI needs options to start more ranks than cores, and to
+    If there is an mpirun beside the Python interpreter, this mpirun is used, because it belongs to the MPI library of
+    mpi4py. Otherwise the system's mpirun is used. The options allow Open MPI to start more ranks than cores, and to
     start ranks as root.
     """
     import shutil
@@ -175,11 +181,10 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return a line with the type and the message of an exception, followed by its notes.
+    """Return one line of text about an exception: its type, its message and its notes.
 
-    If the traceback contains lines of a user's files, the text ends with the file, the number and the method of the
-    last of these lines. If the message names a method of a user's file instead, the text ends with the method's line.
-    The module `traceback` is used because `str(error)` may raise an exception.
+    If the traceback leads through a user's files, the line ends with the last place in these files: file, line number
+    and method. If not, but the message names a method of a user's file, the line ends with the place of this method.
     """
     import traceback
 
@@ -190,7 +195,7 @@ def in_words(error: BaseException) -> str:
 
 
 def users_line(error: BaseException) -> str:
-    """Return the file, the number and the method of the last line of a user's files in a traceback; "" if none is."""
+    """Return the last place in a user's files that a traceback names: file, line number and method; "" if none."""
     from traceback import extract_tb
 
     not_users = (str(Path(__file__).parents[1]), sys.prefix, sys.base_prefix, "<")
@@ -218,10 +223,10 @@ def refuse(error: object) -> None:
 
 
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:
-    """Return `deadline.seconds` from the words of a command or from the experiment's file.
+    """Return the value of `deadline.seconds` from the words of a command or from the experiment's file.
 
-    The result is None if this key is not set or its value is not a positive number. Otherwise the result is at least
-    0.1. This function reads only this key, because the start of MPI needs the deadline before the experiment is read.
+    If the key is not set, or its value is not a positive number, the result is None. A positive value below 0.1 becomes
+    0.1. The function reads only this key, because the start of MPI needs the deadline before the experiment is read.
 
     Args:
         words: the command-line words; the first word without "=" is the path of the experiment's file.
@@ -295,7 +300,7 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 def start_limit(limit: float | None) -> float:
     """Return the number of seconds after which a rank ends if MPI has not started.
 
-    Many ranks on a core need more time to start than a short deadline gives, although none of them hangs.
+    A short deadline is raised if there are many ranks on a core, because they need more time to start.
 
     Args:
         limit: the deadline in seconds; None means the default `START`.
@@ -305,18 +310,17 @@ def start_limit(limit: float | None) -> float:
 
 
 def end_in(seconds: float) -> None:
-    """Make the signal SIGALRM end this process after `seconds` seconds; the value 0 cancels an earlier call.
+    """End this process by the signal SIGALRM after `seconds` seconds; 0 cancels an earlier call.
 
-    A Python thread could not end the process, because MPI holds Python's global lock while MPI starts, ends or aborts.
+    A Python thread could not end the process, because MPI holds Python's global lock while MPI starts or ends.
     """
     signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e6))
 
 
 def shared_memory_lacks() -> str:
-    """Return a warning if /dev/shm is too small for the MPICH ranks on this host, with advice; otherwise return "".
+    """Return a warning with advice if /dev/shm is too small for the MPICH ranks on this host; otherwise return "".
 
-    The check uses the total size of /dev/shm, because all ranks must get the same result. The free space would decrease
-    while ranks start.
+    The check uses the total size of /dev/shm and not the free space, because all ranks must get the same result.
     """
     ranks = started.here if (started := launcher()) else 1
     needed = max(ONE_TAKES, RANK_TAKES * min(ranks, MANY)) if ranks else 0
@@ -330,7 +334,7 @@ def shared_memory_lacks() -> str:
 
 
 def has_more_ranks_than_cores() -> bool:
-    """Return whether MPICH's mpirun started more ranks on this host than this process may use cores."""
+    """Return whether MPICH's mpirun started more ranks on this host than there are cores that this process may use."""
     started = launcher()
     return "PMI_FD" in os.environ and started is not None and started.here > len(os.sched_getaffinity(0))
 

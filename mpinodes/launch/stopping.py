@@ -18,7 +18,7 @@ KEY_PRESS = 0.5  # seconds: two SIGINTs within this time come from one key press
 
 
 class Ended(BaseException):
-    """Raised when an operating system signal ended a run after its last round and the message is already printed.
+    """Raised to end a process on a signal after the last round of the run. The message is already printed.
 
     The only argument is the exit code.
     """
@@ -27,12 +27,13 @@ class Ended(BaseException):
 class Signals:
     """Handle the signals that ask a run to stop, as a context manager.
 
-    A signal sets the attribute `asked`. During the rounds, the run then stops a few rounds later. A SIGINT that comes
-    more than `KEY_PRESS` seconds after the first SIGINT raises KeyboardInterrupt. The process whose attribute `run` is
-    set writes the name of each signal to `log.txt` in the run directory, because Open MPI's mpirun no longer prints the
-    output of its ranks after it received a signal. When all rounds are recorded, SIGTERM and SIGINT make this process
-    raise `Ended`. If a finalizer, which Python calls at any time, loses this exception, the context manager raises it
-    again at its end. Outside the main thread of a program, no signal is handled.
+    - During the rounds, a signal sets the attribute `asked`, and the run stops a few rounds later.
+    - When all rounds are recorded, SIGTERM and SIGINT make the process that acts on signals raise `Ended`.
+    - A second SIGINT raises KeyboardInterrupt, unless it comes within `KEY_PRESS` seconds: then both come from one key
+      press.
+
+    The process that acts on signals also writes the name of each signal to `log.txt`, because Open MPI's mpirun no
+    longer prints the output of its ranks after a signal. Outside the main thread of a program, no signal is handled.
 
     Args:
         numbers: the signals to handle.
