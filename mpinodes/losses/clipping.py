@@ -1,25 +1,25 @@
-"""Clip gradients in floating point, so that the L2 norm of each sample's gradient is at most the setting `clip`.
+"""Clip gradients, so that the L2 norm of each sample's gradient is at most the setting `clip`.
 
 With `privacy.adjacency` = one-round, the gradient of all samples of a round together is clipped instead (`reclipped`).
 If `clip` is inf, nothing is clipped.
 
-A sample's gradient is the product of its slope s (a number) and its features a (a vector). The norm |s|·‖a‖ may
-overflow or underflow although the gradient itself does not. If the gradient were clipped by a wrong norm, the bound
-would not hold. Therefore:
+Clips hold for all floating-point numbers. A sample's gradient is the product of its slope s (a number) and its features
+a (a vector). The norm |s|·‖a‖ may overflow or underflow although the gradient itself does not, and a gradient that is
+clipped by a wrong norm may be too large. Therefore:
 
 * If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` first
   divides the features of each sample by a power of two near their largest |entry|.
-* If a sample's slope is nan or one of its features is not finite, the sample's gradient is replaced by 0. If the slope
-  is infinite and all features are finite but not all 0, the gradient is replaced by a vector of norm `clip` in the
-  direction of the gradient. Both rules depend only on the sample and on the point at which the gradient is taken. The
-  privacy proof requires this.
+* If a sample's slope is nan or one of its features is not finite, the sample's gradient is replaced by 0.
+* If the slope is infinite and all features are finite but not all 0, the gradient is replaced by a vector of norm
+  `clip` in the direction of the gradient.
 * The gradients that the code of a user-written loss computes are clipped once more (`enforced.Reclipped`).
 
-Because of rounding, the L2 norm of the sum over k samples in d coordinates may exceed k·clip by a relative amount of at
-most (d + k)·2^-53. The change of the sum between adjacent data sets may grow by the same relative amount. `ROUNDING`
-exceeds this amount for any d + k below nine million, so clips are enforced up to the relative error `ROUNDING`. The
-accountant ignores this error and the rounding of messages, because its guarantees are about real numbers. `mpinodes
-replay` accepts the same relative error.
+The privacy proof requires that the two replacements depend only on the sample and on the point of the gradient.
+
+Clips are enforced up to the relative error `ROUNDING`. Because of rounding, the L2 norm of the sum over k samples in d
+coordinates may exceed k·clip by a relative amount of at most (d + k)·2^-53. `ROUNDING` is larger than this amount if d
++ k is below nine million. The accountant ignores this error and the rounding of messages, because its guarantees are
+about real numbers. `mpinodes replay` accepts the same relative error.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ LONGEST = 1e200  # bound on Σ (|s_k| ‖a_k‖)²
 
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
-    """Return True only if all gradient norms |s_k|·‖a_k‖ were computed without overflow or harmful underflow.
+    """Return whether all gradient norms |s_k|·‖a_k‖ are correct, because nothing overflowed or underflowed harmfully.
 
-    The result may be False for very large finite numbers too.
-
-    An underflow to a norm below 1e-100 is harmless: no clip is below 1e-100, so such a gradient is never clipped.
+    The result may also be False if the norms are correct but very large. An underflow to a norm below 1e-100 is
+    harmless, because no clip is below 1e-100.
 
     Args:
         slopes: (k,) the slopes s_k; or again `norms`, if gradients are not products of a slope and features.
@@ -50,7 +49,7 @@ def is_ordinary(slopes: Vector, norms: Vector) -> bool:
 
 
 def plain_norms(rows: Features) -> Vector:
-    """Compute the L2 norm of each row. The squares of entries may overflow or underflow."""
+    """Compute the L2 norm of each row by the usual formula, in which squares of entries may overflow or underflow."""
     if isinstance(rows, np.ndarray):
         return np.asarray(np.sqrt(np.vecdot(rows, rows)))
     return np.asarray(np.sqrt(rows.multiply(rows).sum(axis=1)))
@@ -73,11 +72,13 @@ def row_sizes(rows: Features) -> Vector:
 
 
 def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Vector) -> Vector:
-    """Compute Σ_k c_k / divisor_k as an array (d,), where c_k is s_k a_k scaled to L2 norm at most `clip`.
+    """Compute the sum of clipped gradients, Σ_k c_k / divisor_k, as an array (d,).
 
-    The result is correct for all finite numbers, even if products overflow or underflow. A sample contributes 0 if its
-    slope is nan, or if its features are not finite or all 0. Otherwise, if its slope is infinite, c_k has the norm
-    `clip`.
+    Here c_k is the gradient s_k a_k of sample k, scaled down to the L2 norm `clip` if its norm is larger. The result is
+    correct for all finite numbers, even if products overflow or underflow.
+
+    Two cases differ. If the slope is nan, or the features are not finite, the sample contributes 0. If the slope is
+    infinite and the features are finite but not all 0, c_k has the norm `clip`.
 
     Args:
         slopes: (k,) the slopes s_k.
@@ -101,10 +102,10 @@ def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Ve
 
 
 def reclipped(gradient: Vector, most: float) -> Vector:
-    """Scale a gradient to L2 norm at most `most`, up to the relative error `ROUNDING`.
+    """Return a gradient, scaled down to the L2 norm `most` if its norm is larger.
 
-    A gradient whose norm is at most `most` is returned itself, not as a copy. If the scaled gradient is not finite, a
-    vector of zeros is returned.
+    A gradient whose norm is at most `most` is returned itself, not as a copy. Because of rounding, a scaled norm may
+    exceed `most` by the relative error `ROUNDING`. If the scaled gradient is not finite, a vector of zeros is returned.
     """
     short = shortened(gradient, most)
     if short is gradient:

@@ -1,4 +1,4 @@
-"""Clip the gradients of user-written losses before an algorithm sees them.
+"""Clip the gradients of user-written losses before an algorithm sees the gradients.
 
 The class `Stated` verifies that the losses of a user-written stream have the properties that the stream states.
 """
@@ -25,9 +25,9 @@ class Reclipped(Around):
 
     Attributes:
         clip: the largest L2 norm of a clipped gradient.
-        whole: what is clipped. True: the gradient of all samples of the round together. False: the gradient of each
+        whole: whether the gradient of all samples of the round together is clipped, and not the gradient of each
             sample. If the wrapped loss is not a `SampleLoss`, its samples are unknown, and the gradient of the round is
-            clipped.
+            always clipped.
         regularizer: λ. This class adds λx itself, and asks the wrapped loss only for the gradient of the samples.
     """
 
@@ -36,18 +36,22 @@ class Reclipped(Around):
     regularizer: float
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the clipped gradient of the samples plus λx."""
+        """Return the clipped gradient of the samples at x plus the gradient λx of the regularizer.
+
+        Only the coordinates `block` are computed.
+        """
         gradient = self.data_grad(x, block)
         return gradient + self.regularizer * x[..., block] if self.regularizer else gradient
 
     @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the sum of the samples' clipped gradients.
+        """Return the clipped gradient of the samples at x, in the coordinates `block`, without λx.
 
-        Each gradient is divided by the divisor of its sample after clipping. If `whole` is set, or if the wrapped loss
-        is no `SampleLoss`, the gradient that the wrapped loss computes for the round, which includes its divisor, is
-        clipped instead. If the wrapped class inherits `data_grad` from this package, which clips, and `whole` is not
-        set, the gradient is not clipped again. For an empty batch, the result is 0.
+        - If each sample is clipped, the result is the sum of the samples' clipped gradients, each divided by the
+          divisor of its sample. If code of this package has clipped the gradients already, they are not clipped again.
+        - If `whole` is set, or if the wrapped loss is no `SampleLoss`, the gradient of the round as the wrapped loss
+          computes it is clipped as one vector.
+        - For an empty batch, the result is 0.
         """
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
         if isinstance(loss, SampleLoss) and not len(loss.targets):  # an empty batch
@@ -68,15 +72,15 @@ class Reclipped(Around):
 
 
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
-    """Return a loss with the same values as `loss`, whose gradient is clipped to the given bounds (inf: not clipped).
+    """Return a loss with the same values as `loss`, whose gradient is clipped to given bounds.
 
-    If code of this package computes and clips the gradient of `loss`, the function returns `loss` itself, otherwise a
-    `Reclipped` that clips the gradient again. If the attribute `clip` or `whole` of a `SampleLoss` differs from the
-    argument, or if its features are not float64, these are replaced in a copy, which takes the place of `loss`.
+    If code of this package computes and clips the gradient of `loss`, the result is `loss` itself. Otherwise it is a
+    `Reclipped`, which clips the gradient again. In both cases `loss` is first replaced by a copy if it is a
+    `SampleLoss` whose `clip` or `whole` differs from the argument, or whose features are not float64.
 
     Args:
         loss: the loss of an agent in a round.
-        clip: the largest L2 norm of one sample's gradient or, if `whole`, of the round's gradient.
+        clip: the largest L2 norm of one sample's gradient or, if `whole`, of the round's gradient; inf: not clipped.
         opaque: the largest L2 norm of the round's gradient if `loss` is not a `SampleLoss`. The sensitivity that the
             accountant assumes follows from this bound.
         whole: whether the clip bounds the gradient of the whole round.
@@ -95,7 +99,7 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
 
 
 class Stated(NamedTuple):
-    """Hold what the accountant assumes about the losses of a user-written stream; the method `fits` verifies one loss.
+    """Describe the losses of a user-written stream as the accountant assumes them. The method `fits` verifies one loss.
 
     Attributes:
         kind: the class of loss that `problem.loss` names.
@@ -114,14 +118,18 @@ class Stated(NamedTuple):
     def fits(self, agent: int, loss: Loss) -> bool:
         """Return whether a loss of an agent is as the accountant assumes.
 
-        The class and λ of the loss must equal `self.kind` and the λ of `self.run`. The loss must have at most
-        `self.samples[agent]` samples, each with `stream.dimension` features. The factor of a sample's loss function
-        must not exceed the factor of `self.run`. If the stream states that `make_loss` makes all its losses, the number
-        of samples and the factor must be equal to these limits, the features must obey the bounds that the stream
-        states, and the targets must be possible labels or classes, if the loss has labels or classes.
+        - The class and λ of the loss must equal `self.kind` and the λ of `self.run`.
+        - There must be at most `self.samples[agent]` samples, each with `stream.dimension` features.
+        - The factor of a sample's loss function must not exceed the factor of `self.run`.
+
+        If the stream states that `make_loss` makes all its losses, three more conditions must hold:
+
+        - The number of samples and the factor equal these limits.
+        - The features obey the bounds that the stream states.
+        - The targets are possible labels or classes, if the loss has labels or classes.
 
         Raises:
-            BadInput: the stream states that `make_loss` makes all its losses, but `make_loss` did not make this loss.
+            BadInput: the stream states that `make_loss` makes all its losses, but this loss fails a condition.
         """
         rows, claims, fits = self.samples[agent], self.stream.makes_all_losses, False
         if isinstance(loss, SampleLoss) and type(loss) is self.kind and loss.regularizer == self.run.regularizer:
@@ -145,6 +153,6 @@ class Stated(NamedTuple):
 def _is_clipped(kind: type[Loss]) -> bool:
     """Return whether the method `data_grad` of a class of losses is code of this package, inherited or not.
 
-    The code of this package clips correctly for all numbers that samples may contain.
+    Such code clips correctly for all numbers that samples may contain.
     """
     return kind.data_grad.__module__.startswith("mpinodes.losses.")

@@ -14,9 +14,9 @@ __all__ = ["Hinge"]
 
 @dataclass(frozen=True, slots=True)
 class Hinge(PiecewiseLinearLoss):
-    """Define the loss ℓ(m, b) = max(0, 1 − b m) of a prediction m = a·x and a label b; at b m = 1 the subgradient is 0.
+    """Define the hinge loss ℓ(m, b) = max(0, 1 − b m) of a prediction m = a·x and a label b = ±1.
 
-    The loss equals max(0, −b (m − b)), because b² = 1.
+    At b m = 1 the subgradient is 0. Because b² = 1, the loss equals max(0, −b (m − b)), the larger of two lines.
     """
 
     needs_labels = True
@@ -36,5 +36,5 @@ class Hinge(PiecewiseLinearLoss):
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """Return the smaller and the larger of 0 and −b, the slopes of the two linear pieces, for each label b."""
+        """Return the slopes of the loss's two lines for each label b: the smaller and the larger of 0 and −b."""
         return np.minimum(-target, 0.0), np.maximum(-target, 0.0)

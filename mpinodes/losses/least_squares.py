@@ -38,12 +38,10 @@ class LeastSquares(SmoothLoss):
 
     @classmethod
     def condensed(cls, features: Features, targets: Vector) -> tuple[Features, Vector]:
-        """Return at most d + 1 samples whose sum of losses, at every point x, equals that of the given samples.
+        """Return at most d + 1 samples whose losses have the same sum as the losses of the given samples.
 
-        The two sums are equal up to rounding.
-
-        The new samples are the rows of R in the QR decomposition of the matrix (A, b) of features and targets, because
-        ‖Ax − b‖² = ‖R (x, −1)‖².
+        The sums are equal at every point x, up to rounding. The new samples are the rows of R in the QR decomposition
+        of the matrix (A, b) of features and targets, because ‖Ax − b‖² = ‖R (x, −1)‖².
         """
         left = np.asarray(np.linalg.qr(np.column_stack([dense(features), targets]), mode="r"))
         return left[:, :-1].copy(), left[:, -1].copy()

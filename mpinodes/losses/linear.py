@@ -1,10 +1,14 @@
-"""Define the base classes of losses of a linear prediction: f(x) = Σ_k ℓ(a_k·x, b_k)/divisor + (λ/2)‖x‖².
+"""Define the base classes of losses that depend on a linear prediction a·x of a sample.
 
-The sum is over the samples (a_k, b_k) of a round. With the divisor 1, f contains the sum of the samples' losses. With
-the divisor equal to the number of samples, f contains the mean of the samples' losses. A loss extends `LinearLoss`,
-`SmoothLoss` or `PiecewiseLinearLoss` and defines ℓ and its derivative ℓ' in the prediction m = a_k·x. A `SmoothLoss`
-also defines ℓ'', and a `PiecewiseLinearLoss` its slopes. `Around` is the base class of losses that wrap another loss
-and change its gradient; `NoisyGradient` adds a random error to the gradient.
+The loss of a round is f(x) = Σ_k ℓ(a_k·x, b_k)/divisor + (λ/2)‖x‖². The sum is over the samples (a_k, b_k) of the
+round: features a_k and target b_k. With the divisor 1, f contains the sum of the samples' losses. With the divisor
+equal to the number of samples, f contains their mean.
+
+- `LinearLoss` is the base class; a loss defines ℓ and its derivative ℓ' in the prediction m = a_k·x.
+- `SmoothLoss` is for twice differentiable ℓ; a loss also defines ℓ''.
+- `PiecewiseLinearLoss` is for a maximum of lines; a loss also defines the slopes of the lines.
+- `Around` is the base class of losses that wrap another loss and change its gradient.
+- `NoisyGradient` wraps a loss and adds a random error to its gradient.
 """
 
 from __future__ import annotations
@@ -29,7 +33,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def by_runs(method: F) -> F:
-    """Return a method of a point (d,) that also takes points (..., d) of independent runs, and stacks the results."""
+    """Extend a method of one point, (d,), to arrays of points, (..., d).
+
+    The method is applied to each point, and the results are stacked.
+    """
 
     @wraps(method)
     def of_all(self: Any, x: Vector, *rest: Any) -> Any:
@@ -41,10 +48,11 @@ def by_runs(method: F) -> F:
 
 
 class LinearLoss(SampleLoss):
-    """Define a loss in which ℓ depends only on the prediction a_k·x and the target b_k.
+    """Define a loss that depends on a sample only through the prediction m = a·x and the target b: ℓ(m, b).
 
     A subclass defines `point` (ℓ), `slope` (ℓ') and `curvature` (sup ℓ''). From these methods, this class computes
-    values, clipped gradients, predictions and bounds on gradients. It has no `prox`.
+    values, clipped gradients, predictions and bounds on gradients. This class has no method `prox`, which minimizes a
+    loss.
     """
 
     __slots__ = ()
@@ -71,8 +79,8 @@ class LinearLoss(SampleLoss):
     def sample_smoothness(cls, norm: float, other: float) -> float:
         """Return an upper bound on how far a sample's gradient changes per unit of change of the point x.
 
-        The bound is sup ℓ'' · `norm` · `other` if ℓ is convex. If ℓ is not convex, ℓ'' may be negative, so sup ℓ'' is
-        no bound on |ℓ''|, and the result is inf.
+        If the loss ℓ is convex, the bound is sup ℓ'' · `norm` · `other`. Otherwise the bound is inf, because ℓ'' may be
+        negative, so that sup ℓ'' does not bound |ℓ''|.
 
         Args:
             norm: the largest L2 norm of a sample's features in the coordinates of the gradient.
@@ -82,10 +90,10 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return sup |ℓ'|, the largest absolute slope of the loss, for a convex ℓ of labels ±1; otherwise inf.
+        """Return sup |ℓ'|, the largest absolute slope of the loss, if ℓ is convex and has labels ±1; otherwise inf.
 
-        If `slope` returns nan at an infinite prediction, the result is inf, too. The slope of a convex ℓ is monotone,
-        so the largest absolute slope is a limit of ℓ' at the prediction +∞ or −∞.
+        The slope of a convex ℓ is monotone in the prediction, so the largest absolute slope is a limit of ℓ' at the
+        prediction +∞ or −∞. If `slope` returns nan there, the result is inf.
         """
         if not (cls.convex and cls.needs_labels):
             return inf
@@ -126,9 +134,9 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute ℓ(a_k·x, b_k) of single samples at many points, as an array (groups, points of a group, samples).
+        """Compute the loss ℓ(a_k·x, b_k) of each single sample at many points x.
 
-        The arguments are described in `SampleLoss.values`.
+        The result is an array (groups, points of a group, samples). `SampleLoss.values` describes the arguments.
         """
         return cls.point(predictions(features, points, len(targets)), targets[:, None, :])
 
@@ -136,8 +144,9 @@ class LinearLoss(SampleLoss):
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
         """Predict a label for each sample at each point x: the label +1 if a·x > 0, otherwise −1.
 
-        The result is an array (samples, points) of indices into `labels`. If a subclass overrides `values`, or if x has
-        one weight vector for each class, the prediction is the label with the smallest loss (`SampleLoss.predict`).
+        The result is an array (samples, points) of indices into `labels`. There are two exceptions: a subclass that
+        overrides `values`, and a loss whose x has one weight vector for each class. Their prediction is the label with
+        the smallest loss (`SampleLoss.predict`).
         """
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
             return super().predict(features, points, labels)
@@ -145,7 +154,7 @@ class LinearLoss(SampleLoss):
 
 
 class SmoothLoss(LinearLoss):
-    """Define a loss whose ℓ is twice differentiable, so that Newton's method can minimize the loss."""
+    """Define a loss ℓ(m, b) that is twice differentiable in the prediction m = a·x, so that Newton's method applies."""
 
     __slots__ = ()
     has_prox = True
@@ -157,9 +166,10 @@ class SmoothLoss(LinearLoss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return a bound on the rank of a sample's Hessian: 1 for the usual Hessian ℓ'' a aᵀ, otherwise `dimension`.
+        """Return a bound on the rank of the Hessian of one sample's loss.
 
-        The result is 1 if the class overrides none of the methods `value`, `grad`, `data_grad`, `prox` and `hessian`.
+        The bound is 1, because the Hessian is ℓ'' a aᵀ, unless the class overrides `value`, `grad`, `data_grad`, `prox`
+        or `hessian`. Then the bound is `dimension`.
         """
         names = ("value", "grad", "data_grad", "prox", "hessian")
         as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)
@@ -178,7 +188,7 @@ class SmoothLoss(LinearLoss):
         return np.asarray(second)
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Minimize f(x) + ‖x − v‖²/(2·step) of the unclipped loss by Newton's method.
+        """Minimize f(x) + ‖x − v‖²/(2·step) over x by Newton's method, where f is the loss without clipping.
 
         Args:
             v: (d,) the center.
@@ -206,9 +216,9 @@ class SmoothLoss(LinearLoss):
 
 
 class PiecewiseLinearLoss(LinearLoss):
-    """Define a loss that is a maximum of lines: ℓ(m, b) = max over s of s (m − b), where the slope s is in an interval.
+    """Define a loss that is a maximum of lines: ℓ(m, b) = max of s (m − b) over all slopes s of an interval.
 
-    Here m is the prediction a·x, and b is the target. The method `slopes` returns the ends of the interval.
+    Here m is the prediction a·x, and b is the target. The method `slopes` returns the two ends of the interval.
     """
 
     __slots__ = ()
@@ -230,14 +240,14 @@ def dense(features: Features) -> Vector:
 
 
 def predictions(features: Features, points: Vector, groups: int) -> Vector:
-    """Compute the predictions a_k·x of groups of samples at the points of each group: an array (g, p, k).
+    """Compute the predictions a_k·x of several groups of samples, each group at its own points x.
 
     For dense features, the bits of a group's predictions do not depend on the number of groups.
 
     Args:
         features: (groups · k, d) the features a_k of all samples, sorted by group; dense or sparse.
-        points: (g, p, d) p points for each group of samples. If g = 1, all groups have the same p points; otherwise
-            g = `groups`.
+        points: (g, p, d) p points for each group of samples. If g = 1, all groups have the same p points; otherwise g =
+            `groups`.
         groups: the number of groups of samples; each group has k samples.
 
     Returns:
@@ -274,20 +284,20 @@ class Around(Loss):
         return self.loss.value(x)
 
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
-        """Return this wrapper around a batch of the wrapped loss: the samples that `draw` chooses (`Loss.batch`)."""
+        """Return a copy of this wrapper around a batch of the wrapped loss: only the samples that `draw` chooses."""
         return replace(self, loss=self.loss.batch(draw, rate))
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return the result of the wrapped loss's `prox`, to which this wrapper adds neither noise nor clipping."""
+        """Return the result of `prox` of the wrapped loss; this wrapper adds neither noise nor clipping to it."""
         return self.loss.prox(v, step, near, tolerance)
 
 
 @dataclass(slots=True, repr=False, eq=False)
 class NoisyGradient(Around):
-    """Wrap a loss and add a stochastic error ξ ~ N(0, variance) to each coordinate of its gradient.
+    """Add a random error ξ ~ N(0, variance) to each coordinate of the gradient of a wrapped loss.
 
-    The error is added after clipping and does not depend on the data, so it changes no sensitivity. All gradients of
-    one round have the same error ξ, because every call draws the first numbers of the round's generator.
+    The error is added after clipping and does not depend on the data, so the error changes no sensitivity. All
+    gradients of one round have the same error ξ.
 
     Attributes:
         variance: the variance of ξ.
@@ -300,18 +310,20 @@ class NoisyGradient(Around):
     noise: Draws
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the wrapped loss's gradient at x, plus ξ.
+        """Return the coordinates `block` of the wrapped loss's gradient at x, plus the random error ξ of the round.
 
         Raises:
-            ValueError: x has an axis of runs: the error is drawn for one run.
+            ValueError: x holds the points of several runs: the error is drawn for one run.
         """
         return self._disturbed(self.loss.grad(x, block))
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the gradient of the samples at x, without λx, plus ξ.
+        """Return the gradient of the samples at x plus the random error ξ of the round, without λx.
+
+        Only the coordinates `block` are computed.
 
         Raises:
-            ValueError: x has an axis of runs: the error is drawn for one run.
+            ValueError: x holds the points of several runs: the error is drawn for one run.
         """
         return self._disturbed(self.loss.data_grad(x, block))
 

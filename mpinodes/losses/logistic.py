@@ -16,7 +16,10 @@ ROUNDING_UNIT = 2.0**-53
 
 @dataclass(frozen=True, slots=True)
 class Logistic(SmoothLoss):
-    """Define the loss ℓ(m, b) = ln(1 + exp(−b m)) of a prediction m = a·x and a label b; |ℓ'| ≤ 1 and ℓ'' ≤ 1/4."""
+    """Define the logistic loss ℓ(m, b) = ln(1 + exp(−b m)) of a prediction m = a·x and a label b = ±1.
+
+    The derivatives in m are bounded: |ℓ'| ≤ 1 and ℓ'' ≤ 1/4.
+    """
 
     needs_labels = True
     convex = True
@@ -34,13 +37,13 @@ class Logistic(SmoothLoss):
 
     @staticmethod
     def slope(prediction: Vector, target: Vector) -> Vector:
-        """Compute the derivative ℓ' = −b / (1 + exp(b m)) in the prediction m, by tanh so that nothing overflows."""
+        """Compute the derivative ℓ' = −b / (1 + exp(b m)) in the prediction m, without overflow."""
         half = 0.5 * target
         return -half * (1.0 - np.tanh(half * prediction))
 
     @staticmethod
     def bend(prediction: Vector, target: Vector) -> Vector:
-        """Compute the second derivative ℓ'' = 1/(4 cosh²(m/2)) in the prediction m, by tanh to avoid overflow."""
+        """Compute the second derivative ℓ'' = 1/(4 cosh²(m/2)) in the prediction m, without overflow."""
         tanh = np.tanh(0.5 * prediction)
         return 0.25 * (1.0 - tanh * tanh)
 

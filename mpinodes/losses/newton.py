@@ -16,12 +16,12 @@ SLOW = 0.1  # if a step leaves more than this share of the gradient norm, a new 
 def newton(
     gradient: Callable[[Vector], Vector], hessian: Callable[[Vector], Vector], x: Vector, tolerance: float
 ) -> Solved:
-    """Minimize a function by Newton steps until the gradient norm is at most `tolerance`, or rounding dominates.
+    """Minimize a function by Newton's method.
 
-    The iteration also ends after `MOST_STEPS` steps, or if the Hessian cannot be inverted. A step must decrease the L2
-    norm of the gradient, which the Newton direction does if the Hessian is positive definite. A Hessian costs as much
-    as many gradients. Therefore one Hessian is used for several steps (the chord method), as long as each step reduces
-    the gradient norm to a tenth or less.
+    The method stops when the gradient norm is at most `tolerance`, when no step decreases the gradient norm any more,
+    when the Hessian cannot be inverted, or after `MOST_STEPS` steps. A Hessian costs as much as many gradients.
+    Therefore one Hessian is used for several steps (the chord method), as long as each step reduces the gradient norm
+    to a tenth or less.
 
     Args:
         gradient: maps a point (d,) to the gradient (d,).
@@ -30,8 +30,8 @@ def newton(
         tolerance: the L2 norm of the gradient at which the iteration ends.
 
     Returns:
-        The last iterate, the L2 norm of its gradient, and the number of steps that were tried, which is at most
-        `MOST_STEPS`. A step that does not decrease the gradient norm counts, but does not change the iterate.
+        The last iterate, the L2 norm of its gradient, and the number of steps that were tried, at most `MOST_STEPS`. A
+        step that does not decrease the gradient norm counts, but does not change the iterate.
     """
     g = gradient(x)
     norm, steps, length = sized(g), 0, 1.0

@@ -18,15 +18,18 @@ __all__ = ["Softmax"]
 
 @dataclass(frozen=True, slots=True)
 class Softmax(LinearLoss):
-    """Define the loss ℓ(x; a, b) = ln Σ_c exp(m_c) − m_b of features a and class b, with predictions m_c = W_c·a.
+    """Define the softmax loss ln Σ_c exp(m_c) − m_b of features a and class b, with the predictions m_c = W_c·a.
 
-    The point x is the concatenation of the rows W_1, ..., W_K. So the number of classes K is the length of x divided by
-    the number of features.
+    The point x is the concatenation of the weight vectors W_1, ..., W_K of the K classes.
 
-    Let p be the vector of probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. A sample's gradient
-    is (p − e_b) ⊗ a, and its Hessian is (diag p − ppᵀ) ⊗ aaᵀ. The norm of the gradient is below √2 ‖a‖ if a is not 0,
-    because ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. By Gershgorin's theorem diag p − ppᵀ ⪯ ½ I,
-    because the absolute row sums are 2 p_c (1 − p_c) ≤ ½. With two classes no smaller numbers than √2 and ½ are bounds.
+    Let p be the vector of the probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. A sample's
+    gradient is (p − e_b) ⊗ a, and its Hessian is (diag p − ppᵀ) ⊗ aaᵀ. Two bounds follow:
+
+    - ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. So the norm of the gradient is below √2 ‖a‖ if a is
+      not 0.
+    - diag p − ppᵀ ⪯ ½ I by Gershgorin's theorem, because the absolute row sums are 2 p_c (1 − p_c) ≤ ½.
+
+    With two classes no smaller numbers than √2 and ½ are bounds.
     """
 
     per_class = True
@@ -34,19 +37,19 @@ class Softmax(LinearLoss):
 
     @staticmethod
     def point(prediction: Vector, target: Vector) -> Vector:
-        """Raise NotImplementedError, because the loss depends on K predictions and not on one."""
+        """Raise NotImplementedError, because the loss depends on K predictions, one for each class."""
         raise NotImplementedError
 
     slope = point
 
     @staticmethod
     def curvature() -> float:
-        """Return ½, a bound on the norm of the Hessian in the K predictions m."""
+        """Return ½, a bound on the norm of the Hessian of the loss with respect to the K class predictions."""
         return 0.5
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return √2, a bound on the norm of the gradient in the K predictions m."""
+        """Return √2, a bound on the norm of the gradient of the loss with respect to the K class predictions."""
         return sqrt(2)
 
     @by_runs
@@ -72,9 +75,10 @@ class Softmax(LinearLoss):
         return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def _slopes(self, x: Vector) -> Vector:
-        """Compute the gradient p − e_b of each sample's loss in its K class predictions, as an array (samples, K).
+        """Compute the gradient p − e_b of each sample's loss with respect to its K class predictions.
 
-        Here p are the probabilities of the K classes, and e_b is the unit vector of the sample's class.
+        Here p are the probabilities of the K classes, and e_b is the unit vector of the sample's class. The result is
+        an array (samples, K).
         """
         logits = np.asarray(self.features @ x.reshape(-1, self.features.shape[1]).T)
         chances: Vector = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -107,9 +111,9 @@ class Softmax(LinearLoss):
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute the softmax loss of single samples at many points, as an array (groups, points of a group, samples).
+        """Compute the softmax loss of each single sample at many points x.
 
-        The arguments are described in `SampleLoss.values`.
+        The result is an array (groups, points of a group, samples). `SampleLoss.values` describes the arguments.
         """
         g, p, _ = points.shape
         k = targets.shape[1]
@@ -122,5 +126,5 @@ class Softmax(LinearLoss):
 
 
 def _classes(targets: Vector, number: int) -> Any:
-    """Return targets as class indices from 0 to `number` − 1; an invalid target becomes an arbitrary valid index."""
+    """Return targets as class indices from 0 to `number` − 1. An invalid target becomes an arbitrary valid index."""
     return np.clip(np.nan_to_num(targets), 0, number - 1).astype(np.intp)

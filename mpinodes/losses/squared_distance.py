@@ -16,10 +16,10 @@ __all__ = ["SquaredDistance"]
 
 @dataclass(frozen=True, slots=True)
 class SquaredDistance(SmoothLoss):
-    """Define the loss ½‖x − a‖² of a sample a. A sample's gradient is x − a, and its Hessian is I.
+    """Define the loss ½‖x − a‖² of a sample a. A sample's gradient is x − a, and its Hessian is the identity I.
 
-    The class extends `SmoothLoss` to inherit `prox`, which minimizes by Newton's method. Unlike other subclasses, this
-    loss is not a function of a·x.
+    The class extends `SmoothLoss` to inherit `prox`, which minimizes the loss. Unlike other subclasses of `SmoothLoss`,
+    this loss is not a function of the prediction a·x.
     """
 
     predicts = False
@@ -28,7 +28,10 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def sample_sensitivity(cls, norm: float) -> float:
-        """Return 2 · `norm`, the largest distance of x − a and x − b for two samples a and b of norm ≤ `norm`."""
+        """Return 2 · `norm`, a bound on the change of a sample's gradient if another sample replaces the sample.
+
+        The gradients are x − a and x − b for two samples a and b of norm at most `norm`.
+        """
         return 2 * norm
 
     @classmethod
@@ -43,16 +46,19 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return 1, although the Hessian I has rank d.
+        """Return 1, although the Hessian I of a sample's loss has the rank d.
 
-        The rank serves only to bound how far replacing a sample changes the determinant of a Hessian. All samples have
-        the same Hessian, so this change is 0 and any rank gives a valid bound.
+        The rank only serves to bound how far replacing a sample changes the determinant of a Hessian. All samples have
+        the same Hessian, so the determinant does not change, and any rank gives a valid bound.
         """
         return 1
 
     @property
     def weight(self) -> float:
-        """Return the sum of 1/divisor over the samples, which is the curvature of f without the regularizer."""
+        """Return the sum of 1/divisor over the samples of the round.
+
+        The Hessian of f without the regularizer is this number times the identity.
+        """
         return float((np.ones(len(self.targets)) / self.divisor).sum())
 
     @by_runs
@@ -76,14 +82,17 @@ class SquaredDistance(SmoothLoss):
         return reclipped(gradient, self.clip) if self.clip < inf and self.whole else gradient
 
     def hessian(self, x: Vector) -> Vector:
-        """Compute the Hessian (Σ 1/divisor + λ) I of the unclipped loss, an array (d, d)."""
+        """Compute the Hessian of the loss without clipping: (Σ 1/divisor + λ) I, an array (d, d).
+
+        The sum is over the samples of the round.
+        """
         return np.eye(len(x)) * (self.weight + self.regularizer)
 
     @classmethod
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
-        """Compute ½‖x − a‖² of single samples a at many points x, as an array (groups, points of a group, samples).
+        """Compute the loss ½‖x − a‖² of each single sample a at many points x.
 
-        The arguments are described in `SampleLoss.values`.
+        The result is an array (groups, points of a group, samples). `SampleLoss.values` describes the arguments.
         """
         if isinstance(features, np.ndarray):
             norms = np.vecdot(features, features)
@@ -106,5 +115,5 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def slope_bound(cls) -> float:
-        """Return inf, because the norm of the gradient x − a has no bound if the norm of x has no bound."""
+        """Return inf, because the norm of the gradient x − a has no bound over all x."""
         return inf

@@ -5,32 +5,35 @@ A. Agarwal, O. Dekel, L. Xiao, "Optimal Algorithms for Online Convex Optimizatio
 (JMLR 2017); J. C. Duchi, M. I. Jordan, M. J. Wainwright, A. Wibisono, "Optimal Rates for Zero-Order Convex
 Optimization: The Power of Two Function Evaluations" (IEEE Trans. Inf. Theory 2015).
 
-Let u be a public vector, drawn from the seed, that is uniform on the unit sphere of R^d. Let r = r(t) = r(1) t^-decay.
-Let 𝒳_t be the points of 𝒳 at distance at least r(t) from the boundary: (1 − r(t)/R)𝒳 for a ball of radius R or a box
-of half width R. An agent that asks for the gradient at x
+Estimate. An agent that asks for the gradient of the round's loss f at x
 
     computes the center c = P_{𝒳_t}(x),
     plays c + r u and c − r u, which are both in 𝒳, and learns f(c + r u) and f(c − r u),
     uses g = d · (f(c + r u) − f(c − r u))/(2r) · u as the gradient.
 
-If an agent owns only k coordinates, u is a unit vector of these coordinates, and k replaces d. The mean of g over u is
-the gradient, at c, of the mean of f over the ball of radius r around c (Agarwal et al.). Regret compares the points
-played with the best point of 𝒳: the loss of a round is the mean of the two losses. The regularizer is public, so its
-gradient is exact.
+- u is a public random vector, drawn from the seed, that is uniform on the unit sphere of R^d.
+- r = r(t) = r(1) t^-decay is the radius of round t.
+- 𝒳_t are the points of the feasible set 𝒳 at distance at least r(t) from its boundary: (1 − r(t)/R)𝒳 for a ball of
+  radius R or a box of half width R. P is the projection.
+- If an agent owns only k coordinates, u is a unit vector of these coordinates, and k replaces d.
 
-Sensitivity. Each sample's share of the slope along u is clipped to [−clip, clip], which changes nothing for a
-clip-Lipschitz loss. (With `privacy.adjacency` = one-round or `privacy.clipping` = agent, the slope of the whole round
-is clipped instead.) So ‖g‖₂ ≤ d · clip for one sample. Replacing the sample moves g only along the public u, by at most
-2 d · clip in L2 norm (with `privacy.adjacency` = zero-out by at most d · clip, unless the slope of the round is
-clipped), and by ‖u‖₁ times as much in L1 norm. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a projection onto
-𝒳 after the step may change the direction.
+The mean of g over u is the gradient, at c, of the mean of f over the ball of radius r around c (Agarwal et al.). Regret
+compares the points played with the best point of 𝒳: the loss of a round is the mean of the two losses. The regularizer
+is public, so its gradient is exact.
 
-Now suppose that x is hidden, and that x moves because a sample of an earlier round is replaced. In exact arithmetic g
-would move by at most d β times as far as x, where β is the smoothness of the loss, because P is nonexpansive. But
-losses are computed in double precision. However near two points are, rounding can change the difference of the losses
-at these points. For losses of 1e16 this change can be as large as clipping allows. So g has no Lipschitz constant in x.
-The accountant therefore adds, in every round after a sample was used, the largest error that rounding can cause
-(`Run.grad_rounding`), or the whole range of g if that error is unknown.
+Sensitivity. The slope of each sample's loss along u is clipped to [−clip, clip], which changes nothing for a
+clip-Lipschitz loss. So ‖g‖₂ ≤ d · clip for one sample. With `privacy.adjacency` = one-round or `privacy.clipping` =
+agent, the slope of the whole round is clipped instead. If a sample is replaced, g moves only along the public u, by at
+most 2 d · clip in L2 norm. With `privacy.adjacency` = zero-out, g moves by at most d · clip, unless the slope of the
+round is clipped. In L1 norm g moves ‖u‖₁ times as far. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a
+projection onto 𝒳 after the step may change the direction.
+
+Hidden points. Suppose that x is hidden, and that x moves because a sample of an earlier round is replaced. In exact
+arithmetic g would move by at most d β times as far as x, where β is the smoothness of the loss. But losses are computed
+in double precision, and rounding can change the difference of two losses however near the two points are. For losses of
+1e16 this change can be as large as clipping allows. So g has no Lipschitz constant in x. The accountant therefore adds,
+in every round after a sample was used, the largest error that rounding can cause (`Run.grad_rounding`), or the whole
+range of g if that error is unknown.
 """
 
 from __future__ import annotations
@@ -51,9 +54,10 @@ from mpinodes.losses.linear import Around
 
 
 class Directions:
-    """Compute the public displacements r(t) u between the points that agents play and the center of these points.
+    """Compute the public displacements from the center of an agent's two points to these points.
 
-    Here r(t) is a radius, and u is a random unit vector of an agent and a round, drawn from the seed.
+    An agent plays two points in each round, at ± r(t) u from their center. Here r(t) is a radius, and u is a random
+    unit vector of the agent and the round, drawn from the seed.
 
     Args:
         experiment: the experiment, which states r(1), its decay and the seed.
@@ -76,9 +80,10 @@ class Directions:
         return np.asarray(drawn / norm(drawn))
 
     def offsets(self, first: int, rounds: int) -> Vector:
-        """Compute the displacements r(t) u of all agents, as an array (rounds, agents, d), from round `first` on.
+        """Compute the displacements r(t) u of all agents in several rounds, as an array (rounds, agents, d).
 
-        A displacement is 0 in the coordinates that the agent does not decide.
+        Here r(t) is the radius of round t, and u is the random unit vector of an agent. A displacement is 0 in the
+        coordinates that the agent does not decide.
 
         Args:
             first: the first round.
@@ -95,17 +100,17 @@ class Directions:
 class TwoPoint(Around):
     """Wrap the loss of a round, so that an agent learns the loss at only two points and estimates the gradient.
 
-    The agent plays the points c + r u and c − r u. The formula of the estimate is in the docstring of this module.
+    The two points are c + r u and c − r u. The formula of the estimate is in the docstring of this module.
 
     Attributes:
         unit: the random unit vector u, with an entry for each coordinate that the agent decides.
         radius: r, the distance of the two points from their center c.
         inner: the set of the feasible points that have at least the distance r from the boundary.
-        clip: the largest absolute slope along u of what is clipped: of a sample's loss, or of the loss of the round.
-        whole: True: the slope of the whole round is clipped. False: the slope of each sample is clipped.
+        clip: the largest absolute slope along u: of each sample's loss or, if `whole`, of the loss of the round.
+        whole: whether the slope of the whole round is clipped, and not the slope of each sample.
         regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
-        most: a second bound on the slope of the whole round. The bound is inf, unless the loss of a user-written stream
-            contradicts what the stream states; then it is half of the sensitivity that the accountant assumes, divided
+        most: a second bound on the slope of the whole round. It is inf, unless the loss of a user-written stream
+            contradicts what the stream states. Then it is half of the sensitivity that the accountant assumes, divided
             by the number of coordinates that the agent decides.
         played: the center c of the two points played in this round; None before the first gradient of the round.
     """
@@ -128,9 +133,9 @@ class TwoPoint(Around):
         raise NotImplementedError("feedback.points = 2 shows a loss at two points, which is not enough to minimize it")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the estimated gradient of the samples plus the gradient λx of the regularizer, for some coordinates.
+        """Compute the estimated gradient of the samples at x plus the gradient λx of the regularizer.
 
-        The coordinates are `block`.
+        Only the coordinates `block` are computed.
         """
         return self.data_grad(x, block) + self.regularizer * x[block]
 
@@ -138,8 +143,8 @@ class TwoPoint(Around):
         """Compute the estimate g of the samples' gradient at x, in the coordinates `block`, and set `played`.
 
         Raises:
-            ValueError: the agent requests gradients at two points with different centers in one round, or x has an axis
-                of runs.
+            ValueError: the agent requests gradients at two points with different centers in one round, or x holds the
+                points of several runs.
         """
         if x.ndim > 1:
             raise ValueError("feedback.points = 2 draws a direction for one run: expected a point (d,)")
@@ -156,8 +161,8 @@ class TwoPoint(Around):
     def _slope(self, ahead: Vector, behind: Vector) -> float:
         """Compute the clipped slope of the round's loss, without the regularizer, between two points.
 
-        If `whole` is set, the slope of the round is clipped to `clip`, otherwise the slope of each sample. In both
-        cases the slope of the round is also clipped to `most`.
+        If `whole` is set, the slope of the round is clipped to `clip`. If not, the slope of each sample is clipped to
+        `clip`. The slope of the round is always clipped to `most`, too.
         """
         loss: Any = self.loss
         both = np.stack([ahead, behind])[None]
@@ -176,10 +181,10 @@ def _cut(slopes: Any, clip: float) -> Any:
 def two_point(
     experiment: Experiment, directions: Directions, feasible: Set, agent: int, most: float, stated: Stated | None
 ) -> Callable[[int, Loss], Loss]:
-    """Return a function that maps a round and its loss to the `TwoPoint` loss that an agent receives.
+    """Return a function that wraps the loss of a round, so that an agent learns the loss at only two points.
 
-    A `TwoPoint` loss shows the agent the loss at only two points, and estimates the gradient from both values. The
-    returned function raises ValueError if the given loss is not a `SampleLoss`.
+    The function maps a round and its loss to a `TwoPoint` loss, which estimates the gradient from two values. It raises
+    ValueError if the loss is not a `SampleLoss`.
 
     Args:
         experiment: the experiment, which states the clip, the adjacency and λ.
