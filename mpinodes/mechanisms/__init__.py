@@ -1,4 +1,4 @@
-"""Hold the noise mechanisms, one file each, and the arithmetic of their noise in `backends`.
+"""Hold the noise mechanisms, one file each; `backends` draws their noise and adds it to the values.
 
-A mechanism adds noise to each message. Experiments find a mechanism by its name.
+A mechanism adds noise to each message. Experiments choose a mechanism by its name.
 """

@@ -1,18 +1,22 @@
 """Draw and add Laplace and Gaussian noise, by one of three backends (`noise.backend`): numpy, lattice or opendp.
 
-The low bits of a floating-point sum reveal its terms (I. Mironov, "On Significance of the Least Significant Bits for
-Differential Privacy", 2012). So the backend numpy (`plain`) is for simulation only. The backend lattice (`on_lattice`)
-rounds the value x and the noise e to multiples of g, and adds integers exactly:
+- numpy (`plain`) adds floating-point numbers, and is for simulation only. The low bits of a floating-point sum reveal
+  its terms (I. Mironov, "On Significance of the Least Significant Bits for Differential Privacy", 2012).
+- lattice (`on_lattice`) rounds the value and the noise to multiples of a number g, and adds integers exactly.
+- opendp (`by_opendp`) samples exactly, from a cryptographic generator that cannot be seeded.
+
+With the value x and the noise e, the backend lattice releases
 
     g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
 
-The right side is a function of g·rint(x/g) + e, the release of the rounded value by the exact continuous mechanism. So
-the release is as private as that mechanism. Rounding increases the L1 sensitivity by at most d·g and the L2 sensitivity
-by at most √d·g; the event of the release, which the accountant reads, states this rounding. The proof assumes a truly
-random generator, but numpy's generator is not cryptographic. If an entry of x is so large, relative to the noise, that
-the sum is not exact in double precision, the entry is first clamped. Clamping does not increase the distance of two
-values, so it costs no privacy. An error message or a log entry instead of clamping would reveal data. The backend
-opendp (`by_opendp`) samples exactly, from a cryptographic generator that cannot be seeded.
+The right side is a function of g·rint(x/g) + e, which is the rounded value plus exact continuous noise. So rounding the
+noise costs no privacy. Rounding the value increases its L1 sensitivity by at most d·g and its L2 sensitivity by at most
+√d·g. The privacy event of the release states this increase. The proof assumes a truly random generator, but numpy's
+generator is not cryptographic.
+
+If an entry of x is so large, relative to the noise, that the sum is not exact in double precision, the entry is first
+clamped. Clamping does not increase the distance of two values, so it costs no privacy. An error message instead would
+reveal data.
 """
 
 from __future__ import annotations
@@ -33,7 +37,7 @@ REACH = 2.0**52  # entries are clamped to ±REACH·g; noise is at most 45 scales
 
 
 class Law(NamedTuple):
-    """Hold a distribution of noise: its kind (Laplace or Gaussian), and its scale or standard deviation."""
+    """Hold the distribution of the noise: Laplace with a scale, or Gaussian with a standard deviation."""
 
     kind: Kind
     scale: float
@@ -45,7 +49,7 @@ Backend: TypeAlias = Callable[[Query, Law, int, Draws, Vector], Event]
 def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """Write `query.value` plus floating-point noise to `out` (d,), and return the privacy event.
 
-    The event states the noise and the sensitivity of the release.
+    The event states the noise and the sensitivity of the released value.
     """
     kind, scale = law
     drawn = noise.standard("laplace" if kind == Kind.LAPLACE else "standard_normal", t, out.shape[-1])
@@ -55,22 +59,22 @@ def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
 
 
 def spacing(scale: float) -> float:
-    """Return the spacing g of the lattice: 2^-20 times the largest power of two that is at most `scale`.
+    """Return the spacing g of the lattice to which noise is rounded: about 2^-20 of the noise scale.
 
-    A finer lattice costs less privacy, because the accountant adds g/scale per coordinate to the ε of a release. But
-    the generator has only 53 random bits, too few for a much finer lattice. With the factor 2^-20, the probabilities of
-    the generator have a relative error of about 2^-29. This is far less than the 2^-21 or more that the accountant adds
-    to the ε for rounding.
+    Precisely, g is 2^-20 times the largest power of two that is at most `scale`. Two errors limit the choice of g. The
+    accountant adds g/scale per coordinate to the ε of a release, so a finer lattice costs less privacy. But the
+    generator has only 53 random bits, too few for a much finer lattice. With the factor 2^-20, the probabilities of the
+    generator have a relative error of about 2^-29, far less than the 2^-21 or more that the accountant adds to the ε.
     """
     return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
 
 
 def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
-    """Write `query.value` plus noise to the array `out` (d,), both rounded to a lattice, and return the privacy event.
+    """Write `query.value` plus noise to `out` (d,), both rounded to a lattice, and return the privacy event.
 
     The lattice consists of the multiples of `spacing(scale)`. The event contains the noise, the sensitivity of
     `query.value`, and bounds on the change by rounding (`rounding_l1`, `rounding_l2`). If the scale is 0, the value is
-    written without noise and without rounding, and entries that are not finite raise no error.
+    written without noise and without rounding, and may be infinite or nan.
 
     Raises:
         Diverged: the scale is not 0, and an entry of the value is not finite.
@@ -131,10 +135,10 @@ BACKENDS: dict[str, Backend] = {"numpy": plain, "lattice": on_lattice, "opendp":
 
 @lru_cache
 def backend(name: str) -> Backend:
-    """Return the function that draws and adds noise with the backend `name`, which is "numpy", "lattice" or "opendp".
+    """Return the function that draws and adds noise, for a backend: "numpy", "lattice" or "opendp".
 
     Raises:
-        BadInput: the name is opendp, and opendp is not installed.
+        BadInput: the backend is opendp, and opendp is not installed.
     """
     if name == "opendp":
         try:

@@ -1,9 +1,10 @@
-"""Gamma-norm noise e with density ∝ exp(−‖e‖₂/scale): the norm ‖e‖₂ is Gamma(d, scale), the direction uniform.
+"""Add noise e in R^d with a density ∝ exp(−‖e‖₂/scale): the norm ‖e‖₂ is Gamma(d, scale), the direction uniform.
 
 K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk Minimization" (2011). The ADMM papers
-write the density as exp(−α‖e‖₂) with the noise rate α = 1/scale. The release of a value of L2 sensitivity D2 is
-(D2/scale)-DP, because a shift by D2 changes ‖e‖₂ by at most D2. For δ > 0 the release has a smaller ε than D2/scale.
-The larger d is, the smaller is this ε (`privacy.gamma_norm`).
+write the density as exp(−α‖e‖₂) with the noise rate α = 1/scale.
+
+The release of a value of L2 sensitivity D2 is (D2/scale)-DP, because a shift by D2 changes ‖e‖₂ by at most D2. For δ >
+0 a smaller ε than D2/scale is proven (`privacy.gamma_norm`). This ε falls with the dimension d.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ __all__ = ["GammaNorm"]
 class GammaNorm(Mechanism):
     """Add noise e with a density proportional to exp(−‖e‖₂/scale).
 
-    If `privacy.scale` is a number c, the scale is c/epsilon. Otherwise, if the query has a calibration (the inverse of
-    a noise rate of the paper), the scale is calibration/epsilon. Otherwise the scale is the query's L2
-    sensitivity/epsilon.
+    The scale is a constant divided by epsilon. The constant is the first of these numbers that exists:
+
+    - the number c of the setting `privacy.scale`;
+    - the calibration of the query (the paper's inverse noise rate at epsilon 1);
+    - the L2 sensitivity of the query.
     """
 
     scale_is = "inverse of the noise rate"

@@ -17,8 +17,8 @@ __all__ = ["Gaussian"]
 class Gaussian(Additive):
     """Add independent Gaussian noise to every coordinate.
 
-    If `privacy.scale` is a number c, the standard deviation is c/epsilon. Otherwise the standard deviation is the
-    number that the algorithm states in the field `calibration` of the query.
+    If `privacy.scale` is a number c, the standard deviation is c/epsilon. Otherwise the algorithm states the standard
+    deviation with each value, in the field `calibration` of the query.
     """
 
     scale_is = "standard deviation"
@@ -28,9 +28,9 @@ class Gaussian(Additive):
         """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity).
 
         Raises:
-            BadInput: the algorithm states no finite standard deviation (`Query.calibration`). The error is raised even
+            BadInput: the algorithm states no finite standard deviation in `Query.calibration`. The error is raised even
                 if `privacy.scale` is a number.
-            Diverged: the backend cannot add noise to the value, as in `Additive.draw`.
+            Diverged: the value is not finite, the noise is not 0, and the backend is lattice or opendp.
         """
         if query.calibration is None or not isfinite(query.calibration):
             raise BadInput(

@@ -15,16 +15,18 @@ __all__ = ["Laplace"]
 class Laplace(Additive):
     """Add independent Laplace noise to every coordinate.
 
-    If `privacy.scale` is a number c, the scale is c/epsilon. Otherwise, if the algorithm states a number in the field
-    `calibration` of the query, the scale is calibration/epsilon. Otherwise the scale is the query's L1
-    sensitivity/epsilon.
+    The scale is a constant divided by epsilon. The constant is the first of these numbers that exists:
+
+    - the number c of the setting `privacy.scale`;
+    - the number that the algorithm states in the field `calibration` of the query;
+    - the L1 sensitivity of the query.
     """
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
         """Write `query.value` plus noise to `out` (d,), and return the privacy event (noise and sensitivity).
 
         Raises:
-            Diverged: the backend cannot add noise to the value, as in `Additive.draw`.
+            Diverged: the value is not finite, the noise is not 0, and the backend is lattice or opendp.
         """
         calibration = query.l1 if query.calibration is None else query.calibration
         scale = (calibration if self.constant is None else self.constant) / self.epsilon

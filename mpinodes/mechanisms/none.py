@@ -15,6 +15,6 @@ class NoNoise(Mechanism):
     """Release values without noise."""
 
     def release(self, query: Query, t: int, noise: Draws, out: Vector) -> Event:
-        """Write `query.value` to `out` (d,), and return a privacy event that states that the release has no noise."""
+        """Write `query.value` to `out` (d,), and return a privacy event that says that there is no noise."""
         out[:] = query.value
         return Event.of(query, Kind.CLEAN, 0.0)
