@@ -1,9 +1,9 @@
-"""Define the built-in metrics, in the order in which they are printed; `evaluation.regret` has most of their formulas.
+"""Define the built-in metrics, in the order in which they are printed.
 
-A metric that does not apply to a run has no values in the run.
-A metric has values for each round or for each horizon (a round at which results are measured). A metric of rounds is
-computed from a `Stretch`, which holds consecutive rounds of a run. A metric of horizons is computed from a `Judged`,
-which holds the finished run.
+A metric has one value for each round, or one for each horizon (a round at which results are measured). Metrics of
+rounds are computed from a `Stretch`, which holds consecutive rounds of a run. Metrics of horizons are computed from a
+`Judged`, which holds the finished run. If a metric does not apply to a run, it has no values. Most formulas are in
+`evaluation.regret`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ERROR = {"figure": "error", "title": "Distance to the best decision"}
 
 
 def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **attributes: Any) -> type[Metric]:
-    """Return the class of a metric.
+    """Return a new class of metric.
 
     Args:
         name: the name of the metric.
         dims: the names of the axes of the metric's values.
         values: a function that computes the values of the metric, or returns None if the metric does not apply to the
-            run. Its argument is a `Stretch` of consecutive rounds if the first axis is the round, otherwise the
-            finished run, a `Judged`.
+            run. The function gets a `Stretch` (consecutive rounds) if `dims` is ("round",), otherwise a `Judged` (the
+            finished run).
         attributes: further attributes of the class.
     """
     method = "take" if dims == ROUND else "judge"
@@ -45,8 +45,8 @@ def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **att
 def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
     """Return the class of a metric: the accuracy, or the root mean squared error, of decisions on a data set.
 
-    If the agents decide separately, the metric is the mean over the agents. If `Judged.accuracy` (or `Judged.rmse`) has
-    no values for the data set, the metric has no values.
+    If each agent has its own decision, the metric is the mean over the agents. The metric has no values if the run has
+    no accuracy (or error) on the data set.
 
     Args:
         marks: "accuracy" for the accuracy, "rmse" for the root mean squared error.
@@ -71,10 +71,13 @@ def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAG
 
 
 def of_agents(of: str) -> type[Metric]:
-    """Return the class of a metric: the accuracy of each agent's average decision on a data set, "test" or "train".
+    """Return the class of a metric: the accuracy of each agent's average decision on a data set.
 
-    If a round has one decision (because the agents share the decision, or because there is one agent), or if the run
-    has no accuracy on the data set, the metric has no values.
+    The metric has no values if all agents share one decision, if there is only one agent, or if the run has no accuracy
+    on the data set.
+
+    Args:
+        of: the data set, "test" or "train".
     """
 
     def values(run: Judged) -> Vector | None:
@@ -101,10 +104,11 @@ def consensus_error(rounds: Stretch) -> Vector:
 
 
 def optimality_gap(run: Judged) -> Vector | None:
-    """Return F(x) − min F at the decisions x in `Judged.judged`, or None if the method of the run is an online method.
+    """Return the optimality gap F(x) − min F of decisions x, where F is the mean of all losses of the run.
 
-    F is the mean of all losses of the run. The array has a row for each horizon (a round at which results are measured)
-    and a column for each decision of a round.
+    The array has a row for each horizon (a round at which results are measured), and a column for each decision. The
+    decisions are those by which an offline method is judged (`Judged.judged`). The result is None if the method of the
+    run is an online method.
     """
     least = float(run.least[-1]) / (int(run.horizons[-1]) * run.agents)
     return np.asarray(run.whole - least) if run.judged_by else None
@@ -113,8 +117,8 @@ def optimality_gap(run: Judged) -> Vector | None:
 def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector | None]:
     """Return a function that computes the squared distance of decisions from the best fixed decision of a run.
 
-    The returned function returns None if the method of the run is an online method. Without comparators, the distances
-    are nan.
+    The returned function returns None if the method of the run is an online method. If the best fixed decision is
+    unknown, the distances are nan.
 
     Args:
         of: a function that returns the decisions x of a run.
@@ -125,7 +129,8 @@ def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector |
 def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
     """Return a function that computes a metric from the best decision of each single round.
 
-    The returned function returns None unless the setting `record.dynamic_regret` is true and the run has comparators.
+    The returned function returns None if these decisions are not computed: `record.dynamic_regret` is false, or the run
+    has no comparators (best fixed decisions).
 
     Args:
         values: computes the metric from a run and from the array `best_of_rounds` of this run.

@@ -18,10 +18,10 @@ class Disagreement(Metric):
     label = "disagreement, max ‖y_i − y_j‖"
 
     def take(self, rounds: Stretch) -> Vector:
-        """Return the disagreement of the agents in each round, as one number per round.
+        """Return the disagreement in each round: the largest distance between two agents' estimates.
 
-        The disagreement is computed from differences of estimates, because a formula with inner products loses digits
-        when all estimates are nearly equal.
+        The distance is computed from differences of estimates. A formula with inner products would lose digits if all
+        estimates are nearly equal.
         """
         y = rounds.estimates
         squared = [((y - y[:, i : i + 1]) ** 2).sum(axis=2).max(axis=1) for i in range(y.shape[1])]
