@@ -1,11 +1,14 @@
-"""Weight balancing: a_ii = 1 − w_i d_i, a_ij = w_j, and w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j.
+"""Weight balancing: agents learn scalars w_i on a directed graph, with the weights a_ij = w_j and a_ii = 1 − w_i d_i.
 
-J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks", (6) and (9). The sum is over the in-neighbors j of agent i, and d_i is the number of out-neighbors of i. If
-d_i = 0, w_i stays the same. The weights of agent i sum to 1 only if w_i d_i = Σ_j w_j. On a fixed strongly connected
-digraph the w_i converge to numbers with this property. On digraphs with in-degree = out-degree in every round, equal
-w_i have this property from the start. On other time-varying digraphs the w_i can grow without bound; the paper's Lemma
-2 fails there.
+Agent i updates its scalar by w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j. The sum is over the in-neighbors j of agent i, and d_i
+is the number of out-neighbors of i. If d_i = 0, w_i stays the same. Source: J. Zhu, C. Xu, J. Guan, D. O. Wu,
+"Differentially Private Distributed Online Algorithms Over Time-Varying Directed Networks", (6) and (9).
+
+The weights of agent i sum to 1 only if w_i is balanced, that is, w_i d_i = Σ_j w_j:
+
+- On a fixed strongly connected digraph the w_i converge to balanced numbers.
+- On digraphs with in-degree = out-degree in every round, equal w_i are balanced from the start.
+- On other time-varying digraphs the w_i can grow without bound; the paper's Lemma 2 fails there.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ ROUNDING = 1e-12  # an own weight between −ROUNDING and 0 is accepted: roundin
 
 @dataclass(frozen=True)
 class Balancing(Mixing):
-    """Mix by weight balancing. Every agent sends one number, its balancing scalar, with each release.
+    """Mix messages by weight balancing. Every agent sends its balancing scalar, one number, with each message.
 
     The state of the mixing of agent i is the balancing scalar w_i.
     """
@@ -32,23 +35,23 @@ class Balancing(Mixing):
     def init(self, agent: int) -> float:
         """Return the balancing scalar w_i of round 1, which keeps all weights of round 1 nonnegative.
 
-        w_i is 1/n if each agent's in-degree equals its out-degree in every checked round (`GraphFacts`). Otherwise w_i
-        is 1/m, where m is the largest number of edges in a checked round.
+        If each agent's in-degree equals its out-degree in every checked round, w_i is 1/n for n agents. Otherwise w_i
+        is 1/m, where m is the largest number of edges in a checked round. `GraphFacts` checks the rounds.
         """
         return 1 / (self.graph.agents if self.graph.is_eulerian else self.graph.most_edges)
 
     def outgoing(self, s: float, here: Neighborhood) -> tuple[float]:
-        """Return the scalars to send with the release: the agent's balancing scalar w_i."""
+        """Return the scalar that agent i sends with its message: its balancing scalar w_i."""
         return (s,)
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return the balancing scalar w_i of the next round, the weights a_ij of the senders j, and the scale 1.
+        """Return three values: the balancing scalar w_i of the next round, the weights a_ij of the senders j, and 1.
 
-        The weight of the agent's own release is a_ii. The scale is the number by which an algorithm divides the mixed
-        vector.
+        The senders include the agent i itself, whose weight is a_ii = 1 − w_i d_i with d_i out-neighbors. The last
+        value is the number by which the algorithm divides the weighted sum.
 
         Raises:
-            Diverged: the weight a_ii = 1 − w_i d_i of the agent's own release is below −`ROUNDING`.
+            Diverged: the weight a_ii is below 0 by more than `ROUNDING`.
         """
         d, own = len(here.out_neighbors), here.senders.index(here.agent)
         if (rest := 1 - s * d) < -ROUNDING:

@@ -15,7 +15,7 @@ __all__ = ["LazyMetropolis"]
 
 @dataclass(frozen=True)
 class LazyMetropolis(Metropolis):
-    """Mix by lazy Metropolis weights. Every agent sends its degree, the number of its out-neighbors in the round."""
+    """Mix messages by lazy Metropolis weights. Every agent sends its degree, its number of neighbors in the round."""
 
     def share(self, degree: int, other: float) -> float:
         """Return the weight a_ij for two neighbors i and j of degrees `degree` and `other`."""

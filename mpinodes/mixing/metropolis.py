@@ -15,7 +15,7 @@ __all__ = ["Metropolis"]
 
 @dataclass(frozen=True)
 class Metropolis(Mixing):
-    """Mix by Metropolis weights. Every agent sends its degree, the number of its out-neighbors in the round."""
+    """Mix messages by Metropolis weights. Every agent sends its degree, its number of neighbors in the round."""
 
     anytime = True
     undirected = True
@@ -23,7 +23,7 @@ class Metropolis(Mixing):
     width = 1
 
     def outgoing(self, s: None, here: Neighborhood) -> tuple[float]:
-        """Return the scalars to send with the release: the agent's degree."""
+        """Return the scalar that an agent sends with its message: its degree, its number of neighbors in the round."""
         return (float(len(here.out_neighbors)),)
 
     def share(self, degree: int, other: float) -> float:
@@ -31,9 +31,10 @@ class Metropolis(Mixing):
         return 1 / (1 + max(degree, other))
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the Metropolis weights a_ij of the senders j, and the scale 1.
+        """Return three values: no state (None), the Metropolis weights a_ij of the senders j, and 1.
 
-        The scale is the number by which an algorithm divides the mixed vector.
+        The senders include the agent i itself. The last value is the number by which the algorithm divides the weighted
+        sum.
         """
         degree, own = len(here.in_neighbors), here.senders.index(here.agent)
         weights = [0.0 if k == own else self.share(degree, scalars.item(0)) for k, scalars in enumerate(incoming)]

@@ -12,9 +12,9 @@ __all__ = ["Neighbors"]
 
 @dataclass(frozen=True)
 class Neighbors(Mixing):
-    """Mix by the mean of the neighbors' releases, without the agent's own release. Agents send no scalars.
+    """Mix by the mean of the neighbors' messages, without the agent's own message. Agents send no scalars.
 
-    If an agent has no neighbors, its only weight is the weight 0 of its own release.
+    If an agent has no neighbors, its only weight is the weight 0 of its own message.
     """
 
     anytime = True
@@ -22,9 +22,9 @@ class Neighbors(Mixing):
     fixed = True
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the weights a_ij of the senders j, and the scale 1.
+        """Return three values: no state (None), the weights a_ij of the senders j, and 1.
 
-        The agent itself is one of the senders and has the weight 0. The scale is the number by which an algorithm
-        divides the mixed vector.
+        The senders include the agent i itself, with the weight 0. The last value is the number by which the algorithm
+        divides the weighted sum.
         """
         return None, [0.0 if j == here.agent else 1 / len(here.in_neighbors) for j in here.senders], 1.0

@@ -1,8 +1,9 @@
-"""Push-sum: column-stochastic weights a_ij = 1/out_j, and push-sum scalars w_i <- Σ_j a_ij w_j.
+"""Push-sum: weights a_ij = 1/out_j, and scalars w_i that correct the weighted sums.
 
-Here out_j is the number of receivers of agent j, including j itself. The w_i, with the shares of late messages that are
-under way, sum to n after every round. The weights of agent i need not sum to 1. Dividing the mix by the new w_i
-corrects for this (Kempe et al. 2003).
+Here out_j is the number of receivers of agent j, including j itself. The columns of the weight matrix sum to 1, but the
+weights of one agent i need not. Therefore each agent updates w_i <- Σ_j a_ij w_j, and divides its weighted sum by the
+new w_i (Kempe et al. 2003). After every round, the w_i of all n agents, together with the shares of late messages that
+are under way, sum to n.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ __all__ = ["PushSum"]
 
 @dataclass(frozen=True)
 class PushSum(Mixing):
-    """Mix by push-sum. Every agent j sends two scalars, 1/out_j and w_j; the state of agent i is w_i.
+    """Mix messages by push-sum. Every agent j sends two scalars, 1/out_j and w_j, with each message.
 
-    Here out_j is the number of receivers of agent j, including j itself, and w_j is the push-sum scalar of agent j.
+    Here out_j is the number of receivers of agent j, including j itself, and w_j is the push-sum scalar of agent j. The
+    state of the mixing of agent i is w_i.
     """
 
     anytime = True
@@ -32,13 +34,16 @@ class PushSum(Mixing):
         return 1.0
 
     def outgoing(self, s: float, here: Neighborhood) -> tuple[float, float]:
-        """Return the two scalars that agent j sends with its release: 1/out_j and w_j."""
+        """Return the two scalars that agent j sends with its message: 1/out_j and w_j.
+
+        Here out_j is the number of receivers, including j itself, and w_j is the push-sum scalar of the agent.
+        """
         return 1 / (len(here.out_neighbors) + 1), s
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return the push-sum scalar w_i of the next round, the weights a_ij of the senders j, and the scale.
+        """Return three values: the push-sum scalar w_i of the next round, the weights a_ij of the senders j, a divisor.
 
-        The scale equals the new w_i. The algorithm divides the mixed vector by the scale.
+        The divisor is again the new w_i. The algorithm divides the weighted sum of messages by the divisor.
         """
         w, shares = 0.0, []
         for scalars in incoming:

@@ -1,9 +1,10 @@
-"""Subgradient rescaling: a_ij = 1/deg_i on a fixed digraph, and vectors r_i <- Σ_j a_ij r_j that start at r_i(1) = e_i.
+"""Uniform weights on a fixed digraph, and scalars by which agents divide their gradients (subgradient rescaling).
 
-Here deg_i is the number of senders to agent i, including i itself, so the weights of agent i sum to 1. On a strongly
-connected digraph the entry [r_i]_i converges to entry i of the left Perron eigenvector of the weight matrix. Agent i
-divides its gradients by [r_i]_i, because otherwise agents would have unequal influence (Xi, Mai, Xin, Abed, Khan 2018;
-in DPSR, Xiong et al. 2020).
+The weights are a_ij = 1/deg_i, where deg_i is the number of senders to agent i, including i itself. So the weights of
+agent i sum to 1. With these weights alone, agents would have unequal influence on the result. Therefore each agent also
+updates a vector r_i <- Σ_j a_ij r_j, which starts at the unit vector e_i. On a strongly connected digraph, entry i of
+r_i converges to entry i of the left Perron eigenvector of the weight matrix. Agent i divides its gradients by entry i
+of r_i. Source: Xi, Mai, Xin, Abed, Khan 2018; in DPSR, Xiong et al. 2020.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ __all__ = ["Rescaling"]
 
 @dataclass(frozen=True)
 class Rescaling(Mixing):
-    """Mix by uniform weights that sum to 1 over the senders, and estimate the factor by which gradients are divided.
+    """Mix messages by uniform weights, and estimate the numbers by which agents divide their gradients.
 
     Every agent j also sends a vector r_j (n,), its estimate of the left Perron eigenvector of the weight matrix. The
-    state of agent i is r_i. Agent i divides its gradients by the entry [r_i]_i.
+    state of the mixing of agent i is r_i. Agent i divides its gradients by entry i of r_i.
     """
 
     anytime = True
@@ -31,7 +32,7 @@ class Rescaling(Mixing):
 
     @property
     def width(self) -> int:
-        """Return n, because an agent sends a vector r with one scalar for each agent."""
+        """Return the number of scalars that an agent sends with a message: n, the length of its vector r."""
         return self.graph.agents
 
     def init(self, agent: int) -> Vector:
@@ -41,13 +42,13 @@ class Rescaling(Mixing):
         return start
 
     def outgoing(self, s: Vector, here: Neighborhood) -> Vector:
-        """Return the scalars to send with the release: the agent's vector r_i (n,)."""
+        """Return the scalars that agent i sends with its message: its vector r_i (n,)."""
         return s
 
     def weights(self, s: Vector, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Vector, list[float], float]:
-        """Return the vector r_i of the next round, the weights a_ij of the senders j, and the scale.
+        """Return three values: the vector r_i of the next round, the weights a_ij of the senders j, and a divisor.
 
-        The scale is the entry [r_i]_i of the vector r_i of this round. The algorithm divides its gradient by the scale.
+        The divisor is entry i of the vector r_i of this round. The algorithm divides its gradient by this number.
         """
         share = 1 / len(incoming)
         r = share * incoming[0]

@@ -12,7 +12,7 @@ __all__ = ["Uniform"]
 
 @dataclass(frozen=True)
 class Uniform(Mixing):
-    """Mix by the mean of the received releases and the agent's own release. Agents send no scalars.
+    """Mix by the mean of the received messages and the agent's own message. Agents send no scalars.
 
     The weights of each agent sum to 1, but the columns of the weight matrix need not sum to 1.
     """
@@ -21,9 +21,10 @@ class Uniform(Mixing):
     under_faults = "the rows of the weight matrix sum to 1, but the columns do not: agents agree, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the equal weights 1/k of the k senders, and the scale 1.
+        """Return three values: no state (None), the equal weights 1/k of the k senders, and 1.
 
-        The scale is the number by which an algorithm divides the mixed vector.
+        The senders include the agent itself. The last value is the number by which the algorithm divides the weighted
+        sum.
         """
         degree = len(incoming)
         return None, [1 / degree] * degree, 1.0
