@@ -1,1 +1,1 @@
-"""Compute the privacy loss of runs: the ε that the paper claims and the ε that is proven."""
+"""Compute the privacy loss of runs: the ε that a paper claims for its algorithm, and the ε that is proven."""

@@ -1,23 +1,29 @@
 """Compute the privacy loss of a run, for each agent and for the network: the ε that the paper claims and the proven ε.
 
-The adversary is an eavesdropper who reads every message on every link. The privacy loss of the network is the loss from
-all messages together. The privacy loss of an agent is the loss that the agent's messages add, given all earlier
-messages. Adjacent data differ in one unit: a sample, a round or an agent (`privacy.adjacency`). The privacy loss of the
-network and the privacy loss of an agent are maxima over all units. An adversary who reads the messages of one agent
-alone may learn more than the loss of that agent if several agents use the changed sample, because later messages of the
-agent depend on messages of the other agents. Such an adversary never learns more than the loss of the network.
+The adversary is an eavesdropper who reads every message on every link. Adjacent data differ in one unit: a sample, a
+round or an agent (`privacy.adjacency`).
 
-If all agents use a sample (shared data), a change of the sample moves the messages of every agent. The loss of the
-network is then the sum of the losses of all agents for one sample, at the worst sample. If only one agent uses a
-sample, then, given all earlier messages, the distributions of the other agents' messages do not depend on the sample.
-The loss of the network is then the largest loss of an agent. Nothing is proven if a message that depends on data has no
-noise, or if no bound on the change of a message is known.
+- The privacy loss of the network is the loss from all messages together.
+- The privacy loss of an agent is the loss that the agent's messages add, given all earlier messages.
 
-The pure ε of several releases is the sum of the pure ε of each. The proven ε at δ is the smallest of pure ε, the ε of
-zCDP and the ε of Rényi DP. If all noise is Gaussian and no batch is secret, the proven ε at δ is the ε of Gaussian DP,
-which is exact if every message moves by its bound. The module `tight` also computes the numerical composition of
-privacy loss distributions (PLD). If a batch is secret, the pure ε and the Rényi curve of its release are smaller
-(`subsampling`). With secret Poisson batches, a replaced sample counts as two zeroed samples.
+Both losses are maxima over all units. An adversary who reads the messages of one agent alone never learns more than the
+loss of the network. But this adversary may learn more than the loss of that agent if several agents use the changed
+sample, because the agent's later messages depend on messages of the other agents.
+
+The loss of the network follows from the losses of the agents:
+
+- If all agents use the same samples (shared data), a changed sample moves the messages of every agent. The loss of the
+  network is then the sum of the losses of all agents for one sample, at the worst sample.
+- If only one agent uses a sample, the distributions of the other agents' messages, given all earlier messages, do not
+  depend on the sample. The loss of the network is then the largest loss of an agent.
+
+Nothing is proven if a message that depends on data has no noise, or if no bound on the change of a message is known.
+
+The pure ε of several messages is the sum of the pure ε of each. The proven ε at δ is the smallest of pure ε, the ε of
+zCDP and the ε of Rényi DP. If all noise is Gaussian and all batches are public, the proven ε at δ is the ε of Gaussian
+DP, which is exact if every message moves by its bound. The module `tight` also computes the numerical composition of
+privacy loss distributions (PLD). If a batch is drawn in secret, its noised vector has a smaller pure ε and a smaller
+Rényi curve (`subsampling`). With secret Poisson batches, a replaced sample counts as two zeroed samples.
 """
 
 from __future__ import annotations
@@ -50,12 +56,12 @@ class PrivacyLoss(NamedTuple):
         pure: the proven pure ε; nan if no pure ε is proven, for example with Gaussian noise or if `delta_spent` is
             above 0.
         epsilon: the proven ε at δ; nan if nothing is proven.
-        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven. If a replaced sample counts
-            as two zeroed samples (secret Poisson batches), the word "twice" follows, as in "RDP, twice".
-        delta_spent: the part of δ that pays for an approximation: the privacy loss is computed for a distribution of
-            the releases that differs slightly from the exact distribution, by the total variation distance
-            `Event.tv_distance` of each release. If nothing is proven because this part would be above δ/2 or is nan,
-            the part that would be needed.
+        rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven. If a replaced sample counts as
+            two zeroed samples (secret Poisson batches), the word "twice" follows, as in "RDP, twice".
+        delta_spent: the part of δ that pays for an approximation. The privacy loss is computed for a distribution of
+            the messages that differs slightly from the exact distribution: for each noised vector, by the total
+            variation distance `Event.tv_distance`. If nothing is proven because this part would exceed δ/2, the
+            attribute is the part that would be needed.
     """
 
     pure: float
@@ -68,7 +74,7 @@ UNPROVEN = PrivacyLoss(np.nan, np.nan, "unproven")
 
 
 class PrivacyLosses(NamedTuple):
-    """Hold the privacy losses at several horizons. The loss at a horizon is the loss of rounds 1 to this round.
+    """Hold the proven and the claimed privacy losses at several horizons. A horizon is the last round that is counted.
 
     Attributes:
         claimed: (horizons, agents) the ε that the paper claims for every agent; nan if the paper claims nothing. The
@@ -88,11 +94,14 @@ Tell = Callable[[int, int], None]  # is called with the number of finished horiz
 
 
 def groups(setup: Setup) -> Groups:
-    """Return a function g; g(agent)(round) lists the numbers of the groups of samples that an agent uses in a round.
+    """Return a function g such that g(agent)(round) lists the numbers of the groups that an agent uses in a round.
 
-    A group is the unit in which adjacent data sets differ. With the adjacencies `one-sample` and `zero-out`, a group is
-    a single sample, or several samples that a built-in stream always uses together (`Stream.groups`). With `one-round`,
-    every round is a group. With `one-agent`, all samples of an agent are one group.
+    A group is a set of samples in which adjacent data sets differ:
+
+    - With the adjacencies `one-sample` and `zero-out`, a group is a single sample, or several samples that a built-in
+      stream always uses together (`Stream.groups`).
+    - With `one-round`, every round is a group.
+    - With `one-agent`, all samples of an agent are one group.
     """
     adjacency = setup.experiment.privacy.adjacency
     if adjacency in ("one-sample", "zero-out"):
@@ -109,7 +118,7 @@ class Accountant:
         events: (rounds, agents) the privacy events of the run.
         groups: `groups(agent)(round)` lists the numbers of the groups of samples that the agent uses in the round.
             Adjacent data sets differ in one group.
-        shared: whether all agents use the same samples. If not, every sample is used by one agent only.
+        shared: whether all agents use the same samples. If false, every sample is used by one agent only.
 
     Attributes:
         history: the events.
@@ -120,10 +129,10 @@ class Accountant:
         self._read = 0  # the last horizon of `ledgers`
 
     def ledgers(self, horizon: int) -> list[Ledger]:
-        """Return the ledger (the privacy costs by group of samples) of every agent, for rounds 1 to `horizon`.
+        """Return a ledger for every agent: the privacy cost of each group of samples in rounds 1 to `horizon`.
 
-        Agents may share one ledger if they have equal events (noise, sensitivity and leakage of each message), and if
-        the groups that they use in each round have equal numbers.
+        Agents may share one ledger object. They have equal messages (noise, sensitivity and leakage) and use groups
+        with equal numbers in every round.
         """
         begun = self._read if self._read <= horizon else 0
         for last in (*range(begun + STRETCH, horizon, STRETCH), horizon):
@@ -134,10 +143,10 @@ class Accountant:
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:
-        """Create a ledger (the privacy costs by group of samples) for every agent, without the costs of any round.
+        """Create a ledger for every agent, without the costs of any round yet.
 
-        Agents may share one ledger if they have equal events (noise, sensitivity and leakage of each message), and if
-        the groups that they use in each round have equal numbers.
+        A ledger holds the privacy cost of each group of samples. Agents share one ledger object if they have equal
+        messages (noise, sensitivity and leakage) and use groups with equal numbers in every round.
         """
         groups = [self._groups(i) for i in range(self.history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))
@@ -157,25 +166,24 @@ class Accountant:
 
     @property
     def uses_ceiling(self) -> bool:
-        """Return whether the privacy loss of at least one agent is computed from one bound that holds for all samples.
+        """Return whether one bound for all samples was used, instead of a bound for each group of samples.
 
-        The bound limits how far a change of an earlier sample moves a message through the agent's hidden state. For the
-        other agents, the privacy loss is computed from a bound for each group of samples, which may be tighter, or no
-        change of an earlier sample moves a message.
+        Both bounds limit how far a change of an earlier sample moves a message through the agent's hidden state. A
+        bound for each group may be tighter. The result is true if the one bound was used for at least one agent.
         """
         return any(ledger.uses_ceiling for ledger in self._ledgers)
 
     def losses(
         self, horizons: Indices, delta: float, claim: Claim | None, tight: bool = False, tell: Tell | None = None
     ) -> PrivacyLosses:
-        """Return the privacy losses of all agents and of the network at every horizon.
+        """Return the privacy losses of all agents and of the network at every horizon (the last round that is counted).
 
         Args:
-            horizons: the last rounds of the periods for which losses are returned, ascending.
+            horizons: the horizons, ascending.
             delta: δ of the proven ε.
             claim: maps a round to the ε that the paper claims after this round; None if the paper claims nothing.
             tight: whether to compose numerically (PLD), too, at the last horizon.
-            tell: progress callback, called after every horizon.
+            tell: a function that is called after every horizon, to show progress.
         """
         agents, network = [], []
         for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
@@ -202,10 +210,11 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
-    """Return, for each horizon and agent, the sum of the total variation distances of the releases up to the horizon.
+    """Return how far the accounting approximates the distribution of an agent's messages up to a horizon.
 
-    The distance of one release (`Event.tv_distance`) is the distance between the exact distribution of the release and
-    the distribution for which the privacy loss is computed.
+    The result is an array (horizons, agents) of total variation distances, each a sum over the noised vectors in the
+    messages. For one noised vector, `Event.tv_distance` is the distance between its exact distribution and the
+    distribution for which the privacy loss is computed.
 
     Args:
         history: the privacy events of all rounds and agents.
@@ -216,19 +225,18 @@ def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
 
 
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
-    """Return the privacy loss of all messages of several agents, for the group of samples with the largest loss.
+    """Return the privacy loss from all messages of several agents, for the group of samples with the largest loss.
+
+    The result is `UNPROVEN` if `price_curves` proves nothing, or if the leakage of a message up to the horizon is
+    unknown, that is, how far a change of earlier samples moves the message.
 
     Args:
-        ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.
+        ledgers: the distinct ledgers of the agents; a ledger holds the privacy cost of each group of samples.
         counts: the number of agents that share each ledger.
         horizon: the last round that counts.
         delta: δ of the proven ε.
-        tight: whether to compose numerically (PLD), too, which may give a smaller ε. This is left out if ε is 0 or not
-            proven, or if all noise is Gaussian and no batch is secret.
-
-    Returns:
-        The privacy loss; `UNPROVEN` if a message up to the horizon has unknown leakage (`Facts.unknown_from`), or if
-        `price_curves` proves nothing.
+        tight: whether to compose numerically (PLD), too, which may give a smaller ε. Nothing is composed if ε is 0 or
+            not proven, or if all noise is Gaussian and no batch is secret.
     """
     if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
         return UNPROVEN
@@ -243,7 +251,7 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
     def rdp(group: Indices) -> Vector:
         """Return the sum of the agents' Rényi curves for each group of samples, as an array (groups, Rényi orders).
 
-        An agent that does not use a group adds 0 for this group.
+        The curve of an agent that does not use a group is 0.
         """
         curves = np.zeros((len(group), len(ORDERS)))
         for ledger, count, (own, _) in zip(ledgers, counts, read, strict=True):
@@ -268,6 +276,14 @@ def price_curves(
 ) -> PrivacyLoss:
     """Return the privacy loss of the group of samples with the largest loss, from the costs of all groups.
 
+    - The pure ε of the result is the largest pure ε of a group; nan if that is inf.
+    - The ε at δ of the result is the largest ε at δ of a group. The ε of a group is the smallest of pure ε, the ε of
+      zCDP and the ε of Rényi DP. If `is_gaussian` is true, it is the ε of Gaussian DP.
+    - With `pairs`, the pure ε is doubled, and the function `by_two_zero_outs` computes the ε at δ.
+    - Without groups, both are 0.
+    - The result is `UNPROVEN` if the pure ε and the ε of zCDP of a group are both infinite. If `is_gaussian` is true,
+      it is `UNPROVEN` if the ε of Gaussian DP is not finite.
+
     Args:
         pure: (groups,) pure ε.
         rho: (groups,) ρ of zCDP.
@@ -275,16 +291,8 @@ def price_curves(
             `curves.ORDERS`.
         is_gaussian: whether all noise is Gaussian and no batch is secret.
         delta: δ of the proven ε.
-        pairs: whether the costs are those of one zeroed sample, and adjacent data sets differ in a replaced sample,
-            which counts as two zeroed samples.
-
-    Returns:
-        The privacy loss. Its pure ε is the largest pure ε of a group, and nan if that is inf. Its ε at δ is the largest
-        ε of a group, where the ε of a group is the smallest of pure ε, the ε of zCDP and the ε of Rényi DP, or the ε of
-        Gaussian DP if `is_gaussian` is true. With `pairs`, the pure ε is twice as large, and the function
-        `by_two_zero_outs` computes the ε at δ. Without groups both are 0. The result is `UNPROVEN` if, for some group,
-        neither the pure ε nor the ε of zCDP is finite, or if `is_gaussian` is true and the ε of Gaussian DP is not
-        finite.
+        pairs: whether adjacent data sets differ in a replaced sample, which counts as two zeroed samples, and the costs
+            are those of one zeroed sample.
     """
     if pairs:
         one = price_curves(pure, rho, rdp, is_gaussian, delta)
@@ -322,20 +330,20 @@ def price_curves(
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
-    """Return the privacy loss of releases whose exact distribution is close to one with a known privacy loss.
+    """Return the privacy loss of messages whose exact distribution is close to one with a known privacy loss.
 
-    If releases with the known distribution are (ε, δ')-DP, the actual releases are (ε, δ' + (1 + e^ε) distance)-DP.
-    Half of δ is reserved for the term (1 + e^ε) distance.
+    Let the distance be the total variation distance between the two distributions. If messages with the known
+    distribution are (ε, δ')-DP, the actual messages are (ε, δ' + (1 + e^ε) distance)-DP. Half of δ is reserved for the
+    term (1 + e^ε) distance.
 
     Args:
         of: maps δ to the privacy loss of the known distribution.
-        delta: δ of the releases.
+        delta: δ of the actual messages.
         distance: the total variation distance between the two distributions.
 
     Returns:
-        The privacy loss. If `distance` is 0, this is `of(delta)`. Otherwise the pure ε is nan, ε is that of
-        `of(delta / 2)`, and `delta_spent` is (1 + e^ε) distance. If `delta_spent` is above half of δ, or nan, nothing
-        is proven.
+        `of(delta)` if `distance` is 0. Otherwise a privacy loss without pure ε (nan), with the ε of `of(delta / 2)`,
+        whose `delta_spent` is (1 + e^ε) distance. If `delta_spent` is above half of δ, or nan, nothing is proven.
     """
     if not distance:
         return of(delta)

@@ -1,9 +1,13 @@
-"""Compute bounds on the cost of one release in zCDP and RDP, and the ε at δ of a total cost in zCDP, RDP or GDP.
+"""Compute the privacy cost of one noised vector in zCDP and Rényi DP, and the ε at δ of a total cost.
 
-Notation: the noise of a release has the scale b (Laplace, per coordinate) or the standard deviation s (Gaussian). D1
-and D2 are bounds, in L1 and in L2 norm, on the change of the released vector between adjacent data, given all earlier
-releases. A Rényi curve is the vector of the Rényi divergences at all orders of `ORDERS`, which is the axis `orders` of
-an array. The axis m of an array counts releases.
+The total cost is that of zCDP, Rényi DP or Gaussian DP. Notation:
+
+- b is the scale of Laplace noise (per coordinate), and s is the standard deviation of Gaussian noise.
+- D1 and D2 are bounds, in L1 and in L2 norm, on the change of the vector between adjacent data, given all earlier
+  messages.
+- A Rényi curve is the vector of the Rényi divergences at all orders of `ORDERS`. These orders are the axis `orders` of
+  an array.
+- The axis m of an array counts noised vectors.
 """
 
 from __future__ import annotations
@@ -19,12 +23,14 @@ ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.
 
 
 def laplace_rdp(x: Vector) -> Vector:
-    """Return the Rényi divergences between Laplace noise of scale 1 and the same noise shifted by x.
+    """Return the Rényi divergences between Laplace noise of scale 1 and the same noise shifted by x, for each x.
 
     The array has a row for each shift in `x`, and a column for each order of `ORDERS`. The entries are upper bounds
-    that differ from the divergences by rounding, and for x below `SMALL` are a x²/2. Source: Mironov 2017, Proposition
-    6. A release of a vector with L1 sensitivity D1 and noise of scale b costs at most the divergences of x
-    = D1/b, because a shift of one coordinate costs no less than the same shift split over several coordinates.
+    that differ from the divergences by rounding. For x below `SMALL` they are a x²/2 at order a. Source: Mironov 2017,
+    Proposition 6.
+
+    For a vector with L1 sensitivity D1 and noise of scale b, the divergences of x = D1/b are an upper bound. The reason
+    is that a shift of one coordinate costs no less than the same shift split over several coordinates.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
@@ -33,10 +39,10 @@ def laplace_rdp(x: Vector) -> Vector:
 
 
 def pure_rdp(epsilon: Vector) -> Vector:
-    """Return the largest Rényi divergences that an ε-DP release can have: a row for each ε, a column for each order.
+    """Return the largest Rényi divergences that an ε-DP mechanism can have: a row for each ε, a column for each order.
 
-    Randomized response has these divergences. The entries are rounded up; for ε below `SMALL` they are a ε²/2 or ε, the
-    smaller of the two, at order a. The orders are `ORDERS`.
+    Randomized response has these divergences. The entries are rounded up. For ε below `SMALL` the entry at order a is
+    the smaller of a ε²/2 and ε. The orders are `ORDERS`.
     """
     a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
     curve = (np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e) + LOST) / (a - 1)
@@ -44,30 +50,30 @@ def pure_rdp(epsilon: Vector) -> Vector:
 
 
 def pure_rho(epsilon: Vector) -> Vector:
-    """Return the ρ of zCDP of an ε-DP release: ε²/2 (Bun, Steinke 2016)."""
+    """Return the ρ of zCDP of an ε-DP mechanism: ε²/2 (Bun, Steinke 2016)."""
     return np.asarray(epsilon) ** 2 / 2
 
 
 def shift_rho(d2: Vector, scale: Vector) -> Vector:
     """Return the ρ of zCDP of a vector with noise: D2²/(2 scale²), where D2 is the L2 sensitivity `d2` of the vector.
 
-    The scale is the Laplace scale or the Gaussian standard deviation. For Laplace noise the bound holds per coordinate,
-    because the Rényi divergence of order a of a shift by x is at most a x²/2. So the bound does not depend on the
-    dimension. The result is 0 where D2 is 0, and inf where the scale is 0 and D2 is not.
+    The scale is the Laplace scale or the Gaussian standard deviation. The result is 0 where D2 is 0, and inf where the
+    scale is 0 and D2 is not. For Laplace noise the formula is a bound: in each coordinate, the Rényi divergence of
+    order a of a shift by x is at most a x²/2 (in units of the scale). So the bound does not depend on the dimension.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
 
 
 def zcdp_epsilon(rho: Vector, delta: float) -> Vector:
-    """Return an ε at δ of ρ-zCDP: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
+    """Return an ε at δ that ρ-zCDP implies: ρ + 2√(ρ ln(1/δ)) (Bun, Steinke 2016)."""
     return np.asarray(rho + 2 * np.sqrt(rho * np.log(1 / delta)))
 
 
 def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
-    """Return an ε at δ for each row of Rényi divergences; a column belongs to an order of `ORDERS`.
+    """Return an ε at δ for each Rényi curve: a row of `rdp`, with a column for each order of `ORDERS`.
 
-    Each order gives an ε. The result is the smallest of them, or 0 if the smallest is negative. Source: Canonne,
+    Each order gives an upper bound on ε. The result is the smallest bound, or 0 if that is negative. Source: Canonne,
     Kamath, Steinke 2020, Proposition 12.
     """
     a = ORDERS
@@ -76,7 +82,7 @@ def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """Return the δ of μ-GDP at ε, rounded up.
+    """Return the smallest δ for which μ-GDP implies (ε, δ)-DP, rounded up.
 
     δ = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle, Wang 2018; Dong et al. 2022).
     """
@@ -87,11 +93,14 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Return the ε at δ of μ-GDP; inf if μ is inf or ε exceeds every double-precision number.
+    """Return the smallest ε for which μ-GDP implies (ε, δ)-DP.
 
-    The result is 0 if μ is 0, or so small that μ-GDP is (0, δ)-DP.
-    Above μ = 1e6 the second term of `gdp_delta` is negligible, and rounding hides the root. The solution of
-    Φ(−ε/μ + μ/2) = δ is then returned. This solution is an upper bound on ε, with a relative error of at most 1e-12.
+    The result is 0 if μ is 0, or so small that μ-GDP is (0, δ)-DP. The result is inf if μ is inf or ε exceeds every
+    double-precision number.
+
+    For μ above 1e6, the result is an upper bound on ε with a relative error of at most 1e-12. It solves Φ(−ε/μ + μ/2) =
+    δ, because the second term of the formula for δ (`gdp_delta`) is negligible, and rounding would hide the solution of
+    the full formula.
     """
     if mu == 0 or np.isinf(mu):
         return mu

@@ -1,24 +1,24 @@
 """Compute the Rényi divergences between noise of density ∝ exp(−‖e‖₂/b) in R^d and the same noise shifted by a vector.
 
-The shift has the L2 norm xb. The function `log_density` computes the log density of a released minimizer whose
-objective has a linear term with this noise; replay and audit need this density.
+The shift has the L2 norm xb. The noise is called gamma-norm noise. The function `log_density` computes the log density
+of a released minimizer whose objective has a linear term with this noise; replay and audit need this density.
 
-The density is invariant under rotation, so the divergence D_a of order a depends on x alone. Let u be a unit vector,
-b = 1, P_0 the density of the noise and P_x the density of the noise shifted by xu. In elliptic coordinates with foci at
+The density is invariant under rotation, so the divergence D_a of order a depends on x alone. Let u be a unit vector, b
+= 1, P_0 the density of the noise and P_x the density of the noise shifted by xu. In elliptic coordinates with foci at
 the two centers, ‖e‖ + ‖e − xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη, the integral E of P_x^a P_0^(1−a) is a sum of products of
 the Bessel functions I and K. With z = x/2, k = 2a − 1 and ν = d/2 − 1,
 
     exp((a − 1) D_a) = E = z k^(−ν) (K_{ν+1}(z) I_ν(kz) + K_ν(z) I_{ν+1}(kz)/k) = M(z) Λ_ν(kz) + N(z) Λ_{ν+1}(kz),
 
-M, N > 0, Λ_ν(w) = Σ_j (w²/4)^j/(j! (ν+1)_j). (·)_j is the rising factorial. By reflection, the divergence of P_0 from
-P_x is equal to the divergence of P_x from P_0. For d = 1 the divergence is that of Laplace noise.
+where M, N > 0, Λ_ν(w) = Σ_j (w²/4)^j/(j! (ν+1)_j), and (·)_j is the rising factorial. By reflection, the divergence of
+P_0 from P_x is equal to the divergence of P_x from P_0. For d = 1 the divergence is that of Laplace noise.
 
 - The divergence grows with x, because P_0^a is symmetric and unimodal, and P_0^(1−a) is symmetric with its minimum at 0
-  (T. W. Anderson, 1955). So the curve of the largest shift bounds the curve of every shift. Curves add up, order by
-  order, over rounds whose shifts depend on all earlier messages, if the bounds on the shifts are constants and the
-  shift of a round does not depend on the noise of the same round.
-- D_a ≤ a x²/(2d), that is x²/(2d)-zCDP, which is sharp for small x: since Λ_ν' = w Λ_{ν+1}/(2(ν+1)) and, term by term,
-  Λ_{ν+1} ≤ Λ_ν, ∂E/∂k ≤ E k z²/(2(ν+1)); and E = 1 at k = 1.
+  (T. W. Anderson, 1955). So the curve of the largest shift bounds the curve of every shift.
+- Curves of several rounds add up, order by order, also if shifts depend on earlier messages. Two conditions must hold:
+  the bounds on the shifts are constants, and the shift of a round does not depend on the noise of the same round.
+- D_a ≤ a x²/(2d), that is x²/(2d)-zCDP, which is sharp for small x. Proof: Λ_ν' = w Λ_{ν+1}/(2(ν+1)) and, term by term,
+  Λ_{ν+1} ≤ Λ_ν. So ∂E/∂k ≤ E k z²/(2(ν+1)), and E = 1 at k = 1.
 """
 
 from __future__ import annotations
@@ -42,10 +42,13 @@ HALVINGS = 60  # after this number of halvings of its terms, the rest of a serie
 def gamma_norm_rdp(d: int, x: Vector) -> Vector:
     """Return the Rényi divergences between gamma-norm noise in R^d and the same noise after a shift.
 
-    The result has a row for each shift in `x` and a column for each order of `curves.ORDERS`. The array `x` holds the
-    lengths of the shifts, in units of the noise's scale. The divergences are rounded up slightly (`MARGIN`). If the
-    shift, or the shift times the order, is large (`EXPONENT`), or if d is above `LARGEST`, the entry may be a looser
-    upper bound.
+    Gamma-norm noise has a density ∝ exp(−‖e‖₂/scale). The result has a row for each shift in `x` and a column for each
+    order of `curves.ORDERS`. The divergences are rounded up slightly (`MARGIN`). If the shift, or the shift times the
+    order, is large (`EXPONENT`), or if d is above `LARGEST`, the entry may be a looser upper bound.
+
+    Args:
+        d: the dimension.
+        x: the lengths of the shifts, in units of the noise's scale.
     """
     x = np.asarray(x, dtype=float)
     small = x[:, None] ** 2 / (2 * d) * ORDERS * (1 + MARGIN)
@@ -58,8 +61,8 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
 def _exact(d: int, x: float) -> Vector:
     """Return the Rényi divergences of a shift by x noise scales in R^d, one for each order.
 
-    If an order is so large that the series would overflow (`EXPONENT`), the entry is an upper bound. All entries are
-    inf if the first order is so large, if x is above 2 · `EXPONENT`, or if d is above `LARGEST`.
+    If an order is so large that the series would overflow (`EXPONENT`), its entry is an upper bound. All entries are
+    inf if this is so for the first order, if x is above 2 · `EXPONENT`, or if d is above `LARGEST`.
     """
     from scipy.special import k0e, k1e
 
@@ -94,9 +97,9 @@ def _exact(d: int, x: float) -> Vector:
 def log_density(x: Vector, ask: Solve, loss: SmoothLoss, scale: float) -> float:
     """Return the log density of a released minimizer x, (d,), up to a constant that does not depend on the loss.
 
-    The release x minimizes f(x) + ‖x − center − e‖²/(2·step) for exactly one noise vector e: e = x + step·∇f(x) −
-    center, and ∂e/∂x = I + step·∇²f(x). The density of e is ∝ exp(−‖e‖₂/scale) (X. Zhang, M. M. Khalili, M. Liu, (57)
-    to (61)).
+    The release x minimizes f(x) + ‖x − center − e‖²/(2·step), where e is the noise with density ∝ exp(−‖e‖₂/scale).
+    Exactly one e gives the release x: e = x + step·∇f(x) − center. So the density of x is the density of e times the
+    determinant of ∂e/∂x = I + step·∇²f(x). Source: X. Zhang, M. M. Khalili, M. Liu, (57) to (61).
 
     Args:
         x: the release.

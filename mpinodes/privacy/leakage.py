@@ -1,27 +1,32 @@
-"""Bound how far a change of earlier samples moves an agent's messages through the hidden state of the agent.
+"""Bound how much a change of earlier samples changes an agent's later messages, through the agent's hidden state.
 
-The bounds follow from the leakage that the messages state (`core.messages.Hidden`). Ledgers compute privacy costs from
-these bounds, and a replay compares real messages with the bounds. The hidden parts are the parts of an agent's state
-that no message has revealed. Two runs are compared whose data differ in one group of samples, and whose releases so far
-are equal. The vector h bounds how far each hidden part differs between the two runs, and u bounds how far the gradient
-differs. At the start h = 0. In every round,
+Hidden parts are the parts of an agent's state that its messages do not reveal. The bounds follow from the leakage that
+the messages state (`core.messages.Hidden`). Ledgers compute privacy costs from the bounds, and a replay compares real
+messages with the bounds.
+
+Two runs are compared whose data differ in one group of samples, and whose messages so far are equal. h bounds how far
+each hidden part differs between the two runs, and u bounds how far the gradient differs. At the start h = 0. In every
+round,
 
     v = min(r, ℓ·‖p·h‖ + w·[an earlier message was a use of the group]),   u = s·k + v,
-    a vector of the message moves by c·(A h + b v) + l2·k,   and h <- A h + b u,
+    a vector of the message differs by at most c·(A h + b v) + l2·k,   and h <- A h + b u.
 
-where a message is a *use* of the group if the message is the first to depend on the loss function of a round that uses
-samples of the group. k is the number of times that this round uses the group, and 0 if the message is no use. A bracket
-[·] is 1 if the statement holds, else 0. l2 is the L2 sensitivity in the event of the vector. The other symbols are
-fields of `Hidden`: A is `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r `largest`, ℓ `lipschitz`
-and w `offset`. A message without hidden parts moves by l2·k. After such a message h is 0, or inf if k > 0, because then
-nothing states how the use changes the hidden parts. The class `Norms` takes the absolute values of A, b, p and c, so
-that h is a bound on norms. The class `Lanes` does so for many changes at once. If A, b, p and c are exact, an input u
-of round q moves message t by |c_t A_t ⋯ A_{q+1} b_q| u (class `Signed`). `ceilings` bounds how far any earlier change
-of any sample can move each message.
+- A message is a *use* of the group if the message is the first to depend on the loss function of a round that uses
+  samples of the group. k is how many times this round uses the group; 0 if the message is no use.
+- A bracket [·] is 1 if the statement holds, else 0.
+- l2 is the L2 sensitivity of the vector.
+- The other symbols are fields of `Hidden`: A is `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r
+  `largest`, ℓ `lipschitz` and w `offset`.
 
 In this package, "an unknown message" is a message whose leakage is `UNKNOWN`, and "a message with hidden parts" is a
-message whose leakage is `Feedback` or `Hidden`. An unknown message, and every message with hidden parts after it, moves
-by inf.
+message whose leakage is `Feedback` or `Hidden`. The bound of an unknown message, and of every message with hidden parts
+after it, is inf. The bound of any other message is l2·k. After such a message h is 0, or inf if k > 0, because then
+nothing states how the use changes the hidden parts.
+
+- `Norms` takes the absolute values of A, b, p and c, so that h is a bound on norms. `Lanes` does so for many changes at
+  once.
+- `Signed` is for exact A, b, p and c: an input u of round q then moves message t by |c_t A_t ⋯ A_{q+1} b_q| u.
+- `ceilings` bounds how far any earlier change of any sample can move each message.
 """
 
 from __future__ import annotations
@@ -40,10 +45,11 @@ LARGEST_HISTORY = 20_000_000  # largest number of inputs that `Signed` stores: r
 
 
 class Lanes:
-    """Bound how far many changes of data, of several agents, move the agents' messages, in one computation.
+    """Bound how far agents' messages move, in L2 norm, if data change; many changes are computed at once.
 
-    A *lane* is the change of one group of samples (which are always used together) of one agent. Several groups of the
-    agent share a lane if their changes have equal effects. The bounds are those of the class `Norms`.
+    A *lane* is one change of the data: one group of samples of one agent changes. (A group is a set of samples that are
+    always used together.) Several groups share a lane if their changes have equal effects. The bounds are those of the
+    class `Norms`.
 
     Args:
         events: (rounds, agents) the noise and leakage of every message. The algorithm has hidden parts. An unknown
@@ -70,11 +76,10 @@ class Lanes:
     def follow(
         self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
     ) -> tuple[Vector, Vector]:
-        """Return bounds on how far each message moves, and on how far the hidden parts have moved at the end.
+        """Bound how far each message moves, and how far the hidden parts have moved after the last round.
 
-        A lane is one change of data. The first array has the axes (vectors of a message, rounds, lanes). The second
-        array has the axes (hidden parts, lanes), after the last round. A use is a message that is the first to depend
-        on the loss function of a round that uses the changed samples.
+        A lane is one change of the data. A use is a message that is the first to depend on the loss function of a round
+        with changed samples.
 
         Args:
             rounds: the rounds to compute.
@@ -83,6 +88,10 @@ class Lanes:
             message: (uses,) the message of each use, as an index into `rounds`.
             lane: (uses,) the lane of each use.
             before: (rounds, lanes) whether a message of an earlier round is a use of the lane.
+
+        Returns:
+            Two arrays: for the messages with the axes (vectors of a message, rounds, lanes), and for the hidden parts
+            after the last round with the axes (hidden parts, lanes).
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
@@ -96,9 +105,9 @@ class Lanes:
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
             """Compute, round by round, bounds on how far changed samples move the hidden parts of the agents' states.
 
-            The first returned array, (rounds, hidden parts, lanes), has the bounds in every round, without the direct
-            effect of uses by the message of the same round. The second array, (hidden parts, lanes), has the bounds
-            after the last round, with all effects.
+            The first returned array, (rounds, hidden parts, lanes), has the bounds in every round, without the change
+            that the samples of the same round cause directly. The second array, (hidden parts, lanes), has the bounds
+            after the last round, with all changes.
 
             Args:
                 times: multiplies weights and sizes, elementwise.
@@ -125,9 +134,9 @@ class Lanes:
 
 
 class Norms:
-    """Bound, by norms, how far a change of each group of samples moves the messages of one agent.
+    """Bound how far the messages of one agent move, in L2 norm, if a group of samples changes.
 
-    A group is a set of samples that are always used together.
+    A group is a set of samples that are always used together. The bounds use norms, and ignore the signs of weights.
 
     Args:
         events: the noise and leakage of the agent's messages, one event for each round.
@@ -141,14 +150,15 @@ class Norms:
         self._used = np.zeros(groups, bool)  # whether any message before the next one is a use of the group
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far a change of each group of samples moves each vector of a message: (vectors, groups).
+        """Return how far each vector of a message moves if a group of samples changes: an array (vectors, groups).
 
-        The result is inf for an unknown message, and for a message with hidden parts after an unknown message. This
-        method must be called for all messages, in order.
+        The result is inf for a message with unknown leakage, and for a message with hidden parts after such a message.
+        This method must be called for all messages, in order.
 
         Args:
             t: the number of the message, counted from 0.
-            used: the groups of which the message is a use; a group may occur several times.
+            used: the groups in the loss function on which this message is the first to depend; a group may occur
+                several times.
         """
         agent = np.zeros(len(self._used), np.int64)
         moved = np.zeros((1, self._l2.shape[1], len(agent)))
@@ -165,12 +175,14 @@ class Norms:
 
 
 class Signed:
-    """Bound how far a change of each group of samples moves the messages of an agent with exact linear dynamics.
+    """Bound how far the messages of one agent move if a group of samples changes; the agent's dynamics are linear.
 
-    The bounds are at most the bounds of `Norms`, because the signs of the weights are used. For each earlier round, the
-    class stores how far a gradient change of size 1 in that round moves the hidden parts now. If a message without
-    hidden parts is a use of a group, nothing states how the use changes the hidden parts. The change of the hidden
-    parts is then taken as inf, and followed by norms, until the next message without hidden parts.
+    The *dynamics* are the weights with which the agent's hidden state changes. They are known exactly, with their
+    signs, so these bounds are at most the bounds of the class `Norms`. For each earlier round, the class stores how far
+    a gradient change of size 1 in that round moves the hidden parts now.
+
+    If new samples enter with a message without hidden parts, nothing states how the samples change the hidden parts.
+    This change is then taken as inf, and followed by norms, until the next message without hidden parts.
 
     Args:
         events: the noise and leakage of the agent's messages, one event for each round.
@@ -187,11 +199,11 @@ class Signed:
         self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of changes whose direction is unknown
 
     def older(self, t: int) -> Vector:
-        """Return how far a change of each group of samples moves message t through the hidden parts.
+        """Return how far message t moves through hidden state if a group of samples of earlier messages changes.
 
-        The array has the axes (vectors of the message, groups). Messages are counted from 0. The result is inf for an
-        unknown message and for a message with hidden parts after an unknown message, and 0 for any other message
-        without hidden parts. The call also updates the stored state of the hidden parts to round t.
+        The array has the axes (vectors of the message, groups). Messages are counted from 0. The result is inf if the
+        leakage of the message is unknown, and for a message with hidden parts after such a message. It is 0 for any
+        other message without hidden parts. The call also updates the stored state of the hidden parts to round t.
         """
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
@@ -212,21 +224,22 @@ class Signed:
         )
 
     def add(self, t: int, used: Indices) -> None:
-        """Record that message t is a use of the groups `used`."""
+        """Record that message t is the first to depend on a loss function with samples of the groups `used`."""
         if self._hidden[t]:
             np.add.at(self._inputs[t], used, self._s[t])
         elif len(used):
             self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far a change of each group of samples moves each vector of a message: (vectors, groups).
+        """Return how far each vector of a message moves if a group of samples changes: an array (vectors, groups).
 
-        The result is inf for an unknown message, and for a message with hidden parts after an unknown message. This
-        method must be called for all messages, in order.
+        The result is inf for a message with unknown leakage, and for a message with hidden parts after such a message.
+        This method must be called for all messages, in order.
 
         Args:
             t: the number of the message, counted from 0.
-            used: the groups of which the message is a use; a group may occur several times.
+            used: the groups in the loss function on which this message is the first to depend; a group may occur
+                several times.
         """
         moved = self.older(t)
         for vector in range(len(moved)):
@@ -249,21 +262,21 @@ def response(events: Events, groups: int) -> Norms | Signed:
 
 
 def is_signed(events: Events) -> bool:
-    """Return whether the class `Signed` is used for the events of one agent, because its bounds may be tighter.
+    """Return whether the class `Signed` is used for one agent, because its bounds may be tighter than those of `Norms`.
 
-    This is the case if the algorithm has hidden parts, the leakage of every message with hidden parts is exact, and at
-    least one weight in the leakage of at least one message is negative.
+    Three conditions must hold. The algorithm has hidden parts, the leakage of every message with hidden parts is exact,
+    and at least one weight in the leakage of a message is negative.
     """
     return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
 
 
 def has_signs(events: Events) -> bool:
-    """Return whether any message has a negative weight in the transition, gradient, point or reads of its leakage."""
+    """Return whether the leakage of any message has a negative weight, in its transition, gradient, point or reads."""
     return any(bool((events.leakage(name) < 0).any()) for name in ("transition", "gradient", "point", "reads"))
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
-    """Return, for each group of samples, the sum over hidden parts of weight times size; 0 times inf is taken as 0.
+    """Return the sum over hidden parts of weight times size, for each group of samples; 0 times inf is taken as 0.
 
     The terms are added in the order of the hidden parts.
 
@@ -279,7 +292,7 @@ def _combined(weights: Vector, parts: Vector) -> Vector:
 
 
 def _product(weights: Vector, inputs: Vector) -> Vector:
-    """Return, for each group of samples, the sum over rounds of weight times size; 0 times inf is taken as 0.
+    """Return the sum over rounds of weight times size, for each group of samples; 0 times inf is taken as 0.
 
     Args:
         weights: (rounds,) the weight of each round.
@@ -290,17 +303,19 @@ def _product(weights: Vector, inputs: Vector) -> Vector:
 
 
 def ceilings(events: Events, most_used: Indices) -> Vector:
-    """Return, for each message, how far a change of any sample of an earlier message can move the message.
+    """Return how far each message can move, through hidden state, if any sample of an earlier message changes.
 
-    The array has the axes (rounds, vectors of a message). The bounds cover the indirect effect of a changed sample: an
-    earlier message used the sample, and the hidden state of the agent carries the change on. They do not cover the
-    direct effect on a message that uses the changed sample itself. Each bound assumes the largest possible change of
-    the gradient in every earlier round. The bound is inf for an unknown message and for messages with hidden parts
-    after an unknown message, and 0 for any other message without hidden parts.
+    The array has the axes (rounds, vectors of a message). Each bound assumes the largest possible change of the
+    gradient in every earlier round. The bounds do not cover the direct effect of a changed sample on the message with
+    which the sample enters.
+
+    The bound is inf if the leakage of the message is unknown, and for messages with hidden parts after such a message.
+    It is 0 for any other message without hidden parts.
 
     Args:
         events: the noise and leakage of one agent's messages, one event for each round.
-        most_used: (rounds,) the largest number of uses of one group of samples by a message, at least 1.
+        most_used: (rounds,) a bound on how many times the new loss function of a message uses one group of samples; at
+            least 1.
     """
     if not is_signed(events):
         return Ceilings().take(events, most_used)
@@ -317,10 +332,10 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 
 
 class Ceilings:
-    """Bound how far a change of any sample of an earlier message can move each message, block by block of rounds.
+    """Bound how far each message can move if any sample of an earlier message changes, block by block of rounds.
 
-    The bounds are those of the function `ceilings` for events for which `is_signed` is false. The bounds follow from
-    the norms of the hidden parts, and ignore the signs of weights.
+    The bounds are those of the function `ceilings` if `is_signed` is false. They follow from the norms of the hidden
+    parts, and ignore the signs of weights.
     """
 
     def __init__(self) -> None:
@@ -328,7 +343,7 @@ class Ceilings:
         self._h: list[float] = []  # upper bounds on h after the last message
 
     def take(self, events: Events, most_used: Indices) -> Vector:
-        """Return how far a change of any sample of an earlier message can move each message of the next block.
+        """Return how far each message of the next block can move if any sample of an earlier message changes.
 
         The array has the axes (rounds, vectors of a message). The arguments are those of the function `ceilings`.
         """

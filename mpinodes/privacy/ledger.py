@@ -1,22 +1,25 @@
-"""Add up the cost of one agent's events, for every group of samples that may differ between adjacent data.
+"""Add up the privacy costs of one agent's messages, for every group of samples in which adjacent data may differ.
 
-A *group* is a set of samples that an agent always uses together (or a round, or the whole agent, by the adjacency); the
-samples of a group share one row of a ledger. A *release* is one vector of one message. The vectors of a message have
-independent noise, so each vector is accounted for as a separate release, sent after the previous vector. If an
-algorithm adds noise to gradients instead of messages, the noised gradients of a round take the place of the vectors.
+A *group* is a set of samples that an agent always uses together. By the adjacency, it may also be a round, or the whole
+agent. A *release* is one vector of one message, after noise was added. The vectors of a message have independent noise,
+so each vector is accounted for as a separate release, sent after the previous vector. If an algorithm adds noise to
+gradients instead of messages, the noised gradients of a round take the place of the vectors.
 
-A *use* of a group is a message that is the first to depend on the loss function of a round that uses samples of the
-group. A group that several rounds use has several uses. A change of the group moves the message of each use directly,
-by at most the L2 sensitivity in the message's event. If a message has k uses of the group, the direct change is k times
-as large. A change of the group also moves every message after the first use through the agent's hidden state, by at
-most the bounds of `leakage`. If a release moves by D2 in L2, the L1 change of the release is at most D2 times
-`Events.l1_per_l2`. The cost of the release depends on the distribution of the noise. If the release was rounded to a
-lattice, the L1 change and the L2 change are larger by the roundings that the event states.
+A *use* of a group is a message that is the first to depend on the loss function of a round with samples of the group.
+If the group changes, messages move in two ways:
 
-The class `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. If secret coins draw the
-batch of a release, the pure ε and the Rényi curve are smaller (`subsampling`). A `Ledger` adds up the
-costs of releases, for each group. The class `Ledger` has two subclasses: `Saturated`, in this file, and
-`recursive.Recursive`.
+- The message of each use moves directly, by at most the L2 sensitivity in the message's event. If a round uses the
+  group k times, the direct change is k times as large.
+- Every message after the first use moves through the agent's hidden state, by at most the bounds of `leakage`.
+
+If a release moves by D2 in L2 norm, it moves by at most D2 times `Events.l1_per_l2` in L1 norm. If the release was
+rounded to a lattice, both changes are larger by the roundings that the event states. The cost of the release follows
+from these changes and from the distribution of the noise.
+
+- `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. If secret coins draw the batch of
+  a release, the pure ε and the Rényi curve are smaller (`subsampling`).
+- `Ledger` adds up the costs of releases, for each group. It has two subclasses: `Saturated`, in this file, and
+  `recursive.Recursive`.
 """
 
 from __future__ import annotations
@@ -44,10 +47,10 @@ PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the
 
 
 class Uses(NamedTuple):
-    """Hold the uses of samples by one agent: pairs (message, group of samples), ascending by message.
+    """Hold pairs (message, group of samples) of one agent, ascending by message. A pair is called a use of the group.
 
-    A pair means that the message is the first to depend on the loss function of a round that uses samples of the group.
-    A pair occurs k times if the round uses the group k times. Messages are counted from 0.
+    A pair means that the message is the first to depend on the loss function of a round with samples of the group. If
+    the round uses the group k times, there are k equal pairs. Messages are counted from 0.
     """
 
     message: Indices
@@ -55,10 +58,10 @@ class Uses(NamedTuple):
 
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
-        """Return the uses of all messages of one agent.
+        """Return the uses of all messages of one agent: pairs (message, group of samples).
 
-        The field `uses` of an event names the round whose loss function no earlier message depends on; 0 means that
-        there is no such round. The message has a use of each group that this round uses.
+        The field `uses` of a message's event is a round: the message is the first to depend on the loss function of
+        this round. 0 means that there is no such round. There is a pair for each group that the round uses.
 
         Args:
             events: the noise and sensitivity of the agent's messages, one event for each round.
@@ -70,18 +73,17 @@ class Uses(NamedTuple):
         return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Return the uses (pairs of a message and a group) of the messages `first` to `last` − 1.
+        """Return the pairs (message, group of samples) of the messages `first` to `last` − 1.
 
-        In the result, the messages are numbered from 0: message `first` has the number 0.
+        In the result, message `first` has the number 0.
         """
         here = slice(*np.searchsorted(self.message, (first, last)))
         return Uses(self.message[here] - first, self.group[here])
 
     def released(self, vectors: int) -> Uses:
-        """Return the same uses with the number of a release in place of the number of a message.
+        """Return pairs (release, group of samples) in place of the pairs (message, group).
 
-        A release is one of the vectors of a message. A pair (message, group) becomes one pair (release, group) for each
-        vector.
+        A release is one of the vectors of a message. Each pair (message, group) becomes one pair for each vector.
 
         Args:
             vectors: the number of vectors in a message.
@@ -90,22 +92,22 @@ class Uses(NamedTuple):
         return Uses(release.ravel(), np.repeat(self.group, vectors))
 
     def distinct(self) -> tuple[Uses, Indices]:
-        """Return the distinct pairs (message, group), and an array with the number of times that each pair occurs."""
+        """Return the distinct pairs (message, group), and an array that says how many times each pair occurs."""
         pair, times = np.unique(self.message << 32 | self.group, return_counts=True)
         return Uses(pair >> 32, pair & (1 << 32) - 1), times
 
     @property
     def groups(self) -> int:
-        """Return the number of groups, which are numbered from 0: the largest group number plus 1."""
+        """Return the number of groups of samples: the largest group number plus 1."""
         return int(self.group.max(initial=-1)) + 1
 
 
 class Unlisted:
-    """Find the uses (pairs of a message and a group of samples) of one agent's messages, block by block.
+    """Find the pairs (message, group of samples) of one agent block by block, to save memory.
 
-    A use is a message that is the first to depend on the loss function of a round that uses the group. A caller that
-    reads the messages block by block needs less memory with this class than with `Uses`. The attribute `between` is a
-    function: `between(first, last)` returns what `Uses.between` returns, and caches the last result.
+    A pair means that the message is the first to depend on the loss function of a round with samples of the group. The
+    attribute `between` is a function: `between(first, last)` returns what `Uses.between` returns, and caches the last
+    result.
 
     Args:
         events: the noise and sensitivity of the agent's messages, one event for each round.
@@ -117,15 +119,17 @@ class Unlisted:
 
 
 class Costs:
-    """Compute the privacy costs of single releases, each from the number of the release and its L2 change.
+    """Compute the privacy costs of single releases, each from how far it moves between adjacent data.
 
-    In the methods, `t` is an array of release numbers, and `delta` has the L2 change of each of these releases between
-    adjacent data.
+    A release is a vector to which noise was added. In the methods, `t` is an array of release numbers, and `delta` has
+    the L2 change of each of these releases.
 
-    If secret coins draw the batch of a release, pure ε and the Rényi curve are smaller than if the batch had all
-    samples (amplification, see `subsampling`). ρ is not made smaller: ρ for all samples is an upper bound for a batch.
+    If secret coins draw the batch of a release, pure ε and the Rényi curve are smaller than for a batch of all samples
+    (see `subsampling`). ρ of zCDP is not made smaller: ρ for all samples is an upper bound. The method `slopes` ignores
+    secret batches.
+
     If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), all costs are those of one zeroed
-    sample, whose L2 change is half of `delta`. The method `slopes` ignores secret batches.
+    sample, whose L2 change is half of `delta`. The callers combine two of these costs.
 
     Attributes:
         kind: the noise distribution of each release. If the dimension of the vectors is unknown, gamma-norm noise is
@@ -148,16 +152,17 @@ class Costs:
         self._zeroed = np.where(self.sampling == Sampling.POISSON_REPLACED, 0.5, 1.0)
 
     def pure(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε of each release in `t` if the release moves by `delta` in L2.
+        """Return the pure ε of each release in `t` if the release moves by `delta` in L2 norm between adjacent data.
 
-        The pure ε is 0 if `delta` is 0. Otherwise it includes the rounding of the release, and is inf if the noise is
-        Gaussian or if there is no noise. For a secret batch, the result is made smaller by `amplified_pure`. If a
-        replaced sample counts as two zeroed samples, the result is the cost of one zeroed sample.
+        - The result is 0 if `delta` is 0. It is inf if the noise is Gaussian or if there is no noise.
+        - The result includes the rounding of the release.
+        - For a secret batch, the result is made smaller by `amplified_pure`.
+        - If a replaced sample counts as two zeroed samples, the result is the cost of one zeroed sample.
         """
         return amplified_pure(self.rate[t], self.unamplified(t, delta))
 
     def unamplified(self, t: Indices, delta: Vector) -> Vector:
-        """Return the pure ε that each release in `t` would have if its batch had all samples.
+        """Return the pure ε that each release in `t` would have if its batch contained all samples.
 
         For releases without a secret batch, the result is that of `pure`. If a replaced sample counts as two zeroed
         samples, the result is the cost of one zeroed sample.
@@ -169,11 +174,12 @@ class Costs:
         return np.asarray(self._draws[t] * shift)
 
     def rho(self, t: Indices, delta: Vector) -> Vector:
-        """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2.
+        """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2 norm between adjacent data.
 
-        ρ is 0 if `delta` is 0. Otherwise ρ includes the rounding of the release, and is inf if there is no noise. For a
-        secret batch, ρ is that of a batch with all samples. If a replaced sample counts as two zeroed samples, the
-        result is the cost of one zeroed sample.
+        - The result is 0 if `delta` is 0, and inf if there is no noise.
+        - The result includes the rounding of the release.
+        - For a secret batch, the result is that of a batch of all samples.
+        - If a replaced sample counts as two zeroed samples, the result is the cost of one zeroed sample.
         """
         of_pure, delta = pure_rho(self.unamplified(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
@@ -181,12 +187,12 @@ class Costs:
         return np.asarray(np.where(self.kind[t] == Kind.PURE, of_pure, self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """Return two arrays: for each release, the shift per unit of L2 change, and ρ per squared unit of L2 change.
+        """Return the pure ε and the ρ of zCDP of each release (noised vector) for an L2 change of 1, as two arrays.
 
-        The shift is the number of draws times the L1 change divided by the noise scale; for gamma-norm noise, the L2
-        change takes the place of the L1 change. The shift is the pure ε of the release, except for Gaussian noise,
-        which has no pure ε. Both arrays ignore the rounding of releases and secret batches, and are inf for a release
-        without noise.
+        The first array holds the *shift*: the number of draws times the L1 change divided by the noise scale. For
+        gamma-norm noise, the L2 change takes the place of the L1 change. The shift is the pure ε, except for Gaussian
+        noise, which has no pure ε. Both arrays ignore secret batches and the rounding of releases. Both are inf for a
+        release without noise.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
@@ -195,12 +201,17 @@ class Costs:
         return shift, np.where(self.kind == Kind.PURE, pure_rho(shift), rho)
 
     def rdp(self, t: Indices, delta: Vector) -> Vector:
-        """Return bounds on the Rényi divergences of each release in `t` if the release moves by `delta` in L2.
+        """Return bounds on the Rényi divergences of each release in `t` if the release moves by `delta` in L2 norm.
 
-        The array has a row for each release and a column for each order of `ORDERS`. Each entry is ρ times the order,
-        or, if the noise is not Gaussian, a bound from the noise distribution if that is smaller. For this bound, the
-        pure ε of one draw is rounded up by at most 0.1 %. For a release of a secret batch, the bound of `sampled_rdp`
-        is used if it is smaller. An entry is inf if there is no noise and `delta` is above 0.
+        The array has a row for each release and a column for each order of `ORDERS`. Each entry is the smallest of
+        these bounds:
+
+        - ρ of zCDP times the order;
+        - if the noise is not Gaussian, a bound from the noise distribution, with the pure ε of one draw rounded up by
+          at most 0.1 %;
+        - for a secret batch, the bound of `sampled_rdp`.
+
+        An entry is inf if there is no noise and `delta` is above 0.
         """
         draws = self._draws[t]
         single, rho = self.unamplified(t, delta) / draws, self.rho(t, delta)
@@ -228,23 +239,26 @@ class Costs:
 
 @dataclass(slots=True)
 class Facts:
-    """Collect facts about all messages of one agent that decide how the privacy costs of the agent are computed.
+    """Collect facts about all messages of one agent. The facts decide how the privacy costs of the agent are computed.
+
+    The *leakage* of a message states how far a change of earlier samples moves the message through hidden parts of the
+    agent's state.
 
     Attributes:
         unknown_from: the first message, counted from 0, whose leakage is unknown, or that has a secret batch and hidden
             parts; inf if there is no such message.
         kinds: the noise distributions of all messages that may depend on data.
-        is_saturated: whether, in every message, a change of an earlier sample has an effect whose bound does not depend
-            on how far the hidden state has moved.
+        is_saturated: whether, in every message, the bound on the effect of an earlier sample does not depend on how far
+            the hidden state has moved.
         moves: whether a change of an earlier sample may change at least one gradient that is taken at an unreleased
             point.
-        is_finite: whether all L1 and L2 sensitivities are finite, and all numbers of the recursion in `leakage` except
-            the Lipschitz constant ℓ and the offset w, which may be inf.
+        is_finite: whether all L1 and L2 sensitivities are finite, and all numbers of the leakages except `lipschitz`
+            and `offset`, which may be inf.
         is_exact: whether the leakage of all messages with hidden parts is exact; true if there is no such message.
         has_signs: whether the leakage of at least one message has a negative weight.
         is_sampled: whether secret coins draw the batch of at least one message.
-        are_pairs: whether the costs are those of one zeroed sample, and a replaced sample counts as two zeroed samples.
-        groups: the largest number of a group of samples in any use, plus 1; 0 if there is no use.
+        are_pairs: whether a replaced sample counts as two zeroed samples, and the costs are those of one zeroed sample.
+        groups: the largest number of a used group of samples, plus 1; 0 if no group is used.
     """
 
     unknown_from: float = inf
@@ -259,12 +273,12 @@ class Facts:
     groups: int = 0
 
     def take(self, first: int, events: Events, uses: Uses) -> None:
-        """Update the facts with a block of messages.
+        """Update the facts with the next block of messages.
 
         Args:
             first: the number of the first message of the block, counted from 0.
             events: the noise and leakage of the messages of the block, one event for each round.
-            uses: the uses of the messages of the block, which are counted from 0 in the block.
+            uses: pairs (message, group of samples) of the block; messages are counted from 0 in the block.
         """
         self.groups = max(self.groups, uses.groups)
         sampled = (events.rate > 0).any(axis=-1)
@@ -291,7 +305,7 @@ class Facts:
 
     @property
     def is_signed(self) -> bool:
-        """Return whether the costs are computed with the signs of the leakage's weights.
+        """Return whether the signs of the weights in the agent's leakage are used to compute the privacy costs.
 
         This is so if the leakage of every message with hidden parts is exact, and at least one weight is negative.
         """
@@ -299,7 +313,7 @@ class Facts:
 
     @property
     def is_gdp(self) -> bool:
-        """Return whether ρ determines the ε at δ, as ε of Gaussian DP.
+        """Return whether the ε at δ follows exactly from ρ of zCDP, as the ε of Gaussian DP.
 
         This is so if the noise of every message that may depend on data is Gaussian, and no batch is secret.
         """
@@ -321,14 +335,13 @@ class Ledger(ABC):
 
     Args:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: the uses: pairs of a message and a group of samples.
+        uses: pairs (message, group): the message is the first to depend on the loss of a round with the group.
         facts: facts about all events of the agent.
 
     Attributes:
         facts: as above.
-        uses_ceiling: how a change of an earlier sample is charged in later messages. True: by one upper bound for all
-            samples (`leakage.ceilings`). False: by a bound for each group, or not at all, because no later message
-            depends on the change.
+        uses_ceiling: whether the effect of an earlier sample on later messages is bounded by one number for all samples
+            (`leakage.ceilings`). If not, there is a bound for each group, or there is no such effect.
     """
 
     uses_ceiling = False
@@ -338,7 +351,7 @@ class Ledger(ABC):
 
     @cached_property
     def costs(self) -> Costs:
-        """Return the object that computes the privacy costs of single releases of the agent, from all events."""
+        """Return the object that computes the privacy cost of each single release (noised vector) of the agent."""
         return Costs(self._events[:])
 
     @abstractmethod
@@ -353,33 +366,37 @@ class Ledger(ABC):
     def rdp(self, group: Indices) -> Vector:
         """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
-        The divergences are those of rounds 1 to the horizon of the last call of `at`.
+        The divergences are for rounds 1 to the horizon with which `at` was last called.
         """
 
     @abstractmethod
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
+        """Return an imaginary worst case of one agent's releases, for a numerical composition.
 
-        The returned releases together cost no less than the releases of any group of samples up to the last horizon.
+        The result is two arrays: the number of each release (noised vector), and how far the release moves in L2 norm.
+        These releases together cost no less than the releases of any group of samples up to the last horizon.
         """
 
 
 class Saturated(Ledger):
-    """Charge a change of an earlier sample, in each later message, by an upper bound that holds for all samples.
+    """Hold the privacy costs of one agent, with one bound for all samples on the effect of a changed earlier sample.
 
-    The bound is `leakage.ceilings`, which assumes in every message the largest effect of earlier samples. If
-    `Facts.is_saturated` is true, the effect of a single group has nearly always this size after the group was used. If
-    not, the cost is an upper bound that may be loose.
+    The bound is `leakage.ceilings`: in every later message, the changed sample has the largest possible effect through
+    the agent's hidden state. If `Facts.is_saturated` is true, the effect of a single group of samples has nearly always
+    this size. If not, the cost is an upper bound that may be loose.
 
-    If a message has k uses of a group of samples, a change of the group moves the message k times as far. This is
-    charged as one change: with Gaussian noise, k² ρ. The cost of a group is the sum of two parts. The first part is the
-    cost of the direct changes of the messages with uses of the group. The second part is the cost of the effect,
-    through hidden state, on all messages after the first use. For a use after the first, the first part is the cost of
-    both changes together minus the cost of the change through hidden state. The second part is computed as a difference
-    of two cumulative sums over rounds. Arrays of costs have the columns pure ε and ρ. They also have one column for
-    each order of the Rényi curve, unless `Facts.is_gdp` is true or there are more than `MOST_KEPT` groups. Infinite
-    costs of the second part are not added to the sums. The infinite costs are counted instead, in three columns: pure
-    ε, ρ and Rényi curve.
+    The cost of a group is the sum of two parts:
+
+    - The cost of the direct changes of messages with uses of the group. (A use is a message that is the first to depend
+      on the loss of a round with the group.) If a message has k uses of the group, it moves k times as far. With
+      Gaussian noise this costs k² ρ. For a use after the first, this part is the cost of the direct and the hidden
+      change together minus the cost of the hidden change.
+    - The cost of the hidden changes of all messages after the first use, as a difference of two cumulative sums over
+      rounds.
+
+    Arrays of costs have the columns pure ε and ρ. They also have one column for each order of the Rényi curve, unless
+    `Facts.is_gdp` is true or there are more than `MOST_KEPT` groups. Infinite costs are not added to the cumulative
+    sums but counted, in three columns: pure ε, ρ and Rényi curve.
     """
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
@@ -412,14 +429,14 @@ class Saturated(Ledger):
                 self._done = first + end
 
     def _take(self, events: Events, uses: Uses) -> None:
-        """Add the costs of a block of rounds.
+        """Add the privacy costs of the next block of rounds.
 
-        For each use of a group, the cost of the direct change of the message is added to the cost of the group. The
-        costs of the effects of earlier samples, through hidden state, are added to the cumulative sums over rounds.
+        The costs of direct changes, of messages that are the first to depend on samples of a group, are added to the
+        cost of the group. The costs of changes through hidden state are added to the cumulative sums over rounds.
 
         Args:
             events: the messages of the block.
-            uses: the uses of these messages, which are counted from 0 in the block.
+            uses: pairs (message, group of samples) of the block; messages are counted from 0 in the block.
         """
         (message, group), times = uses.distinct()
         costs = Costs(events)
@@ -463,15 +480,16 @@ class Saturated(Ledger):
     def _signed(self) -> Vector:
         """Return how far a change of any earlier sample can move each vector of each message: (rounds, vectors).
 
-        The bounds use the signs of the leakage's weights.
+        The bounds use the signs of the weights in the messages' leakages.
         """
         rounds = len(self._events)
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
 
     def _columns(self, costs: Costs, delta: Vector) -> Vector:
-        """Return the costs of releases that move by `delta` in L2: (rounds, vectors of a message, columns).
+        """Return the privacy costs of releases that move by `delta` in L2 norm, as an array (rounds, vectors, columns).
 
-        The columns are pure ε, ρ and, if Rényi curves are stored, one column for each Rényi order.
+        A release is one vector of a message. The columns are pure ε, ρ of zCDP and, if Rényi curves are stored, one
+        column for each Rényi order.
         """
         every, changes = np.arange(delta.size), delta.ravel()
         columns = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
@@ -480,7 +498,7 @@ class Saturated(Ledger):
         return np.concatenate(columns, axis=1).reshape(*delta.shape, -1)
 
     def _read(self, group: Indices, columns: slice, lost: slice) -> Vector:
-        """Return the costs of groups of samples in all rounds so far: a row for each group.
+        """Return the privacy costs of groups of samples in all rounds so far: a row for each group.
 
         Args:
             group: the numbers of the groups.
@@ -501,22 +519,26 @@ class Saturated(Ledger):
     def rdp(self, group: Indices) -> Vector:
         """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
-        The divergences are those of the rounds that the last call of `at` or `follow` has added. If no Rényi curves are
-        stored, each divergence is bounded by ρ of zCDP times the order.
+        The divergences are for all rounds that were added so far. If no Rényi curves are stored, each divergence is
+        bounded by ρ of zCDP times the order.
         """
         if self._has_curves:
             return self._read(group, slice(RHO + 1, None), slice(RHO + 1, RHO + 2))
         return np.asarray(self._read(group, slice(RHO, RHO + 1), slice(RHO, RHO + 1)) * ORDERS)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
+        """Return an imaginary worst case of the agent's releases, for a numerical composition.
 
-        The returned releases together cost no less than the releases of any group of samples up to the last horizon.
-        For each kind of noise, the releases of the messages with uses of a group are sorted by descending cost, and for
-        each k, the most expensive k-th release of any group is returned. In addition, every release after the earliest
-        use of any group is returned if the bound on the effect of earlier samples is above 0, with this bound as its
-        change. For each use after the first use of a group, the returned change is the direct change plus this bound.
-        The bound is then counted twice, because the same release is also returned with the bound alone.
+        The result is two arrays: the number of each release (noised vector), and how far the release moves in L2 norm.
+        These releases together cost no less than the releases of any group of samples up to the last horizon. They are:
+
+        - Direct changes. For each group and each kind of noise, the releases in which samples of the group enter are
+          sorted by descending cost. For each k, the most expensive k-th release of any group is returned. If samples of
+          its group have entered before, its change includes the bound on the hidden change.
+        - Hidden changes. Every release after the first entry of any group is returned with the bound on the effect of
+          earlier samples as its change, if this bound is above 0.
+
+        The bound is counted twice in a release that has both changes, so the worst case may cost more than necessary.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
@@ -543,5 +565,8 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return, for every message, the largest number of its uses of one group of samples, at least 1."""
+    """Return a bound on how many times the new loss of each message uses one group of samples; at least 1.
+
+    The bound is the number of pairs (message, group) of the message.
+    """
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

@@ -1,30 +1,31 @@
-"""Add up the costs of every group of samples, round by round, for several agents at once.
-
-The recursion of the module `leakage` bounds how far a changed sample moves later messages. This module computes the
-recursion for each group of samples, so the charge of a group decays or grows as the effect of its change does.
+"""Add up the privacy costs of every group of samples, round by round, for several agents at once.
 
 A group is a set of samples that an agent always uses together. A use of a group is a message that is the first to
-depend on the loss function of a round that uses the group. From the first use of the group on, a change of the group
-may move the agent's hidden parts by up to h (`leakage`). If the hidden parts move, all later messages may move, too.
+depend on the loss function of a round with the group. From the first use on, a change of the group may move the agent's
+hidden parts by up to h, and so all later messages. The module `leakage` states the recursion for h. This module
+computes the recursion for each group, so the charge of a group decays or grows as the effect of its change does.
+
 After some rounds, many groups have equal h, most often because h reaches the upper bound on the change of a gradient.
 Groups with equal h move all later messages equally, so they are merged into a *cluster*. The running time is then
-proportional to rounds times clusters, not to rounds times groups. A group that is used again leaves its cluster. When
-clusters are merged, the merged cluster gets the elementwise maximum of their h. A larger h never gives a smaller cost,
-so no group is charged less than without clusters.
+proportional to rounds times clusters, not to rounds times groups. A group that is used again leaves its cluster. A
+merged cluster gets the elementwise maximum of the h of its parts. A larger h never gives a smaller cost, so no group is
+charged less than without clusters.
 
 Example: each of 4,000 samples is used once, and the h of a sample shrinks by a factor 0.3 every round. Soon h moves a
 message by almost nothing. At the end the 4,000 groups form 51 clusters, so each round computes 51 recursions.
 
-The recursion applies to Laplace, Gaussian, gamma-norm and pure mechanisms. Given all earlier messages, the bound on the
-change of the next message is a public constant, and the costs of such bounds add up (ρ and Rényi curves; for Gaussian
-noise Σ (change/σ)² exactly). The recursion is valid under two conditions. First, the constants of the leakage are
-public, and the gradient changes by no more than its Lipschitz constant (`lipschitz`) or its largest change (`largest`)
-states; clipping keeps a Lipschitz constant, because clipping is nonexpansive. Second, if an agent's next state contains
-the agent's present state without noise, the weight of the present state is public and is part of the leakage's
-`transition`. The weight of the agent's own release adds no cost, because the release is known to the adversary.
+The costs of all messages add up (ρ and Rényi curves; for Gaussian noise Σ (change/σ)² exactly), because the bound on
+the change of a message, given all earlier messages, is a public constant. Laplace, Gaussian, gamma-norm and pure
+mechanisms are allowed. The recursion is valid under two conditions:
 
-All merges are between clusters of the same agent. Clusters raise the cost of a group by an amount that depends on which
-clusters are merged:
+- The constants of the leakage are public, and the gradient changes by no more than its Lipschitz constant (`lipschitz`)
+  or its largest change (`largest`) states. Clipping keeps a Lipschitz constant, because clipping is nonexpansive.
+- If an agent's next state contains its present state without noise, the weight of the present state is public and is
+  part of the leakage's `transition`. The weight of the agent's own release adds no cost, because the adversary knows
+  the release.
+
+All merges are between clusters of the same agent. Merges may raise the cost of a group, by an amount that depends on
+which clusters are merged:
 
 - Clusters whose h are equal up to rounding (`ALIKE`) are merged.
 - If an agent has more than `FEW` clusters, clusters whose h are equal up to the relative amount `LOOSE` are merged. A
@@ -62,7 +63,7 @@ FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because 
 
 
 class Clusters:
-    """Compute the privacy costs of all groups of samples of several agents, and merge groups that have equal effects.
+    """Compute the privacy costs of all groups of samples of several agents. Groups with equal effects are merged.
 
     Groups whose changes move all later messages of an agent equally or nearly equally are merged into a cluster. The
     effect of a cluster is bounded by norms. The cost of a group is the sum of an entry of `_own` for the group and an
@@ -92,11 +93,12 @@ class Clusters:
         self._is_raised = np.zeros(0, bool)  # whether a merge within LOOSE has raised the change
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
-        """Add the costs of the next rounds to all groups of samples.
+        """Add the privacy costs of the next rounds to all groups of samples.
 
         Args:
             events: (rounds, agents) the noise, sensitivity and leakage of the messages of these rounds.
-            uses: for each agent, the uses of groups of samples by the messages of these rounds.
+            uses: for each agent, pairs (message, group) of these rounds: the message is the first to depend on the loss
+                of a round with the group.
         """
         prices, lanes = Prices(events, self._shifts), Lanes(events)
         agent = np.repeat(np.arange(len(uses)), [len(used.message) for used in uses])
@@ -117,15 +119,16 @@ class Clusters:
             self._merge()
 
     def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
-        """Move every group of samples that has a use in a block of rounds out of its cluster, into a new cluster.
+        """Move every group of samples that is used in a block of rounds out of its cluster, into a new cluster.
 
-        A use is a message that is the first to depend on the loss function of a round that uses the group. Two groups
-        of an agent share a new cluster if they come from one cluster (or both have no cluster yet), and have equally
-        many uses in each message of the block. So if no message has two uses in the block, each group gets a cluster of
-        its own. The cost of each group stays the same. Clusters that have lost all their groups are removed.
+        Two groups of an agent share a new cluster if two conditions hold: they come from one cluster (or both have none
+        yet), and each message of the block uses them equally often. So if no message has two uses in the block, each
+        group gets a cluster of its own. The cost of each group stays the same. Clusters that have lost all their groups
+        are removed.
 
         Args:
-            message: (uses,) the message of each use, counted from 0 in the block, ascending.
+            message: (uses,) the message of each use, counted from 0 in the block, ascending. The message is the first
+                to depend on the loss of a round with the group.
             agent: (uses,) the agent of each use.
             group: (uses,) the group of each use.
             rounds: the number of rounds of the block.
@@ -169,14 +172,15 @@ class Clusters:
         )
 
     def _merge(self) -> None:
-        """For every agent, merge clusters (sets of groups of samples) of the agent.
+        """Merge clusters (sets of groups of samples) of the same agent that move later messages nearly equally.
 
-        Clusters are merged that move later messages nearly equally, or that move messages by almost nothing; the
-        docstring of the module lists the three rules. The merged cluster gets the elementwise maximum of the changes of
-        the hidden parts. A change of exactly 0 is merged only with 0, and a cluster with infinite costs only with
-        clusters that have infinite costs. When clusters are merged, all their groups move into the oldest cluster and
-        keep their costs so far. Before the merge, a tiny change above 0 is raised to a change that costs a message
-        about the share `FLOOR` of the smallest cost of a use.
+        Clusters that move messages by almost nothing are merged, too; the docstring of the module lists the three
+        rules. All groups of the merged clusters move into the oldest cluster and keep their costs so far. The merged
+        cluster gets the elementwise maximum of the changes of the hidden parts.
+
+        A change of exactly 0 is merged only with 0. A cluster with infinite costs is merged only with clusters that
+        have infinite costs. Before the merge, a tiny change above 0 is raised to a change that costs about the share
+        `FLOOR` of the smallest cost of a use.
         """
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
@@ -239,10 +243,10 @@ class Clusters:
 
 
 class Exact:
-    """Compute the privacy costs of all groups of samples of one agent whose state has exact linear dynamics with signs.
+    """Compute the privacy costs of all groups of samples of one agent, for exactly known linear dynamics of its state.
 
-    No groups are merged. The time grows with the square of the number of rounds, times the number of groups. The memory
-    grows with the number of rounds times the number of groups.
+    The signs of the dynamics are used, and no groups are merged. The time grows with the square of the number of
+    rounds, times the number of groups. The memory grows with the number of rounds times the number of groups.
 
     Args:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
@@ -256,11 +260,11 @@ class Exact:
         self._costs = np.zeros((groups, columns(shifts)))
 
     def take(self, events: Events, uses: Sequence[Uses]) -> None:
-        """Add the costs of the next rounds to all groups of samples.
+        """Add the privacy costs of the next rounds to all groups of samples.
 
         Args:
             events: (rounds, 1) the events of the only agent.
-            uses: a list with one element: the uses of groups of samples by the messages of these rounds.
+            uses: a list with one element: the pairs (message, group) of these rounds.
         """
         groups = len(self._before)
         for first in range(0, len(events), BLOCK):
@@ -286,11 +290,12 @@ class Exact:
 
 
 class Agent(NamedTuple):
-    """Hold what the privacy costs of an agent are computed from.
+    """Hold what is needed to compute the privacy costs of one agent.
 
     Attributes:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: the uses: pairs of a message and a group of samples.
+        uses: pairs (message, group of samples): the message is the first to depend on the loss of a round with the
+            group.
         facts: facts about all events.
     """
 
@@ -304,9 +309,9 @@ class Followed:
 
     Args:
         agents: the agents.
-        counts: None, or a table that counts shifts (`Costs.slopes`) by size. With such a table, shifts are counted and
-            no Rényi curves are computed. With None, Rényi curves are computed unless all noise is Gaussian or an agent
-            has more than `MOST_KEPT` groups of samples.
+        counts: None, or a table that counts shifts by size (a shift is the pure ε of one noised vector). With such a
+            table, shifts are counted and no Rényi curves are computed. With None, Rényi curves are computed unless all
+            noise is Gaussian or an agent has more than `MOST_KEPT` groups of samples.
 
     Attributes:
         agents: as above.
@@ -360,10 +365,9 @@ class Followed:
 
 
 class Recursive(Ledger):
-    """Hold the privacy costs of one agent, computed from a separate bound for each group of samples.
+    """Hold the privacy costs of one agent, with a bound for each group of samples on the effect of its change.
 
-    The bound limits the effect of a changed sample on later messages. The recursion of the module `leakage` computes
-    the bound.
+    The recursion of the module `leakage` computes how far a changed sample can move each later message.
 
     Args:
         followed: computes the costs of several agents together, among them the agent of this ledger.
@@ -384,7 +388,7 @@ class Recursive(Ledger):
     def at(self, horizon: int) -> tuple[Vector, Vector]:
         """Return two arrays after `horizon` rounds: the pure ε and the ρ of zCDP of every group of samples.
 
-        If any noise is Gaussian, the pure ε of every group that moves a release is inf.
+        If any noise is Gaussian, the pure ε of every group that has a cost is inf.
         """
         self._horizon = horizon
         pure, rho = self._followed.costs(horizon, self._place, np.arange(self.facts.groups), slice(0, 2)).T
@@ -393,21 +397,25 @@ class Recursive(Ledger):
     def rdp(self, group: Indices) -> Vector:
         """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
-        The divergences are upper bounds for rounds 1 to the horizon of the last call of `at`. If no Rényi curves are
-        stored, each bound is ρ of zCDP times the order.
+        The divergences are upper bounds, for rounds 1 to the horizon with which `at` was last called. If no Rényi
+        curves are stored, each bound is ρ of zCDP times the order.
         """
         costs = self._followed.costs(self._horizon, self._place, group)
         return costs[:, 2:] if costs.shape[1] > 2 else costs[:, [RHO]] * ORDERS
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return releases for a numerical composition, as two arrays: the number and the L2 change of each release.
+        """Return an imaginary worst case of the agent's releases, for a numerical composition.
 
-        The returned releases together cost no less than the releases of any group of samples up to the last horizon.
-        If all noise is Laplace noise, the shifts (draws · L1 change / noise scale) of each group are counted by size.
-        For every size s, the number of returned shifts of size s or more is the largest such number of any group. All
-        these shifts are returned as changes of one release, the release with the largest shift per change. The returned
-        shifts include the rounding of releases. The caller adds the rounding again, which makes the bound slightly
-        larger. For all other noise, the result is that of `Saturated.envelope`.
+        The result is two arrays: the number of each release (noised vector), and how far the release moves in L2 norm.
+        These releases together cost no less than the releases of any group of samples up to the last horizon.
+
+        If all noise is Laplace noise, the shifts of each group are counted by size. (A shift is the pure ε of a
+        release: draws · L1 change / noise scale.) For every size s, the number of returned shifts of size s or more is
+        the largest such number of any group. All shifts are returned as changes of one release, the release with the
+        largest shift per change. The shifts include the rounding of releases, and the caller adds the rounding again,
+        which makes the bound slightly larger.
+
+        For all other noise, the result is that of `Saturated.envelope`.
         """
         if not self.facts.is_all(Kind.LAPLACE):
             ceiling = Saturated(self._events, self._uses, self.facts)
@@ -424,18 +432,21 @@ class Recursive(Ledger):
 
 
 def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
-    """Return a ledger (the privacy costs by group of samples) for each agent.
+    """Return a ledger for each agent, which computes the privacy cost of each group of samples.
 
-    An agent gets a `Recursive` ledger under three conditions. First, the effect of a changed sample on later messages
-    depends on how far the hidden state has moved. Second, the leakage of all messages is known, their sensitivities and
-    leakages are finite (`Facts.is_finite`), and every message that depends on data has noise. Third, if the costs are
-    computed with signs, rounds times groups is at most `LARGEST_HISTORY`. Every other agent gets a `Saturated` ledger.
-    Agents with the same kinds of noise are computed together, except agents with more than `MOST_KEPT` groups, which
-    are computed apart from the others, and agents with signs, which are computed alone.
+    An agent gets a `Recursive` ledger if all of these conditions hold; otherwise a `Saturated` ledger:
+
+    - The effect of a changed sample on later messages depends on how far the hidden state has moved.
+    - The leakage of all messages is known, their sensitivities and leakages are finite (`Facts.is_finite`), and every
+      message that depends on data has noise.
+    - If the costs are computed with the signs of the leakages, rounds times groups is at most `LARGEST_HISTORY`.
+
+    Among the agents with `Recursive` ledgers, those with the same kinds of noise are computed together. Agents with
+    more than `MOST_KEPT` groups are computed apart from the others, and agents with signs are computed alone.
 
     Args:
-        of: for each agent, the events of its messages (noise, sensitivity and leakage), and the uses of groups of
-            samples by its messages.
+        of: for each agent, the events of its messages (noise, sensitivity and leakage), and the pairs (message, group
+            of samples).
     """
     agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
@@ -457,10 +468,10 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
 
 
 def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
-    """Return the ledger (the privacy costs by group of samples) of one agent.
+    """Return the ledger of one agent, which computes the privacy cost of each group of samples.
 
     Args:
         events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
-        uses: the uses of groups of samples by the messages.
+        uses: pairs (message, group): the message is the first to depend on the loss of a round with the group.
     """
     return open_ledgers([(events, uses)])[0]

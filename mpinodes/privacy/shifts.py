@@ -1,10 +1,12 @@
-"""Compute the costs of releases of several agents from how far each release moves, for many clusters at once.
+"""Compute the privacy costs of the releases of several agents from how far each release moves.
 
-A cluster is a set of groups of samples that move all later messages equally or nearly equally (`recursive`). The class
-`Prices` computes pure ε, ρ and Rényi curves from the L2 changes of releases. The class `Shifts` has the table of Rényi
-curves. The class `Counts` counts shifts by size instead, for the numerical composition in the module `tight`. A *shift*
-is the number of draws of a release, times its L1 change (for gamma-norm noise its L2 change), divided by its noise
-scale.
+A *release* is one noised vector. A *shift* is the number of draws of a release, times its L1 change (for gamma-norm
+noise its L2 change), divided by its noise scale. The costs are computed for many clusters at once: a cluster is a set
+of groups of samples that move all later messages equally or nearly equally (`recursive`).
+
+- `Prices` computes pure ε, ρ of zCDP and Rényi curves from the L2 changes of releases.
+- `Shifts` has the table of Rényi curves.
+- `Counts` counts shifts by size instead, for the numerical composition in the module `tight`.
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ from mpinodes.privacy.ledger import PURE, RHO, Costs
 class Shifts:
     """Tabulate the Rényi curves of one noise distribution, by the size of the shift.
 
-    A shift is the pure ε of a release: draws · L1 change / noise scale, or with the L2 change for gamma-norm noise. The
-    table divides the sizes of shifts into cells: intervals whose width is 0.2 to 0.4 % of the size. A size is rounded
-    up to the upper end of its cell.
+    A shift is the pure ε of one noised vector: draws · L1 change / noise scale, or with the L2 change for gamma-norm
+    noise. The table divides the sizes of shifts into cells: intervals whose width is 0.2 to 0.4 % of the size. A size
+    is rounded up to the upper end of its cell.
+
+    The table is used for one kind of noise. The Rényi divergence of any other noise, and of several draws of noise that
+    is not Laplace noise, is bounded by ρ of zCDP times the order.
 
     Args:
-        kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE. For a release with any other noise, and for a release
-            with several draws of noise that is not Laplace noise, the Rényi divergence is bounded by ρ times the order.
-        dimension: the dimension of a released vector, used for gamma-norm noise only.
+        kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE.
+        dimension: the dimension of a noised vector, used for gamma-norm noise only.
 
     Attributes:
         sizes: the upper ends of the cells.
@@ -51,18 +55,20 @@ class Shifts:
         self._table = self.cost_of_rho()[None]  # (rows, columns) of costs
 
     def cost_of_rho(self) -> Vector:
-        """Return the Rényi curve that is charged if only ρ = 1 of a release is known: the vector of all orders."""
+        """Return the Rényi curve of a cost of which only ρ = 1 of zCDP is known: the vector of all orders."""
         return ORDERS
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return bounds on the Rényi curves of shifts at the upper ends of cells, a row for each shift.
+        """Return a bound on the Rényi curve for each of several shifts, one row for each shift.
 
-        Cells are intervals of shifts. Each entry is the divergence of the noise distribution, or `ratio` times the
-        square of the shift times the order if that is smaller.
+        A shift is the pure ε of one noised vector, and here it is the upper end of a cell of the table. Each entry is
+        the divergence of the noise distribution, or `ratio` times the square of the shift times the order if that is
+        smaller.
 
         Args:
             cell: the index of each shift's cell.
-            ratio: for each shift, the largest ρ of a release with this shift, divided by the square of the shift.
+            ratio: for each shift, the largest ρ of zCDP of a noised vector with this shift, divided by the square of
+                the shift.
         """
         size = self.sizes[cell]
         if self.kind == Kind.LAPLACE:
@@ -72,18 +78,18 @@ class Shifts:
         return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
-        """Return, for each agent, the limit above which shifts are charged by the table of Rényi curves.
+        """Return, for each agent, the limit above which a shift is charged by the table of Rényi curves.
 
-        A shift is the pure ε of a release. Smaller shifts are charged by ρ times the order. The limit is `SMALL` times
-        the number in `use`, but at least `LEAST`.
+        A shift is the pure ε of one noised vector. Smaller shifts are charged by ρ of zCDP times the order. The limit
+        is `SMALL` times the number in `use`, but at least `LEAST`.
 
         Args:
-            use: for each agent, the smallest sum of shifts of a message by the direct change of one use.
+            use: for each agent, the smallest pure ε of a message by the direct change of a new sample.
         """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """Return the index of a ratio ρ / shift² in the table of Rényi curves; a missing ratio is first added.
+        """Return the index of a ratio ρ / shift² in the table of Rényi curves; first add the ratio if it is missing.
 
         Args:
             least: the ratio. The function rounds the ratio up slightly, so that nearly equal ratios share an index.
@@ -95,12 +101,13 @@ class Shifts:
         return self._ratios.index(up)
 
     def sums(self, shift: Vector, rho: Vector, ratio: Indices, least: Vector) -> Vector:
-        """Return, for each cluster of samples, the sum of the Rényi curves of the given releases: (clusters, columns).
+        """Return the sum of the Rényi curves of several releases, for each cluster of samples: (clusters, columns).
 
-        The sum is inf if a shift is above the limit for its cluster and above `LARGEST`.
+        A release is one noised vector, and a shift is its pure ε. The sum is inf if a shift is above the limit for its
+        cluster and above `LARGEST`.
 
         Args:
-            shift: (releases, clusters) the shift (pure ε) of the release if samples of the cluster change.
+            shift: (releases, clusters) the shift of the release if samples of the cluster change.
             rho: (releases, clusters) the ρ of zCDP of the release for the same change.
             ratio: (clusters,) the index that the method `ratio` returned for the cluster.
             least: (clusters,) a limit for the cluster. If a shift is above the limit, its Rényi curve is read from the
@@ -130,22 +137,23 @@ class Shifts:
 
 
 class Counts(Shifts):
-    """Count shifts (the pure ε of releases) by size, in intervals whose width is 1.5 to 3 % of the size.
+    """Count the shifts of each cluster of samples by size. A shift is the pure ε of one noised vector.
 
-    Shifts above 0 and below the lowest interval are counted in the lowest interval. If a shift of a cluster is above
-    the highest interval, all counts of this cluster are inf.
+    The sizes are divided into cells, intervals whose width is 1.5 to 3 % of the size. Shifts above 0 and below the
+    lowest cell are counted in the lowest cell. If a shift of a cluster is above the highest cell, all counts of this
+    cluster are inf.
     """
 
     BITS = 47
 
     def cost_of_rho(self) -> Vector:
-        """Return zeros, because every shift is counted by its size, and ρ adds nothing to the counts."""
+        """Return zeros: ρ of zCDP adds nothing to the counts, because every shift is counted by its size."""
         return np.zeros(len(self.sizes))
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return, for each shift, a row of an identity matrix: a 1 in the column of the shift's cell, and 0 elsewhere.
+        """Return one row for each shift, with a 1 in the column of the shift's cell and 0 elsewhere.
 
-        Cells are intervals of shifts. The argument `ratio` is ignored.
+        Cells are intervals of shifts, by size. The argument `ratio` is ignored.
         """
         return np.eye(len(self.sizes))[cell]
 
@@ -155,10 +163,9 @@ class Counts(Shifts):
 
 
 class Used(NamedTuple):
-    """Hold pairs (message, cluster of samples) of a block of rounds. Each pair is called a use.
+    """Hold pairs (message, cluster of samples) of a block of rounds. A pair is called a use of the cluster.
 
-    A pair means that the message is the first to depend on the loss function of a round that uses samples of the
-    cluster.
+    A pair means that the message is the first to depend on the loss function of a round with samples of the cluster.
 
     Attributes:
         message: (uses,) the message of each use, counted from 0 in the block.
@@ -171,26 +178,27 @@ class Used(NamedTuple):
     before: NDArray[np.bool_]
 
     def begun(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any message up to and including a round used samples of a cluster: (rounds, clusters)."""
+        """Return, for each round and cluster of samples, whether a message up to this round used the cluster."""
         carries = np.zeros((rounds, len(self.before)), bool)
         carries[self.message, self.cluster] = True
         return np.logical_or.accumulate(carries) | self.before
 
     def begun_before(self, rounds: int) -> NDArray[np.bool_]:
-        """Return whether any message before each round used samples of a cluster: (rounds, clusters)."""
+        """Return, for each round and cluster of samples, whether a message before this round used the cluster."""
         return np.concatenate([self.before[None], self.begun(rounds)[:-1]])
 
 
 def columns(shifts: Shifts | None) -> int:
-    """Return the number of columns of an array of costs: one for pure ε, one for ρ, and the columns of `shifts`."""
+    """Return the number of columns of an array of privacy costs: pure ε, ρ of zCDP, and the columns of `shifts`."""
     return 2 + (len(shifts.cost_of_rho()) if shifts else 0)
 
 
 class Prices:
-    """Compute the privacy costs of releases of several agents from how far each release moves.
+    """Compute the privacy costs of noised vectors of several agents from how far each vector moves.
 
-    The column of pure ε sums the shifts of all releases (`Costs.slopes`), also of releases with Gaussian noise, which
-    have no pure ε. `Recursive.at` replaces this sum by inf if any noise is Gaussian.
+    The column of pure ε also sums the shifts of vectors with Gaussian noise, although they have no pure ε. (A shift is
+    the L1 change divided by the noise scale, times the draws.) `Recursive.at` replaces this sum by inf if any noise is
+    Gaussian.
 
     Args:
         events: (rounds, agents) the noise and sensitivity of the messages.
@@ -217,17 +225,18 @@ class Prices:
     def costs(self, rounds: slice, agent: Indices, moved: Vector, used: Used, least: Vector) -> Vector:
         """Return the privacy cost of a block of rounds for each cluster of samples: (clusters, columns).
 
-        The columns are pure ε, ρ, and the columns of `shifts` (a Rényi curve, or counts) if `shifts` is not None. All
-        columns of a cluster are inf if the cluster moves a release without noise, or a release with an infinite pure ε
-        or ρ per unit of its change.
+        The columns are pure ε, ρ of zCDP, and the columns of `shifts` if `shifts` is not None: a Rényi curve, or
+        counts. All columns of a cluster are inf if a change of its samples moves a vector without noise, or a vector
+        with an infinite cost per unit of its change.
 
         Args:
             rounds: the rounds of the block.
             agent: (clusters,) the agent that uses the cluster.
-            moved: (vectors, rounds, clusters) how far each release moves in L2 if samples of the cluster change.
-            used: the uses of clusters by the messages of the block. From the first use of a cluster on, the cost of the
-                cluster includes the rounding of all releases.
-            least: (agents,) the smallest sum of shifts of a message by the direct change of one use.
+            moved: (vectors, rounds, clusters) how far each noised vector moves in L2 norm if samples of the cluster
+                change.
+            used: pairs (message, cluster) of the block: the message is the first to depend on the loss of a round with
+                the cluster. From there on, the cost of the cluster includes the rounding of all noised vectors.
+            least: (agents,) the smallest pure ε of a message by the direct change of a new sample.
         """
         shifts = self._shifts
         total = np.zeros((len(agent), columns(shifts)))

@@ -1,20 +1,24 @@
-"""Compute the privacy cost of a release that uses a secret random batch of the samples, instead of all samples.
+"""Compute the privacy cost of a noised vector that uses a secret random batch of the samples, instead of all samples.
+
+The vector is a sum over the samples of the batch, plus noise. Secret coins draw the batch, by one of two schemes:
+
+- *Poisson* sampling takes each sample with probability q, independently of the other samples.
+- *Fixed-size* sampling takes b of n samples.
 
 The public functions return pure ε or bounds on a Rényi curve (the Rényi divergences D_a at the orders a of
-`curves.ORDERS`); `by_two_zero_outs` returns ε at δ for a replaced sample. Secret coins draw the batch of a release. The
-release is a sum over the samples of the batch, plus noise. There are two schemes: *Poisson* sampling takes each sample
-with probability q, independently of the other samples; *fixed-size* sampling takes b of n samples. Let P0 be the
-distribution of the release if the changed sample is not in the batch, and P1 the distribution if it is. P1 is P0
-shifted by at most `x` noise scales.
+`curves.ORDERS`); `by_two_zero_outs` returns ε at δ for a replaced sample.
 
-With Poisson sampling, if one sample is zeroed (zero-out adjacency), (1 − q) P0 + q P1 is compared with P0. The curve is
-the larger of the two directions of the divergence. For Gaussian noise this is the divergence of the mixture from P0
-(Mironov, Talwar, Zhang 2019, Theorem 5). A shift of the full size `x` costs at least as much as any smaller shift (Zhu,
-Dong, Wang 2022, Theorem 11). With fixed-size sampling, if one sample is replaced, the bound is that of Wang, Balle,
-Kasiviswanathan 2019, Theorem 27.
+Let P0 be the distribution of the vector if the changed sample is not in the batch, and P1 the distribution if it is. P1
+is P0 shifted by at most `x` noise scales.
 
-A function whose exact formula needs an integer order a is interpolated between integer orders. The interpolation of
-(a − 1) D_a is an upper bound, because (a − 1) D_a is convex in a.
+- Poisson sampling, one sample is zeroed (zero-out adjacency): (1 − q) P0 + q P1 is compared with P0. The curve is the
+  larger of the two directions of the divergence. For Gaussian noise this is the divergence of the mixture from P0
+  (Mironov, Talwar, Zhang 2019, Theorem 5). A shift of the full size `x` costs at least as much as any smaller shift
+  (Zhu, Dong, Wang 2022, Theorem 11).
+- Fixed-size sampling, one sample is replaced: the bound is that of Wang, Balle, Kasiviswanathan 2019, Theorem 27.
+
+Some exact formulas need an integer order a. Between integers, (a − 1) D_a is interpolated, which gives an upper bound
+because (a − 1) D_a is convex in a.
 """
 
 from __future__ import annotations
@@ -41,8 +45,8 @@ SMALL = 1e-4  # if a·|R − 1| in `_moment` is below this number, a series repl
 def poisson_gaussian_rdp(rate: float, x: float) -> Vector:
     """Return an upper bound on the Rényi curve (orders,) of Gaussian noise on the sum of a Poisson batch.
 
-    Adjacent data differ in one zeroed sample. Up to the order `EXACT_UP_TO` the bound differs from the curve only by
-    rounding and the error of an integral; so it does at larger integer orders. Between these it is interpolated.
+    Adjacent data differ in one zeroed sample. Up to the order `EXACT_UP_TO`, and at all integer orders, the bound
+    differs from the curve only by rounding and the error of an integral. At all other orders the bound is interpolated.
 
     Args:
         rate: q, the probability with which each sample is taken; 1 means that the batch has all samples.
@@ -69,8 +73,8 @@ def _mixed(rate: float, log_ratio: Vector) -> Vector:
 def _moment(a: float, log_ratio: Vector, log_weight: Vector) -> float:
     """Return log E[R^a], where E is a weighted sum over points, and R is a likelihood ratio with E[R] = 1.
 
-    E[R^a] − 1 = E[R^a − 1 − a (R − 1)]. No term of this sum is negative, so no digits are lost. If a term overflows,
-    the sum E[R^a] is computed from logarithms instead.
+    The sum is computed as E[R^a] − 1 = E[R^a − 1 − a (R − 1)]. No term of the right side is negative, so no digits are
+    lost. If a term overflows, E[R^a] is computed from logarithms instead.
 
     Args:
         a: the order, above 1.
@@ -102,9 +106,9 @@ def _binomial(a: int, rate: float, x: float) -> float:
 
 
 def _by_integers(orders: Vector, moment: Callable[[int], float]) -> list[float]:
-    """Return an upper bound on the log-moment at each order, exact at integer orders.
+    """Return an upper bound on a log-moment at each order, which is exact at integer orders.
 
-    Between two neighboring integers the log-moment is interpolated linearly, which is an upper bound because the
+    Between two neighboring integers the log-moment is interpolated linearly. This is an upper bound because the
     log-moment is convex in the order.
 
     Args:
@@ -123,9 +127,9 @@ def _by_integers(orders: Vector, moment: Callable[[int], float]) -> list[float]:
 def poisson_laplace_rdp(rate: float, x: float) -> Vector:
     """Return an upper bound on the Rényi curve (orders,) of Laplace noise on the sum of a Poisson batch.
 
-    Adjacent data differ in one zeroed sample. At each order, both directions of the divergence are computed, and the
-    larger divergence is returned. The bound differs from the curve of a shift in one coordinate only by rounding and
-    the error of an integral.
+    Adjacent data differ in one zeroed sample. At each order, the larger of the two directions of the divergence is
+    returned. If the sum moves in one coordinate only, the bound differs from the curve only by rounding and the error
+    of an integral.
 
     Args:
         rate: q, the probability with which each sample is taken; 1 means that the batch has all samples.
@@ -176,7 +180,10 @@ def _without_replacement(a: int, rate: float, x: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _central(k: int, x: float) -> float:
-    """Return log E[(L − 1)^k] for even k: L is the likelihood ratio of N(x, 1) to N(0, 1), E the mean over N(0, 1)."""
+    """Return log E[(L − 1)^k] for even k.
+
+    L is the likelihood ratio of N(x, 1) to N(0, 1), and E is the mean over N(0, 1).
+    """
     from scipy.special import logsumexp
 
     y = np.arange(-TAIL, k * x + TAIL, STEP * min(1.0, 1 / x))
@@ -186,14 +193,14 @@ def _central(k: int, x: float) -> float:
 
 
 def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
-    """Return the pure ε of releases of secret batches: ln(1 + q (e^ε − 1)); ε itself if the rate q is 0.
+    """Return the pure ε of noised sums over secret batches: ln(1 + q (e^ε − 1)) for the rate q, or ε if q is 0.
 
     The formula holds if a sample of a Poisson batch is zeroed, and if a sample of a batch of fixed size is replaced
     (Balle, Barthe, Gaboardi 2018, Theorems 8 and 9).
 
     Args:
-        rate: the rate q of each release; 0 if the batch of the release is public.
-        epsilon: the pure ε of each release if its batch had all samples.
+        rate: the rate q of each batch; 0 if the batch is public.
+        epsilon: ε, the pure ε of each noised sum if its batch had all samples.
     """
     if not np.any(rate):
         return epsilon
@@ -203,7 +210,7 @@ def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
 
 
 def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: float) -> Vector:
-    """Return an upper bound on the Rényi curve (orders,) of a release of a secret batch.
+    """Return an upper bound on the Rényi curve (orders,) of a noised sum over a secret batch.
 
     The bound is 0 if `rho` is 0. The bound is inf if this module computes no bound: for Gaussian noise with a shift
     above `LARGEST`, and for other noise without a finite pure ε.
@@ -212,8 +219,8 @@ def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: flo
         kind: the distribution of the noise, a `Kind`.
         sampling: how the batch is drawn, a `Sampling` other than NONE.
         rate: the probability with which a sample is taken, or the share of the samples that a batch of fixed size has.
-        pure: the pure ε of the release if its batch had all samples; for Laplace noise also the shift in scales.
-        rho: the ρ of zCDP of the release if its batch had all samples; for Gaussian noise half the squared shift in
+        pure: the pure ε of the noised sum if its batch had all samples; for Laplace noise also the shift in scales.
+        rho: the ρ of zCDP of the noised sum if its batch had all samples; for Gaussian noise half the squared shift in
             standard deviations.
     """
     is_fixed = sampling == Sampling.FIXED
@@ -230,13 +237,13 @@ def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: flo
 
 
 def by_two_zero_outs(epsilon_of: Callable[[float], float], delta: float) -> float:
-    """Return ε at δ if adjacent data differ in a replaced sample, from the privacy loss of a zeroed sample.
+    """Return ε at δ for a replaced sample, computed as the privacy loss of two zeroed samples.
 
-    A replaced sample counts as two zeroed samples. The result is 2 ε' for a δ' with (1 + e^ε') δ' ≤ δ, where ε' =
-    `epsilon_of(δ')`; δ' is nearly as large as possible. The result is inf if no such δ' is found.
+    The result is 2 ε' for a δ' with (1 + e^ε') δ' ≤ δ, where ε' = `epsilon_of(δ')`; δ' is nearly as large as possible.
+    The result is inf if no such δ' is found.
 
     Args:
-        epsilon_of: maps δ' to ε' if adjacent data differ in a zeroed sample; ε' does not grow with δ'.
+        epsilon_of: maps δ' to the ε' of one zeroed sample; ε' does not grow with δ'.
         delta: δ.
     """
     from scipy.optimize import brentq

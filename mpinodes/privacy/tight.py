@@ -1,8 +1,8 @@
-"""Compute an upper bound on ε by a numerical composition of privacy loss distributions.
+"""Compute an upper bound on ε by a numerical composition of privacy loss distributions (PLD).
 
-The bound is almost exact for the composed releases, which cost at least as much as the releases of any single group of
-samples (`Ledger.envelope`). The computation uses Google's package dp-accounting. Because dp-accounting takes seconds to
-import, this module is imported only if `privacy.tight` is set.
+The composed noised vectors cost at least as much as those of any single group of samples (`Ledger.envelope`). For the
+composed vectors, the bound is almost exact. The computation uses Google's package dp-accounting. Because dp-accounting
+takes seconds to import, this module is imported only if `privacy.tight` is set.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ BUCKETS = 128  # largest number of distinct shifts that are composed, for each d
 
 
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int]) -> Callable[[float], float]:
-    """Return the ε of the numerical composition of releases as a function of δ; it bounds the ε of every group.
+    """Return a function of δ that gives an upper bound on the ε of every group of samples, by numerical composition.
 
-    The releases are those of `Ledger.envelope`. Gamma-norm noise is composed as a pure ε-DP mechanism. For a release
-    of a secret Poisson batch, both directions of the privacy loss are composed. If a replaced sample counts as two
-    zeroed samples (`Sampling.POISSON_REPLACED`), the result is the ε of one zeroed sample. The returned function gives
-    inf for every δ if one of the releases has no noise or a secret batch of fixed size. Otherwise it gives 0 if no
-    release moves.
+    The composed releases (noised vectors) are those of `Ledger.envelope`.
+
+    - Gamma-norm noise is composed as a pure ε-DP mechanism.
+    - For a release of a secret Poisson batch, both directions of the privacy loss are composed.
+    - If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), the result is the ε of one zeroed
+      sample.
+    - If one of the releases has no noise or a secret batch of fixed size, the function gives inf for every δ.
+      Otherwise, if no release moves, it gives 0.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.

@@ -1,12 +1,14 @@
 """Add up the privacy costs of several runs on the same data, sample by sample.
 
 A sample is identified by its row in the source of the data. The agent that has the sample may differ from run to run,
-and so may the position of the sample in the agent's data or in an epoch. If the samples of one run cannot be matched
-with the samples of another run, each run is charged the cost of its worst sample. The costs of the runs add up, because
-the noise of different runs is independent and all settings are fixed before the first run. `Cost` is the cost of one or
-several runs, `composed` adds costs, and `Together` collects the runs of a job. With adjacency `one-round` or
-`one-agent`, read "round" or "agent" for "sample"; but if the rounds or agents of two runs cannot be matched, nothing is
-proven (`UNMAPPED`).
+and so may the position of the sample in the agent's data or in an epoch. The costs of the runs add up, because the
+noise of different runs is independent and all settings are fixed before the first run. If the samples of one run cannot
+be matched with the samples of another run, each run is charged the cost of its worst sample.
+
+With adjacency `one-round` or `one-agent`, read "round" or "agent" for "sample". But if the rounds or agents of two runs
+cannot be matched, nothing is proven (`UNMAPPED`).
+
+`Cost` is the cost of one or several runs, `composed` adds costs, and `Together` collects the runs of a job.
 """
 
 from __future__ import annotations
@@ -40,11 +42,11 @@ class Cost(NamedTuple):
         pure, rho: (m,) the pure ε and ρ of zCDP of each sample; inf if there is no finite value.
         rdp: a function that maps k indices into `samples` to an array (k, orders) of Rényi divergences.
         is_gaussian: whether all noise is Gaussian and no batch is secret.
-        distance: the total variation distance between the exact distribution of the releases and the distribution for
+        distance: the total variation distance between the exact distribution of the messages and the distribution for
             which the cost is computed.
         unknown: whether the leakage of any message is unknown, so that nothing is proven.
-        pairs: whether the costs are those of one zeroed sample, and adjacent data sets differ in a replaced sample,
-            which counts as two zeroed samples.
+        pairs: whether adjacent data sets differ in a replaced sample, which counts as two zeroed samples, and the costs
+            are those of one zeroed sample.
     """
 
     samples: Indices
@@ -57,7 +59,10 @@ class Cost(NamedTuple):
     pairs: bool = False
 
     def loss(self, delta: float) -> PrivacyLoss:
-        """Return the privacy loss at δ of the sample with the largest privacy loss; `UNPROVEN` if `unknown` is true."""
+        """Return the privacy loss at δ of the sample with the largest privacy loss.
+
+        The result is `UNPROVEN` if the leakage of a message is unknown (the attribute `unknown`).
+        """
         if self.unknown:
             return UNPROVEN
         return at_distance(
@@ -67,10 +72,10 @@ class Cost(NamedTuple):
         )
 
     def settled(self, room: int = MOST_CURVES) -> Cost:
-        """Return this cost with the Rényi curves of all samples computed and stored.
+        """Return the same cost with the Rényi curves of all samples computed and stored.
 
         If `is_gaussian` is true, nothing is stored: the curve of a sample is its ρ times the orders. If there are more
-        than `room` samples, the curves do not fit into memory. The curves are then replaced by inf, so that only pure ε
+        than `room` samples, the curves would not fit into memory. They are then replaced by inf, so that only pure ε
         and ρ bound the privacy loss.
         """
         m, rho = len(self.samples), self.rho
@@ -82,7 +87,7 @@ class Cost(NamedTuple):
         return self._replace(rdp=lambda at: curves[at])
 
     def most(self) -> Cost:
-        """Return the cost of an imaginary sample that costs, by every accounting, as much as the worst sample.
+        """Return the cost of one imaginary sample, which costs as much as the worst sample by every accounting.
 
         If this cost lists no sample, the result is this cost itself.
         """
@@ -118,7 +123,7 @@ def composed(costs: Sequence[Cost]) -> Cost:
         places.append(place)
 
     def rdp(at: Indices) -> Vector:
-        """Return the sum of the Rényi divergences of all runs, for the samples with the indices `at`."""
+        """Return the sum of the Rényi divergences over all added costs, for the samples with the indices `at`."""
         curves = np.zeros((len(at), len(ORDERS)))
         for cost, place in zip(costs, places, strict=True):
             there = place[at] >= 0
@@ -139,7 +144,7 @@ def whole(classes: Sequence[Cost]) -> Cost:
 
 
 class RunCost(NamedTuple):
-    """Hold the costs of one run.
+    """Hold the privacy costs of one run.
 
     Attributes:
         agents: for each agent, the cost of the messages that the agent sends. Agents with the same samples and equal
@@ -190,10 +195,10 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
 
 
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
-    """Return the samples that an agent's messages use, ascending, and the group of each sample in the agent's ledger.
+    """Return the numbers of the samples that an agent's messages use, ascending, and the group of each sample.
 
-    A ledger has one cost for all samples of a group, which are always used in the same rounds. With the adjacencies
-    `one-sample` and `zero-out`, either each sample is a group, or the samples of one round are a group. With
+    A group is a set of samples that are always used in the same rounds, so the agent's ledger has one cost for all of
+    them. With the adjacencies `one-sample` and `zero-out`, a group is one sample, or the samples of one round. With
     `one-round` or `one-agent`, the group numbers are returned in place of sample numbers.
 
     Args:
@@ -233,9 +238,9 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
 
     Args:
         setup: the set-up of the run.
-        job: the directory of the job. The directory is part of the identifier if the data come from a file or from a
-            user-written stream, because the file or the stream may yield different data in another job. If
-            `data.identity` is set, its value replaces the directory.
+        job: the directory of the job. It is part of the identifier if the data come from a file or from a user-written
+            stream, which may yield different data in another job. If `data.identity` is set, its value replaces the
+            directory.
     """
     e, stream = setup.experiment, setup.stream
     adjacency, section = e.privacy.adjacency, dict(e.data)
@@ -275,7 +280,7 @@ UNMAPPED = {
 
 
 def other_data(setup: Setup) -> bool:
-    """Return whether two runs that have this setup, but different seeds, are known to draw different samples.
+    """Return whether two runs with these settings but different seeds are known to draw different samples.
 
     This is so if the stream states `drawn_from_seed = True` and the key data.seed is not set.
     """
@@ -283,10 +288,11 @@ def other_data(setup: Setup) -> bool:
 
 
 class Together:
-    """Add up the privacy cost of publishing several runs on the same data. The runs are added one at a time.
+    """Add up the privacy costs of publishing several runs on the same data. The runs are added one at a time.
 
-    As long as the identifier of `same_things` stays equal from run to run, a number stands for the same sample, and the
-    costs of the runs add up sample by sample. When the identifier changes, the costs of the worst samples add up.
+    Each run comes with the identifier that `same_things` returns. While the identifier stays equal, a number stands for
+    the same sample in all runs, and the costs add up sample by sample. When the identifier changes, the costs of the
+    worst samples add up.
 
     Attributes:
         runs: the number of runs so far.
@@ -314,24 +320,25 @@ class Together:
         self._things, self._now = things, _joined(self._now, cost)
 
     def take_unproven(self, because: str) -> None:
-        """Add a run for which nothing is proven; `because` is the reason."""
+        """Add a run for which nothing is proven; `because` is the reason, in words."""
         self.runs += 1
         self.unproven_because = self.unproven_because or because
 
     @property
     def by(self) -> str:
-        """Return how the costs of runs are added: by the adjacency's unit ("sample", "round", "agent") or "maxima".
+        """Return how the costs of runs are added: "sample", "round", "agent" or "maxima".
 
-        With "maxima", the units of at least two runs could not be matched, and the largest costs of these runs are
-        added.
+        The first three are the unit in which adjacent data differ: the costs of each unit are added over the runs. With
+        "maxima", the units of at least two runs could not be matched, and the largest costs of these runs are added.
         """
         return "maxima" if self._before else UNITS[self._adjacency]
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
-        """Return the privacy loss of all messages of all runs, and a list with the loss of each agent's messages.
+        """Return the privacy loss of all messages of all runs together, and a list of the losses of the agents.
 
-        If `unproven_because` is not empty, or no run was added, the result is `UNPROVEN` and an empty list. If the
-        leakage of a message is unknown, all returned losses that need this message are `UNPROVEN`.
+        The loss of an agent is the loss of its messages. If `unproven_because` is not empty, or no run was added, the
+        result is `UNPROVEN` and an empty list. If the leakage of a message is unknown, all losses that include this
+        message are `UNPROVEN`.
         """
         if self.unproven_because or not self._now:
             return UNPROVEN, []
@@ -363,7 +370,7 @@ def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
 
 
 def _changed(agents: Sequence[tuple[Cost, ...]], change: Callable[[tuple[Cost, ...]], Cost]) -> list[Cost]:
-    """Apply a function to the costs of each agent. Agents whose costs are the same objects share one result.
+    """Return the result of a function for the costs of each agent. Agents with the same objects share one result.
 
     Args:
         agents: for each agent, a tuple of costs.

@@ -1,22 +1,27 @@
 """Bound what one node, or several colluding nodes, can learn of another node's data, if messages are linear in noise.
 
-In some runs there is a round L after which no agent sends anything new. In round L every agent k releases y_k = v_k +
-e_k, e_k ~ N(0, s_k² I), and from then on all agents relay: they send weighted means of received messages. The message
-of agent j in round t >= L is then a fixed mix of the releases of round L, Σ_k M(t)_jk y_k, with M(L) = I and M(t + 1) =
-W(t) M(t). W(t) are the mixing weights of round t. The weights depend on the graph and on public scalars, never on data.
-The *viewers* are the nodes C that collude. The viewers receive the messages of their in-neighbors and know their own
-messages. Let A be the matrix with one row for each message that the viewers receive from round L on: the row of the
+Setting. In some runs there is a round L after which no agent sends anything new. In round L every agent k releases y_k
+= v_k + e_k: a vector v_k that depends on data, plus noise e_k ~ N(0, s_k² I). From then on all agents *relay*: they
+send weighted means of received messages. The message of agent j in round t >= L is then a fixed mix of the releases of
+round L, Σ_k M(t)_jk y_k, with M(L) = I and M(t + 1) = W(t) M(t). W(t) are the mixing weights of round t, which depend
+on the graph and on public scalars, never on data.
+
+First bound. The *viewers* are the nodes C that collude. They receive the messages of their in-neighbors and know their
+own messages. Let A be the matrix with one row for each message that the viewers receive from round L on: the row of the
 message in M(t), without the columns of C. The viewers see A(v + e), a Gaussian vector of known covariance A Σ Aᵀ ⊗ I,
-with Σ = diag(s_k²) over k not in C. Adjacent data change v_u of one agent u by at most Δ in L2, and change no v_k with
-k ≠ u. With B = A Σ^½ and g the column u of A,
+with Σ = diag(s_k²) over k not in C. Adjacent data change v_u of one agent u by at most Δ in L2 norm, and change no
+other v_k. With B = A Σ^½ and g the column u of A,
 
     μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu,
 
 and the view is μ-GDP, which is exact: the best test attains μ. ℓ_u, the *leverage* of u, is the squared norm of the
-projection of the unit vector e_u onto the row space of B. The leverage is 1 if y_u follows from the received messages,
-as for all nodes that receive the message of u in round L. The leverage is 0 if no received message depends on y_u.
-Every leverage is at most 1, so the privacy loss toward a node is never above the privacy loss toward an eavesdropper on
-all links.
+projection of the unit vector e_u onto the row space of B.
+
+- The leverage is 1 if y_u follows from the received messages, as for all nodes that receive the message of u in round
+  L.
+- The leverage is 0 if no received message depends on y_u.
+- Every leverage is at most 1, so the privacy loss toward a node is never above the privacy loss toward an eavesdropper
+  on all links.
 
 Messages before round L also depend on data, and round L depends on these messages. Given all earlier messages, on every
 link, the formula above holds for round L. A view is therefore √(μ_before² + Δ²ℓ_u/s_u²)-GDP, where μ_before is μ of the
@@ -28,12 +33,12 @@ two rows that differ only in the weight of y_u reveals y_u.
 Leverages are computed in double precision. A bound on the rounding error of all rounds is added to the leverages
 (`Space`).
 
-A second bound is tighter for algorithms in which what an agent adds to the mix of received messages never depends on
-received messages. Let m(t) be the messages of all agents in round t. Then m(t + 1) is c W(t) m(t) plus data and noise
-of round t + 1, with c public (`Algorithm.carried_on`). All messages received from round 1 on are linear in the noise of
-all rounds. Adjacent data move the messages along one direction, by Δ(t) in round t. Let Δ be the vector with the entry
-Δ(t) for round t of agent u, and 0 for all other agents. Let A now be the matrix of the weights of the noise in the
-received messages: a row for each received message, a column for each pair (round, agent). Then
+Second bound. It is tighter, and holds for algorithms in which what an agent adds to the mix of received messages never
+depends on received messages. Let m(t) be the messages of all agents in round t. Then m(t + 1) is c W(t) m(t) plus data
+and noise of round t + 1, with c public (`Algorithm.carried_on`). All messages received from round 1 on are linear in
+the noise of all rounds. Adjacent data move the messages along one direction, by Δ(t) in round t. Let Δ be the vector
+with the entry Δ(t) for round t of agent u, and 0 for all other agents. Let A now be the matrix of the weights of the
+noise in the received messages: a row for each received message, a column for each pair (round, agent). Then
 
     μ² = (A Δ)ᵀ (A Σ Aᵀ)⁻¹ (A Δ),
 
@@ -80,13 +85,15 @@ MOST = 10**9  # if agents^4 times rounds is above this number (some seconds), th
 
 
 def relayed_from(setup: Setup, events: Events) -> int | None:
-    """Return the last round L in which any agent sends something new; afterwards all agents only relay messages.
+    """Return the last round L in which any agent sends something new. After round L, all agents only relay messages.
 
-    To relay is to send weighted means of received messages. The result is None if the bounds of this module are not
-    known to hold, or if no such round L exists before the last round of the run. The bounds are not known to hold if
-    messages may not be linear in Gaussian noise of the backend numpy, have several vectors or may arrive late. The same
-    is true if batches are secret, if agents share data, if the stream states why nothing is proven, or if agents may
-    stop because of messages that a viewer does not receive.
+    To relay is to send weighted means of received messages. The result is None if no such round exists before the last
+    round of the run, or if the bounds of this module are not known to hold. They are not known to hold in these cases:
+
+    - Messages may not be linear in Gaussian noise of the backend numpy, have several vectors or may arrive late.
+    - Batches are secret, or agents share data.
+    - The stream states why nothing is proven.
+    - Agents may stop because of messages that a viewer does not receive.
 
     Args:
         setup: the set-up of the run.
@@ -119,8 +126,8 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 def weights(setup: Setup, first: int, last: int) -> Vector:
     """Return the mixing weights of the rounds `first` to `last` − 1, as an array (rounds, agents, agents).
 
-    The entry [t, i, j] is the weight that agent i gives to the message of agent j. The weights are computed again from
-    the graph and the scalars of the mixing, which are public.
+    The entry [t, i, j] is the weight that agent i gives to the message of agent j. Mixing weights are computed again
+    from public facts: the graph and the scalars that agents send.
     """
     n, count = setup.topology.agents, max(0, last - first)
     rounds = islice(mixed(setup.mixing, setup.reached, range(n), first), count)
@@ -129,16 +136,17 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
 @dataclass(frozen=True)
 class Relayed:
-    """Hold the mixing weights and links of the rounds in which all agents only relay (send means of received messages).
+    """Hold the mixing weights and links of the rounds in which all agents only relay.
 
-    T is the last round of the run, and n is the number of agents.
+    To relay is to send weighted means of received messages. T is the last round of the run, and n is the number of
+    agents.
 
     Attributes:
-        start: L, the last round with new releases.
+        start: L, the last round in which any agent sends something new.
         weights: (T − L, n, n) the mixing weights of rounds L, L + 1, ...
-        heard: (T − L + 1, n, n) whether agent i receives the message of agent j in round L + t, or i = j, in the entry
-            [t, i, j]. Lost messages count as received.
-        scale: (n,) the standard deviation of the noise in the releases of round L, per coordinate.
+        heard: (T − L + 1, n, n) the entry [t, i, j] says whether agent i receives the message of agent j in round L +
+            t, or i = j. Lost messages count as received.
+        scale: (n,) the standard deviation of the noise in the vectors of round L, per coordinate.
     """
 
     start: int
@@ -148,10 +156,9 @@ class Relayed:
 
     @classmethod
     def of(cls, setup: Setup, events: Events) -> Relayed | None:
-        """Return the rounds of a run in which all agents only relay (send means of received messages).
+        """Return the rounds of a run in which all agents only relay: they send weighted means of received messages.
 
-        The result is None if `relayed_from` returns None, for example because the run has no rounds in which all agents
-        only relay.
+        The result is None if `relayed_from` returns None, for example because the run has no such rounds.
 
         Args:
             setup: the set-up of the run.
@@ -171,7 +178,10 @@ class Relayed:
 
     @property
     def is_small(self) -> bool:
-        """Return whether the views of all nodes can be computed in some seconds, estimated from agents and rounds."""
+        """Return whether it takes only some seconds to compute what every node can learn.
+
+        The time is estimated from the numbers of agents and rounds.
+        """
         n = len(self.scale)
         return n**4 * (min(n, len(self.heard)) if self.is_fixed else len(self.heard)) <= MOST
 
@@ -186,15 +196,20 @@ class Relayed:
         return np.array(exact, np.int64)[where].reshape(self.weights.shape)
 
     def leverages(self, viewers: Sequence[int]) -> Vector:
-        """Return upper bounds on the leverage of every agent toward the viewers (colluding nodes); nan for the viewers.
+        """Return upper bounds on the leverage of every agent toward colluding nodes, the viewers; nan for the viewers.
 
-        The leverage is the share of μ² (of Gaussian DP) of an agent's release that the viewers see, between 0 and 1.
-        The matrix B, whose row space determines the leverages, is defined in the docstring of this module. The rank of
-        B is computed over a prime field, without rounding. This rank is never above the true rank. The probability that
-        the rank is below the true rank is less than 1e-6. The row space is computed in double precision, with a bound
-        on the rounding error over all rounds. If the error is above `BLUR`, the leverage 1 is returned for every agent
-        whose release is part of any message that the viewers receive. An agent without noise in round L has the
-        leverage 1 if its release is part of such a message. An agent whose release is part of none has the leverage 0.
+        The leverage is between 0 and 1: the share of μ² (of Gaussian DP) of an agent's vector of round L that the
+        viewers see. L is the last round in which any agent sends something new. The docstring of this module defines
+        the leverage, by the row space of a matrix B.
+
+        - The row space is computed in double precision, with a bound on the rounding error over all rounds. If the
+          error is above `BLUR`, the leverage is 1 for every agent whose vector is part of a message that the viewers
+          receive.
+        - The rank of B is computed over a prime field, without rounding. This rank is never above the true rank, and
+          below it with a probability of less than 1e-6.
+        - The leverage of an agent without noise in round L is 1 if its vector is part of a message that the viewers
+          receive.
+        - The leverage of an agent whose vector is part of no such message is 0.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
@@ -210,20 +225,21 @@ class Relayed:
         return leverage
 
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
-        """Return a row of the identity matrix for each message that the viewers receive in round L + t.
+        """Return one unit vector for each message that the viewers receive in round L + t, as the rows of an array.
 
-        The viewers are colluding nodes. L is the last round in which any agent sends something new. The row of agent
-        j's message is row j of the n x n identity matrix.
+        The viewers are colluding nodes. L is the last round in which any agent sends something new. The unit vector of
+        agent j's message is row j of the n x n identity matrix.
         """
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
     def seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
-        """Return the row space of A, the matrix that maps the releases of round L to the messages the viewers receive.
+        """Return the row space of A, the matrix that maps the vectors of round L to the messages the viewers receive.
 
         The viewers are colluding nodes. L is the last round in which any agent sends something new. The space is
-        returned twice: as a reduced basis over the prime field, and as a `Space` in double precision. The loop goes
-        from the last round back to round L. In round t, the rows found so far are multiplied by W(t), and the rows of
-        the messages received in round t are added.
+        returned twice: as a reduced basis over the prime field, and as a `Space` in double precision.
+
+        The loop goes from the last round back to round L. In round t, the rows found so far are multiplied by the
+        mixing weights W(t), and the rows of the messages received in round t are added.
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
@@ -245,8 +261,8 @@ class Space:
     """Hold a row space (the span of the rows of a matrix), with a bound on the rounding error of its basis.
 
     Attributes:
-        basis: (rank, n) the rows are orthonormal up to rounding. The rows of `basis` + X, where X is an unknown error,
-            span the exact row space.
+        basis: (rank, n) rows that are orthonormal up to rounding. The exact row space is the span of the rows of
+            `basis` + X, where X is an unknown error.
         errors: a triple (size, left, right) for each term of X = Σ left E right. In each term, E is an unknown matrix
             of spectral norm at most `size`.
     """
@@ -271,12 +287,13 @@ class Space:
         return size if size <= BLUR else inf
 
     def mixed(self, w: Vector, rank: int, received: Any = ()) -> Space:
-        """Return the span of two sets of rows: the rows of this space times `w`, and the rows `received`.
+        """Return the space that is spanned by the rows of this space times `w` and the rows `received`.
 
-        Let `basis` be the basis of the returned space. The exact rows are C `basis` + D, where D is the error from X
-        and from rounding in this step. Let G be the computed left inverse of C, and G C = I + F. The exact rows span
-        the rows of `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus grow by the
-        norm of a product of matrices, which is far less than the product of the norms of the matrices.
+        The error bound is as follows. Let `basis` be the basis of the returned space. The exact rows are C `basis` + D,
+        where D is the error from X and from rounding in this step. Let G be the computed left inverse of C, and G C = I
+        + F. The exact rows span the rows of `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several
+        rounds thus grow by the norm of a product of matrices, which is far less than the product of the norms of the
+        matrices.
 
         Args:
             w: (n, m) the matrix.
@@ -309,8 +326,8 @@ class Space:
 def _largest(errors: Errors) -> float:
     """Return a bound on the spectral norm of the rounding error of a basis: the sum of the matrices left · E · right.
 
-    The sum is over the triples (size, left, right) in `errors`, where E is an unknown matrix of spectral norm at most
-    `size`. The norms of the other matrices are bounded by √(‖·‖₁ ‖·‖∞) and by the Frobenius norm.
+    `errors` has a triple (size, left, right) for each matrix, where E is an unknown matrix of spectral norm at most
+    `size`. The norms of left and right are bounded by √(‖·‖₁ ‖·‖∞) and by the Frobenius norm.
     """
 
     def spectral(matrix: Vector) -> float:
@@ -323,7 +340,7 @@ def _largest(errors: Errors) -> float:
 
 
 def _echelon(rows: Indices) -> Indices:
-    """Return the reduced row echelon basis of the space that `rows` span over the prime field, one vector per row."""
+    """Return the reduced row echelon form of `rows` over the prime field, without zero rows."""
     rows, rank = rows.copy(), 0
     for column in range(rows.shape[1]):
         there = np.flatnonzero(rows[rank:, column])
@@ -348,17 +365,20 @@ def _product(left: Indices, right: Indices) -> Indices:
 
 
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of Gaussian DP of every agent toward the viewers (colluding nodes), for all messages since round 1.
+    """Return μ of Gaussian DP of every agent toward colluding nodes, the viewers, for all messages since round 1.
 
     The bound holds for algorithms in which what an agent adds to the mix of received messages never depends on received
-    messages (the second bound in the docstring of this module). μ is nan for the viewers. The result is None if the
-    algorithm does not state that its messages have this form (`carried_on`, `whole_data`), if gradients are clipped, if
-    any release of rounds 2 to L has no noise or no new loss function, if there are more than `LARGEST` releases, or if
-    rounding hides the result.
+    messages (the second bound in the docstring of this module). μ is nan for the viewers. The result is None in these
+    cases:
+
+    - The algorithm does not state that its messages have this form (`carried_on`, `whole_data`).
+    - Gradients are clipped.
+    - A vector of rounds 2 to L has no noise or no new loss function.
+    - There are more than `LARGEST` noised vectors, or rounding hides the result.
 
     Args:
         setup: the set-up of the run.
-        events: (L, agents) the privacy events of rounds 1 to L, the last round with new releases.
+        events: (L, agents) the privacy events of rounds 1 to L, the last round in which any agent sends something new.
         relayed: the rounds from L on.
         viewers: the nodes that collude.
     """
@@ -402,17 +422,18 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 
 @dataclass(frozen=True)
 class Views:
-    """Hold bounds on what every node can learn of every agent's data, in a run whose last rounds relay messages.
+    """Hold bounds on what every node can learn of every agent's data, in a run whose last rounds only relay.
 
-    Each bound is the μ of Gaussian DP; `epsilons` computes ε from μ.
+    The node is called the viewer. To relay is to send weighted means of received messages. Each bound is the μ of
+    Gaussian DP; `epsilons` computes ε from μ.
 
     Attributes:
-        start: L, the last round with new releases.
-        leverage: (viewer, agent) in [0, 1]: the viewer sees this share of μ² of the agent's release of round L.
+        start: L, the last round in which any agent sends something new.
+        leverage: (viewer, agent) in [0, 1]: the viewer sees this share of μ² of the agent's vector of round L.
         before: (agent,) μ of all messages before round L, on all links.
-        release: (agent,) μ of the release of round L alone.
+        release: (agent,) μ of the vector of round L alone.
         relayed: (viewer, agent) μ of the messages from round L on, given all earlier messages on every link.
-        mu: (viewer, agent) μ of the whole view; inf if unproven; nan on the diagonal.
+        mu: (viewer, agent) μ of all messages that the viewer receives; inf if unproven; nan on the diagonal.
         links: (agent,) μ of all messages on all links.
         distance: (viewer, agent) the number of hops from the agent to the viewer, over all edges of rounds L, L + 1,
             ...; −1 if there is no path; nan on the diagonal.
@@ -429,9 +450,9 @@ class Views:
 
 
 def epsilons(mu: Vector, delta: float) -> Vector:
-    """Return the ε at δ of μ-GDP for each entry of `mu`.
+    """Return the ε at δ of μ-GDP for each entry μ of an array.
 
-    An entry is nan if μ or ε is not finite, because then nothing is proven or the entry is on the diagonal.
+    An entry of the result is nan if μ or ε is not finite.
     """
     known = {m: e for m in np.unique(mu).tolist() if isfinite(m) and isfinite(e := gdp_epsilon(m, delta))}
     return np.array([known.get(m, np.nan) for m in mu.ravel().tolist()]).reshape(mu.shape)
@@ -494,17 +515,17 @@ def _toward(
 ) -> Vector:
     """Return μ of Gaussian DP of every agent toward the viewers, which are colluding nodes.
 
-    Each μ is the smaller of two bounds: the bound of `_mu` from the leverages, and the bound of `carried_on`.
+    Each μ is the smaller of two bounds: the bound from the leverages (`_mu`), and the bound of `carried_on`.
     """
     mu, whole = _mu(costs, leverage), carried_on(setup, events, relayed, viewers)
     return mu if whole is None else np.minimum(mu, whole)
 
 
 def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
-    """Return ρ of zCDP of each group of samples of one agent, for two sets of messages, as two arrays.
+    """Return ρ of zCDP of each group of samples of one agent, in two arrays: before round L, and in round L.
 
-    The first array has the ρ of the messages before round L, the last round of `events`. The second array has the ρ of
-    the message of round L.
+    L is the last round of `events`. The first array is for the messages before round L, the second for the message of
+    round L.
     """
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
@@ -517,7 +538,7 @@ def _mu(costs: Costs, leverage: Vector) -> Vector:
 
     Args:
         costs: for each agent, the two arrays that `_cost` returns.
-        leverage: for each agent, the share of ρ of the agent's last release that the viewers see.
+        leverage: for each agent, the share of ρ of the agent's last vector that the viewers see.
     """
     mu = leverage.copy()  # nan where the leverage is nan
     for agent, ((before, last), share) in enumerate(zip(costs, leverage.tolist(), strict=True)):
