@@ -1,4 +1,4 @@
-"""Draw the figures and the page of a run from its directory alone; the page is one self-contained HTML file."""
+"""Draw the figures and the page of a run from the files in its directory; the page is one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def draw(directory: Path, vector: bool = False) -> Path:
 
 
 def _page(s: Summary, data: Drawn, experiment: str, figures: dict[str, Path]) -> str:
-    """Return the page as HTML.
+    """Return the page of a run as HTML.
 
     Args:
         s: the summary of the run.

@@ -1,4 +1,4 @@
-"""Put the main results of a run into whole sentences, which stand at the top of the page of the run."""
+"""Write whole sentences on the main results of a run, for the top of the page of the run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ SETS = {"test": "test samples", "train": "training samples"}
 
 
 def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
-    """Return sentences on the accuracy or error of a run, on its regret or optimality gap, and on its privacy.
+    """Return sentences on the main results of a run: accuracy or error, regret or optimality gap, and privacy.
 
-    Sentences on an accuracy, error, regret or gap are left out if the run does not have this result.
+    If the run does not have one of these results, the sentence on this result is left out. There is always a sentence
+    on privacy.
 
     Args:
         s: the summary of the run.
@@ -58,8 +59,8 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
     """Return the data set on which a method is judged ("test" or "train"), and the accuracy or RMSE on this data set.
 
-    The value belongs to the last decision if an offline method is judged by its last decision, else to the running
-    mean. The value is None if the run has none.
+    The accuracy or RMSE is that of the last decision if an offline method is judged by its last decision. Otherwise it
+    is that of the running mean of the decisions. It is None if it is unknown.
 
     Args:
         s: the summary of the run.
@@ -75,10 +76,10 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
     """Return the accuracy or RMSE of a constant prediction, by data set ("test", "train"); empty if it is unknown.
 
-    The constant is the largest class for the accuracy, and the mean training target for the RMSE.
+    For the accuracy, the constant is the largest class. For the RMSE, it is the mean training target.
 
     Args:
-        baselines: the baselines of a run.
+        baselines: the results of methods that learn nothing, from the summary of a run.
         name: "accuracy" or "rmse"; for other names the result is empty.
     """
     guesses = {"accuracy": baselines.majority, "rmse": baselines.mean_target} if baselines else {}

@@ -1,6 +1,6 @@
 """Provide what all figures share: reading a record, the style, curves and bands, axis scales, and writing files.
 
-A record is read without xarray, because importing xarray takes longer than a short run.
+Records are read without xarray, because importing xarray takes longer than a short run.
 """
 
 from __future__ import annotations
@@ -55,21 +55,21 @@ class Values(NamedTuple):
             return Values(rest, combine(self.values, axis=tuple(self.dims.index(name) for name in over)))
 
     def last(self, along: str) -> Values:
-        """Return the array of the last entries along the axis `along`."""
+        """Return the array at the last position of the axis `along`."""
         at = self.dims.index(along)
         return Values(self.dims[:at] + self.dims[at + 1 :], np.take(self.values, -1, axis=at))
 
     def __truediv__(self, other: Values) -> Values:
-        """Divide by an array with one axis, which this array also has: entry k divides all values at position k."""
+        """Divide this array by an array with a single axis, which this array also has, along that axis."""
         (name,) = other.dims
         rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
         return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))
 
 
 class Drawn(Reader):
-    """Read the record of a run, and the results of the same run without noise, for the figures.
+    """Read a run for its figures: the record, and the results of the same run without noise.
 
-    A variable of the record is read when it is first used.
+    Variables of the record are read when they are first used.
 
     Raises:
         OSError: there is no record.
@@ -94,9 +94,9 @@ class Drawn(Reader):
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Return a context in which matplotlib draws with its default settings and `STYLE`, and without warnings.
+    """Make matplotlib draw in the style of this package and without warnings, as a context manager.
 
-    The user's own settings of matplotlib are ignored.
+    The style is matplotlib's default settings and `STYLE`. The user's own settings of matplotlib are ignored.
     """
     defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
     with warnings.catch_warnings(action="ignore"), mpl.rc_context(defaults | STYLE):
@@ -104,13 +104,16 @@ def style() -> Iterator[None]:
 
 
 def pair() -> tuple[Figure, tuple[Axes, Axes]]:
-    """Return a figure with two panels side by side, and the two panels."""
+    """Return a new figure with two empty panels side by side, and the two panels."""
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     return figure, (figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2))
 
 
 def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
-    """Draw a curve; with repeats, draw the mean of all repeats, and a band from the least to the largest value."""
+    """Draw a curve of a metric over time.
+
+    If the run has repeats, the curve is the mean of the repeats, with a band from the least to the largest value.
+    """
     if "repeat" in values.dims:
         least, most = (values.reduced(combine, ["repeat"]).values for combine in (np.nanmin, np.nanmax))
         axes.fill_between(t, least, most, color=colour, alpha=0.15, lw=0)
@@ -121,14 +124,17 @@ def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -
 
 
 def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
-    """Draw a band over time: in each round, from the least to the largest value of all agents and repeats."""
+    """Draw a band over time, in each round from the least to the largest value of all agents and repeats."""
     rest = [name for name in values.dims if name not in ("round", "horizon")]
     least, most = (values.reduced(combine, rest).values for combine in (np.nanmin, np.nanmax))
     axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
 
 
 def finished(axes: Axes, summary: Summary, title: str) -> Figure:
-    """Add a title that names the run and, if curves have labels, a legend below the panel; return the figure."""
+    """Return the figure of a panel after adding a title and a legend.
+
+    The title names the figure and the run. The legend is below the panel; there is no legend if no curve has a label.
+    """
     figure = axes.figure
     assert isinstance(figure, Figure)
     repeats = f", {summary.repeats} seeds" if summary.repeats else ""
@@ -141,7 +147,10 @@ def finished(axes: Axes, summary: Summary, title: str) -> Figure:
 
 
 def save(figure: Figure, path: Path, **options: Any) -> None:
-    """Write a figure completely or not at all; matplotlib's own writers would leave a partial file on a full disk."""
+    """Write a figure to a file, completely or not at all.
+
+    If the disk is full, matplotlib's own functions would leave a partial file.
+    """
     file = BytesIO()
     figure.savefig(file, format=path.suffix[1:], **options)
     write_bytes(path, file.getvalue())
@@ -157,7 +166,7 @@ PLAIN = 30.0  # an axis is linear if its largest value is at most this multiple 
 def log(axes: Axes, *names: Literal["x", "y"]) -> None:
     """Make the axes in `names` ("x", "y") logarithmic, with ticks labelled by plain numbers.
 
-    An axis begins at `LEAST_SHARE` times its largest value if it contains smaller values.
+    Values below `LEAST_SHARE` times the largest value of an axis are cut off.
     """
     for name in names:
         getattr(axes, f"set_{name}scale")("log")
@@ -175,12 +184,14 @@ def log(axes: Axes, *names: Literal["x", "y"]) -> None:
 
 
 def scale(axes: Axes, values: np.ndarray, from_zero: bool = True) -> None:
-    """Scale and limit the vertical axis: logarithmic for positive values over a wide range, otherwise linear.
+    """Choose the scale and the limits of the vertical axis for given values.
+
+    The scale is logarithmic if all values are positive and their range is wide. Otherwise it is linear.
 
     Args:
         axes: the panel, with its curves.
         values: the values that must be visible.
-        from_zero: whether a linear axis starts at 0 or, if there are negative values, has a line at 0. Otherwise a
+        from_zero: whether a linear axis starts at 0 or, if there are negative values, has a line at 0. If false, a
             linear axis begins just below the least value.
     """
     known = values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)

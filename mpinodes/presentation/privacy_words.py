@@ -1,4 +1,4 @@
-"""Put the privacy loss of a run into words: a table, and sentences on the assumptions behind its numbers."""
+"""Describe the privacy loss of a run in a table, and in sentences on the assumptions behind its numbers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ DIFFERENCE = {
 
 
 def number(epsilon: float | None, none: str = "unproven") -> str:
-    """Return an epsilon as text; if the epsilon is None, return the argument `none`."""
+    """Return an epsilon as text, or the text `none` if the epsilon is None."""
     if epsilon is None:
         return none
     return f"{epsilon:.0f}" if 1000 <= epsilon < 1e9 else f"{epsilon:.4g}"
 
 
 def condition(checked: list[typed.FileSummary] | None) -> str:
-    """Return the condition under which the proven ε holds, as text; "" if no user-defined file affects the proof."""
+    """Return the condition under which the proven ε holds, as text; "" if the proof depends on no user-defined file."""
     if all(file.tested for file in checked or []):
         return TESTED.format(", ".join(file.sha256[:SHORT] for file in checked)) if checked else ""
     return NOT_TESTED
@@ -52,9 +52,9 @@ def head(privacy: typed.PrivacySummary) -> tuple[str, ...]:
 
 
 def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[str]:
-    """Return lines for the terminal: the titles of columns, the rows of `table`, then the sentences of `sentences`.
+    """Return the privacy loss of a run as lines for the terminal: a table, and sentences that explain its numbers.
 
-    If messages carry no noise, there is only one line, which states this.
+    If messages carry no noise, there is only one line, which says this.
 
     Args:
         privacy: the privacy loss of a run.
@@ -71,12 +71,14 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
 
 def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[tuple[str, ...]]:
-    """Return the privacy table: a row "worst agent's share", and a row for the network.
+    """Return the rows of the privacy table: a row "worst agent's share", and a row "network".
 
     An agent's share is the part of the network's privacy loss that the messages of the agent add. A job with repeats
-    has both rows twice: for each run alone, and for all runs together. A row has five cells: the name, the claimed ε,
-    the proven pure ε, the proven ε at δ, and the composition rule with the condition of the proof; the last cell is
-    empty if nothing is proven. The row "worst agent's share" is left out if no losses of agents are known.
+    has both rows twice: for each run alone, and for all runs together. If no losses of agents are known, the row "worst
+    agent's share" is left out.
+
+    Each row has five cells: the name, the claimed ε, the proven pure ε, the proven ε at δ, and the accounting rule with
+    the condition of the proof. The last cell is empty if nothing is proven.
 
     Args:
         privacy: the privacy loss of a run.
@@ -97,7 +99,7 @@ def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
 
 def sentences(privacy: typed.PrivacySummary) -> list[str]:
-    """Return sentences that explain the numbers of `table`; an empty list if messages carry no noise."""
+    """Return sentences that explain the numbers of the privacy table; an empty list if messages carry no noise."""
     noise = privacy.noise
     if noise is None:
         return []
@@ -234,7 +236,7 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
 
 
 def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
-    """Return the class of the mechanism that a summary names; the base class if this mechanism no longer exists."""
+    """Return the class of the mechanism that a summary names; the base class if the mechanism no longer exists."""
     try:
         return cast(type[Mechanism], find(MECHANISMS, noise.mechanism or ""))
     except BadInput:
@@ -244,8 +246,8 @@ def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
 def _what_noise_buys(noise: typed.NoiseSummary, adjacency: str) -> str:
     """Return a sentence on the scale of the noise in a run.
 
-    If the mechanism is pure ε-DP and `privacy.noise_multiplier` is not set, the sentence also says what the noise means
-    for a single release, as far as a sensitivity is known.
+    If possible, the sentence also says how private a single release with this noise is. This needs a pure ε-DP
+    mechanism, a known sensitivity, and a run without `privacy.noise_multiplier`.
     """
     used, least, needed, release = noise.scale, noise.least_scale, noise.calibrated_scale, noise.release
     if used == 0:

@@ -29,7 +29,7 @@ Table = tuple[str, list[str], list[tuple[str, ...]]]  # "horizon" or "agent", th
 
 
 class Curve(NamedTuple):
-    """A metric that is drawn as a curve.
+    """A metric and how it is drawn as a curve.
 
     Attributes:
         variable: the variable in the record.
@@ -46,7 +46,8 @@ class Curve(NamedTuple):
     def values(self, data: Drawn) -> tuple[np.ndarray, Values]:
         """Return the rounds at which the metric has values, and the values as they are drawn.
 
-        With `per_round`, each value is divided by its round. With the unit "share", the values are percentages.
+        If `per_round` is true, the value at round t is divided by t. If the unit is "share", the values are
+        percentages.
         """
         values = data[self.variable]
         along = data["horizon" if "horizon" in values.dims else "round"]
@@ -67,9 +68,10 @@ class CurveFigure(NamedTuple):
 
 
 def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
-    """Return the figures of the built-in metrics, and one figure per user-defined metric of the run, by file name.
+    """Return the figures of metrics by file name: those of built-in metrics, and one for each user-defined metric.
 
-    If `summary` is None, the result has only the figures of the built-in metrics.
+    Args:
+        summary: the summary of a run, which names its user-defined metrics; None means built-in metrics only.
     """
     figures: dict[str, CurveFigure] = {}
     for built_in in sorted(BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)):  # most important ones first
@@ -84,7 +86,7 @@ def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
 
 
 def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary], Figure | None]]]:
-    """Return the title and the drawing function of every figure, by file name.
+    """Return a title and a drawing function for each figure of a run, by file name.
 
     A drawing function returns None if the run does not have the numbers for its figure.
     """
@@ -95,7 +97,7 @@ def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary],
 
 
 def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[str, Path]:
-    """Draw every figure for which the run has the numbers, as PNG; return the files by title.
+    """Draw all figures for which the run has the numbers, and return the PNG files by title.
 
     Args:
         data: the record.
@@ -116,10 +118,10 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
 
 
 def tables(data: Drawn, summary: Summary) -> list[Table]:
-    """Return two tables of text: metrics and ε of the network over time, and the last metrics and ε of each agent.
+    """Return two tables of text: results of the network over time, and the last results of each agent.
 
-    Only metrics with values at horizons are in the tables. Values over time are means over agents and seeds. Values of
-    agents are means over seeds.
+    Results are metrics and ε values. Only metrics with values at horizons (rounds at which results are measured) are in
+    the tables. Values over time are means over agents and seeds. Values of agents are means over seeds.
     """
     of = f" ({summary.privacy.adjacency})"
     kinds = {"claimed": f"claimed{of}", "proven_pure": f"proven pure{of}"}
@@ -142,11 +144,11 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
 
 
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
-    """Draw a figure of metrics: curves, a band over agents, the run without noise, constant predictions, and bounds.
+    """Draw a figure of related metrics; return None if the run has none of the metrics.
 
-    Of the bounds of theorems, only bounds whose assumptions hold are drawn. A bound on a metric that is divided by the
-    number of rounds is drawn only if its last value is at most the largest measured value. The result is None if the
-    run has none of the metrics.
+    The figure shows a curve for each metric, a band over agents, the run without noise, the value of a constant
+    prediction, and bounds of theorems. Bounds are drawn only if the assumptions of their theorem hold. A bound on a
+    metric that is divided by the number of rounds is left out if its last value is above the largest measured value.
 
     Args:
         name: the file name of the figure.
@@ -195,9 +197,9 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
 
 
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw ε against rounds for the network and for the worst agent: claimed, proven pure, and proven at δ.
+    """Draw the claimed ε, the proven pure ε and the proven ε at δ against rounds; return None if no ε above 0 is known.
 
-    The result is None if no ε above 0 is known.
+    There is a panel for the network and a panel for the worst agent.
     """
     t, proven = data["horizon"].values, f"proven at δ = {summary.privacy.delta:g}"
     kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
@@ -227,7 +229,7 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def views(data: Drawn, summary: Summary) -> Figure | None:
-    """Draw bounds on how much every node learns of every agent's data, as ε: against distance, and as a heat map.
+    """Draw bounds on how much every node learns of every agent's data: ε against distance, and ε as a heat map.
 
     The distance of a node from an agent is counted in hops. Nodes that receive no data of an agent have no point in the
     panel of distances.
@@ -273,7 +275,7 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
 
 
 def _by(along: str, values: Values, combine: Callable[..., Any]) -> np.ndarray:
-    """Return the values combined over all axes except the axis `along`, by a function of NumPy such as `np.nanmean`."""
+    """Return the values with all axes but `along` combined by a function of NumPy, such as `np.nanmean`."""
     return values.reduced(combine, [name for name in values.dims if name != along]).values
 
 
@@ -281,8 +283,9 @@ def draw_topology(graph: dict[str, Any]) -> Figure:
     """Draw the communication graph, with a panel for each round in `graph`.
 
     Args:
-        graph: {title, agents, period, rounds: [[(j, i), ...], ...]}, where agent j sends to agent i. The graph repeats
-            after `period` rounds; None if it does not repeat.
+        graph: a dictionary with the keys title, agents, period and rounds. The entry of rounds is a list of pairs (j,
+            i) for each round: agent j sends to agent i. The graph repeats after `period` rounds; None if it does not
+            repeat.
     """
     rounds = graph["rounds"]
     columns = min(4, len(rounds))

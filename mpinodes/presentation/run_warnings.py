@@ -1,8 +1,10 @@
 """Define the warnings of a run: each warning has a short code and a sentence. No other module defines warnings.
 
-In summary.json, `warnings` is an object with a sentence for each code. A single run prints the sentences, except those
-of the codes in `PRIVACY`. A study counts the codes, and shows the counts in tables and figures. `of_numbers` makes the
-warnings that follow from the numbers of a summary. Any other warning is added where its cause is found:
+In summary.json, `warnings` is an object with a sentence for each code. A single run prints these sentences, except
+those of the codes in `PRIVACY`. A study counts the codes, and shows the counts in tables and figures.
+
+`of_numbers` makes the warnings that follow from the numbers of a summary. Any other warning is added where its cause is
+found:
 
     run_warnings.add(summary, "code", "A sentence that says what happened.")
 
@@ -47,7 +49,12 @@ MEANINGS = PRIVACY | {
 
 
 def add(summary: Summary, code: str, sentence: str = "") -> None:
-    """Add a warning to the summary of a run; by default, the sentence is the meaning of `code`.
+    """Add a warning to the summary of a run.
+
+    Args:
+        summary: the summary, which is changed.
+        code: the short code of the warning.
+        sentence: the text of the warning; by default the meaning of the code in `MEANINGS`.
 
     Raises:
         KeyError: the code is not in `MEANINGS`.
@@ -57,7 +64,10 @@ def add(summary: Summary, code: str, sentence: str = "") -> None:
 
 
 def of(summary: Summary) -> dict[str, str]:
-    """Return the sentences of a run's warnings, by code; computed from the numbers if the summary has no `warnings`."""
+    """Return the warnings of a run, as a dictionary from warning codes to sentences.
+
+    If the summary has no `warnings`, they are computed from the numbers of the summary.
+    """
     return of_numbers(summary) if summary.warnings is None else summary.warnings
 
 
@@ -67,20 +77,18 @@ def sentences(summary: Summary) -> list[str]:
 
 
 def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
-    """Return, for each warning code, a sentence that states that some repeats of a job have this warning.
+    """Return a sentence for each warning code: some repeats of a job (runs that differ in the seed) have this warning.
 
-    Repeats are runs that differ in the seed.
-
-    If a warning also follows from the numbers of the merged summary, the sentence of `of_numbers` later replaces the
-    sentence that this function returns.
+    If a warning also follows from the numbers of the merged summary, the sentence of `of_numbers` later replaces this
+    sentence.
     """
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 
 
 def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Return, for each warning code, a text with the code, the number of runs with this warning, and its meaning.
+    """Return a text for each warning code: the code, the number of runs with this warning, and its meaning.
 
-    The code of most runs comes first.
+    The code with the most runs comes first.
 
     Args:
         of_runs: the warnings of each run, as sentences by code.
@@ -90,7 +98,10 @@ def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
 
 
 def of_numbers(s: Summary) -> dict[str, str]:
-    """Return the warnings that follow from the numbers of a summary, as sentences by code; `s` is not changed."""
+    """Return the warnings that follow from the numbers of a summary, as a dictionary from warning codes to sentences.
+
+    The summary is not changed.
+    """
     made, privacy, noise = replace(s, warnings=None), s.privacy, s.privacy.noise
     if s.partial:
         add(made, "partial", f"The run ended early: {s.rounds} of {s.rounds_asked} rounds are recorded.")

@@ -1,6 +1,6 @@
-"""Write the text that a run prints at its end.
+"""Write the text that a run prints at its end, from the content of summary.json alone.
 
-The text is made from the content of summary.json alone. For the results, `Row.key` is a key in summary.json.
+The attribute `key` of a `Row` (one result in the text) is the key of the result in summary.json.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def text(summary: Summary, directory: Path) -> str:
 
 # ------------------------------------------------------------------------------------------------ what was run, and how
 def headline(s: Summary) -> str:
-    """Return the names of the algorithm and the data, and how the data are divided among the agents."""
+    """Return a line of text with the algorithm, the data, and how the data are divided among the agents."""
     return f"{s.algorithm} on {s.data}{'' if s.partition == 'shared' else f', {s.partition} shares'}"
 
 
@@ -59,7 +59,7 @@ def agents(s: Summary) -> str:
 
 
 def setting(s: Summary) -> str:
-    """Return the numbers of agents, rounds and coordinates, the graph, and the seeds, as text."""
+    """Return a line of text with the numbers of agents, rounds and coordinates, the graph, and the seeds."""
     over = "in every round" if s.connectivity == 1 else f"over any {s.connectivity} rounds"
     graph = f"{s.topology} (connected {over})" if s.connectivity else s.topology  # 0: a baseline without links
     why = "the run ended early" if s.partial else "all agents had settled"
@@ -69,12 +69,15 @@ def setting(s: Summary) -> str:
 
 
 def speed(s: Summary) -> str:
-    """Return the seconds of the run and its rounds per second, as text."""
+    """Return a text with the seconds that the run took and its rounds per second."""
     return f"{nan if s.seconds is None else s.seconds:.2f} s, {s.rounds_per_second or nan:.3g} rounds/s"
 
 
 def conditions(s: Summary) -> list[str]:
-    """Return sentences on lost or late messages, and on delayed or two-point feedback; the list may be empty."""
+    """Return sentences on unusual conditions of a run: lost or late messages, and delayed or two-point feedback.
+
+    The list is empty if there are none.
+    """
     sentences, parts = [], []
     if faults := s.faults:
         arrived = max(1, faults.sent - faults.lost)
@@ -105,7 +108,7 @@ def conditions(s: Summary) -> list[str]:
 
 # ------------------------------------------------------------------------------------------------------------- results
 class Row(NamedTuple):
-    """A result of a run, as people read it.
+    """A result of a run, as it is printed.
 
     Attributes:
         label: the name of the result.
@@ -119,10 +122,10 @@ class Row(NamedTuple):
 
 
 def measured(s: Summary) -> list[Row]:
-    """Return a row for each metric of a run that the summary shows, then rows on missing results and local solvers.
+    """Return the results of a run as rows of text: each metric, then missing results, then local solvers.
 
-    If the accuracy or the comparator is left out, a row states why. If the algorithm has local solvers, which minimize
-    agents' losses, a row states their steps.
+    If the accuracy or the best fixed decision is left out, a row gives the reason. If the algorithm has local solvers,
+    which minimize agents' losses, a row gives the number of their steps.
     """
     rows = [_row(s, metric) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
@@ -172,10 +175,10 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
 
 
 def bounds(s: Summary) -> list[Row]:
-    """Return a row of text for each bound of a theorem, which states the bound as a multiple of the measured value.
+    """Return a row of text for each bound of a theorem: how many times as large as the measured value the bound is.
 
-    If the multiple is unknown, for example because the measured value is 0 or less, the row states the bound itself. If
-    the bound is infinite, the row states that there is no bound.
+    If this ratio is unknown, for example because the measured value is 0 or less, the row has the bound itself. If the
+    bound is infinite, the row says that there is no bound.
     """
     rows = []
     for place, bound in enumerate(s.bounds):
