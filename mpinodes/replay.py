@@ -1,10 +1,14 @@
 """Check the sensitivities of a finished run by replaying the run on adjacent data: python -m mpinodes.replay RUN.
 
-Adjacent data sets differ in one sample, one round or one agent (privacy.adjacency). The recorded messages of the run
-are compared with the messages on adjacent data. For every agent, the command prints the largest change of a message
-divided by the change that the accountant assumes, and the largest number of compared messages that one change of the
-data moves. For every round except the last, the data of this round are changed, and the messages are compared up to the
-first message that depends on the changed data. For about --rounds of these rounds, all later messages are compared too.
+Adjacent data sets differ in one sample, one round or one agent (privacy.adjacency). The messages on adjacent data are
+compared with the recorded messages of the run. For every agent, the command prints two numbers:
+
+- the largest change of a message, divided by the change that the accountant assumes;
+- the largest number of compared messages that one change of the data moves.
+
+The data of each round except the last are changed, one round at a time. The messages are compared up to the first
+message that depends on the changed data. For about --rounds of these rounds, all later messages are compared, too.
+
 Exit code 1: a message moved by more than the accountant assumes, or a fact that a message states about itself, such as
 its sensitivity, depends on the data. Exit code 2: the directory cannot be replayed.
 """

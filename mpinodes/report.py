@@ -1,6 +1,6 @@
 """Draw the report of runs again: python -m mpinodes.report RUN...
 
-If a run ended before its last round, its summary and report are about the recorded rounds.
+If a run ended before its last round, the report covers the rounds that are recorded.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from mpinodes.launch.launching import command, show
 def drawn(run: Path) -> list[Path]:
     """Draw the page (HTML) and the figures of a run, and return the paths of the pages.
 
-    The figures are written as PNG, SVG and PDF. If the run is finished, or is a single run, there is one page. If a run
-    with repeats is not finished, there is one page for each repeat with a record. If a run or a repeat has a record but
-    no summary yet, the summary of its recorded rounds is computed and written first.
+    The figures are written as PNG, SVG and PDF. There is one page for the run. Only an unfinished run with repeats
+    (runs that differ in the seed) has one page for each repeat with a record. If there is a record but no summary yet,
+    the summary of the recorded rounds is first computed and written.
 
     Raises:
-        BadInput: the directory contains no run that this version of mpinodes can read, no round is recorded, a process
-            still works on the unfinished run, or the directory cannot be written.
+        BadInput: one of four reasons. The directory contains no run that this version of mpinodes can read; no round is
+            recorded; a process still works on the unfinished run; or the directory cannot be written.
     """
     from mpinodes.presentation.draw import draw
     from mpinodes.runlog.reader import is_recorded
