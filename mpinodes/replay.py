@@ -42,8 +42,8 @@ def main(argv: list[str]) -> int:
         raise BadInput("--rounds must be at least 1, and --seed at least 0")
     with threadpool_limits(1):
         findings = replays(Recorded(options.run), options.seed, options.rounds)
-    print("        largest realised/claimed change       messages moved")
-    print("agent   carrying the sample   later    in round   by one sample   adjacent data sets")
+    print("        largest change/assumed change         messages moved")
+    print("agent         first message   later    in round   by one sample   adjacent data sets")
     for f in findings:
         mark = "   EXCEEDED" * f.exceeded + " (its sensitivity depends on the data)" * (not f.public)
         print(f"{f.agent:5} {f.direct:21.4f} {f.hidden:7.4f} {f.round:11} {f.touched:15} {f.changes:20}{mark}")
@@ -60,11 +60,11 @@ def main(argv: list[str]) -> int:
         return 1
     if not any(f.direct for f in findings):
         print(
-            "no message that is the first to depend on a sample has a bound and changes on adjacent data: there is no "
-            "claim to check"
+            "no sensitivity was tested: changing a sample changed no message that has a finite sensitivity and is the "
+            "first to depend on this sample"
         )
     else:
-        print(f"no claim is exceeded; the change nearest to its claim: agent {worst.agent}, round {worst.round}")
+        print(f"no message exceeded its bound; nearest to its bound: agent {worst.agent}, round {worst.round}")
     return 0
 
 

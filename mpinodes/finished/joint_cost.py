@@ -66,7 +66,7 @@ class Finished(FinishedRun):
         try:
             return Experiment.read(self.place / "experiment.toml")
         except msgspec.ValidationError as error:
-            raise BadInput(f"{self.place}/experiment.toml: not the file of a finished run: {error}") from error
+            raise BadInput(f"{self.place}/experiment.toml is not the file of a finished run: {error}") from error
 
     @property
     def unproven_because(self) -> str | None:
@@ -122,7 +122,7 @@ class Finished(FinishedRun):
             now, then = np.array(same, float).T  # None is nan
             if not np.allclose(now, then, rtol=1e-6, atol=0, equal_nan=True):
                 raise BadInput(
-                    "the data changed after the run: their privacy loss differs from the one in summary.json"
+                    "the privacy loss of the data differs from summary.json: the data or the code changed after the run"
                 )
             return same_things(setup, self.job), cost
         except (BadInput, OSError) as error:
@@ -159,7 +159,7 @@ def read(places: Sequence[Path]) -> list[Finished]:
         # If there is neither a summary nor a repeat, `Finished.read` raises BadInput below.
         wanted = (Summary.read(place).repeats or 0) if (place / FILE).exists() else 0
         if len(repeats) < wanted:
-            raise BadInput(f"{place}: {len(repeats)} of {wanted} repeats exist; name the directories of these repeats")
+            raise BadInput(f"{place}: only {len(repeats)} of {wanted} repeats exist; name their directories instead")
         for run in repeats or [place]:
             runs.setdefault(run.resolve(), Finished.read(run))
     return list(runs.values())
@@ -195,7 +195,7 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
     for run in runs:
         if run.noise == "" and len(runs) > 1:
             raise Unproven(
-                f"{run.place}/experiment.toml does not identify the noise of the run: another run may have it too"
+                f"{run.place}/experiment.toml does not identify the noise of the run: another run may have this noise"
             )
         before = by_noise.setdefault(run.noise, run) if run.noise is not None else run
         if before is run:
@@ -205,7 +205,7 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
         else:
             pair = f"{before.place} and {run.place}"
             raise Unproven(
-                f"{pair} are different runs with the same noise: the difference of their messages has no noise"
+                f"{pair} are different runs with the same noise, so the difference of their messages has no noise"
             )
     return once, again
 
@@ -308,8 +308,7 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
     adjacencies = {run.experiment.privacy.adjacency: run.place for run in reversed(runs)}
     if len(adjacencies) > 1:
         (a, first), (b, second) = list(adjacencies.items())[:2]
-        pair = f"{first} has privacy.adjacency = {a}, and {second} {b}"
-        raise BadInput(f"{pair}: their ε are not comparable; name runs with equal privacy.adjacency")
+        raise BadInput(f"{first} and {second} differ in privacy.adjacency ({a}, {b}): their ε are not comparable")
     notes = []
     try:
         once, again = counted_once(runs)

@@ -99,7 +99,7 @@ class Plots:
         with Drawn(self._result.directory) as data, drawing.style():
             figure = drawers(summary)[name][1](data, summary)
         if figure is None:
-            raise BadInput(f"{self._result.directory}: the run lacks the numbers for the figure {name}")
+            raise BadInput(f"{self._result.directory}: the run has no numbers for the figure {name}")
 
         def png() -> bytes:
             file = BytesIO()

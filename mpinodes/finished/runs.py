@@ -54,8 +54,8 @@ class FinishedRun:
         """
         run = cls(place, s := Summary.read(place))
         if s.partial:
-            early = f"ended early, after {s.rounds} of {s.rounds_asked} rounds"
-            raise BadInput(f"{place}: {early}; finish it first: python -m mpinodes.run --resume {place}")
+            rounds = f"{s.rounds} of {s.rounds_asked} rounds"
+            raise BadInput(f"{place} ended after {rounds}; first finish it: python -m mpinodes.run --resume {place}")
         try:
             _ = run.keys["name"]
         except (OSError, ValueError, KeyError) as error:

@@ -258,7 +258,7 @@ def load_mpi() -> None:
         mpi4py.rc(initialize=False, finalize=True)
         import mpi4py.MPI
     except (ImportError, RuntimeError) as error:
-        raise BadInput(f"no MPI library ({str(error).partition(chr(10))[0]}): {INSTALL}") from error
+        raise BadInput(f"mpi4py finds no MPI library ({str(error).partition(chr(10))[0]}): {INSTALL}") from error
 
 
 def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intracomm:
@@ -291,8 +291,9 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
         return MPI.COMM_WORLD
     if started and started.size > 1:
         raise BadInput(
-            f"{started.name} started {started.size} processes, but each believes it is alone: use the mpirun of "
-            f"{MPI.get_vendor()[0]} (in {Path(sys.executable).parent}), srun --mpi=pmi2 (MPICH), --mpi=pmix (Open MPI)"
+            f"{started.name} started {started.size} processes, but each believes it is alone, because its MPI "
+            f"library does not support this launcher: use the mpirun of {MPI.get_vendor()[0]} in "
+            f"{Path(sys.executable).parent}, or srun --mpi=pmi2 for MPICH, or srun --mpi=pmix for Open MPI"
         )
     raise BadInput("one process is not a network: use mpirun -n 8 python -m mpinodes.run, or the option --lockstep")
 

@@ -144,7 +144,7 @@ class Stated(NamedTuple):
         if claims and not fits:
             raise BadInput(
                 f"data: a loss was not made by make_loss from {rows} samples, although the stream states that "
-                "make_loss makes all its losses: a stream that changes losses must define the method `of`"
+                "make_loss makes all its losses; a stream that changes losses must define the method `of`"
             )
         return fits
 

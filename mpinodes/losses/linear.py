@@ -329,6 +329,6 @@ class NoisyGradient(Around):
 
     def _disturbed(self, gradient: Vector) -> Vector:
         if gradient.ndim > 1:
-            raise ValueError("problem.gradient_noise is drawn for one run: expected a point (d,), not points (..., d)")
+            raise ValueError("problem.gradient_noise is drawn for one run: give one point, (d,), not points, (..., d)")
         gradient += sqrt(self.variance) * self.noise.at(self.t).standard_normal(len(gradient))
         return gradient

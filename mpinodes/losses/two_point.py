@@ -147,10 +147,10 @@ class TwoPoint(Around):
                 points of several runs.
         """
         if x.ndim > 1:
-            raise ValueError("feedback.points = 2 draws a direction for one run: expected a point (d,)")
+            raise ValueError("feedback.points = 2 draws a direction for one run: give one point, (d,), not several")
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
-            raise ValueError("feedback.points = 2: a gradient was requested at two points in one round")
+            raise ValueError("feedback.points = 2: an agent may request gradients at one point only in each round")
         self.played = center
         ahead, behind = center.copy(), center.copy()
         ahead[block] += self.radius * self.unit

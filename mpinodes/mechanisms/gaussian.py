@@ -34,8 +34,8 @@ class Gaussian(Additive):
         """
         if query.calibration is None or not isfinite(query.calibration):
             raise BadInput(
-                f"message() of agent {noise.agent}, round {t}: calibration={query.calibration}, but Gaussian noise "
-                "needs its standard deviation here; for (epsilon, delta)-DP of each release write "
+                f"message() of agent {noise.agent}, round {t}: the calibration of the Query is {query.calibration}, "
+                "but must be the standard deviation of Gaussian noise; for (epsilon, delta)-DP of each release write "
                 "Query(..., calibration=l2 / self.run.gdp(self.run.epsilon, self.run.delta))"
             )
         scale = query.calibration if self.constant is None else self.constant / self.epsilon

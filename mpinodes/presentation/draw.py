@@ -35,7 +35,7 @@ def draw(directory: Path, vector: bool = False) -> Path:
         data = Drawn(directory)
         experiment = (directory / "experiment.toml").read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{directory}: not a finished run ({error}); a run directory holds record.h5") from error
+        raise BadInput(f"{directory} is not the directory of a run with results: {error}") from error
     path = directory / "report.html"
     try:
         (directory / "figures").mkdir(exist_ok=True)

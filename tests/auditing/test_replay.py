@@ -220,7 +220,7 @@ def test_another_run_than_the_recorded_one_is_refused(tmp_path, capsys, old, new
 def test_a_run_that_claims_nothing_is_not_said_to_pass(tmp_path, capsys):
     run = recorded(tmp_path, privacy={"clip": "inf", "scale": 3.0}, rounds=6)
     assert command.main([str(run)]) == 0
-    assert "there is no claim to check" in capsys.readouterr().out
+    assert "no sensitivity was tested" in capsys.readouterr().out
 
 
 def test_the_transcript_is_what_an_eavesdropper_sees(tmp_path):

@@ -215,5 +215,5 @@ def test_a_recorded_run_replays_within_its_claims(tmp_path):
     assert run_mpi(8, *words, cwd=tmp_path).code == 0
     done = run_alone("run", cwd=tmp_path, module="mpinodes.replay")
     assert done.code == 0, done.out + done.err
-    assert "no claim is exceeded" in done.out
+    assert "no message exceeded its bound" in done.out
     assert len(done.out.splitlines()) == 2 + 7 + 1

@@ -357,7 +357,7 @@ def test_noise_from_no_seed_is_marked_and_everything_else_stays(tmp_path, how, c
         assert "Not reproducible" in page
         assert "to the same bits" not in page
     assert command.main([str(tmp_path / "one"), "--rounds=2"]) == 0
-    assert "no claim is exceeded" in capsys.readouterr().out
+    assert "no message exceeded its bound" in capsys.readouterr().out
 
 
 def test_a_seeded_run_is_marked_reproducible_and_so_is_one_without_noise(tmp_path):

@@ -93,7 +93,7 @@ def test_a_run_of_two_vectors_is_noised_accounted_for_and_replayed(tmp_path, cap
     said = read(run, "transcript")[:, :, HEADER:]
     assert said.shape[2] >= 6
     assert command.main([str(run)]) == 0
-    assert "no claim is exceeded" in capsys.readouterr().out
+    assert "no message exceeded its bound" in capsys.readouterr().out
 
 
 def test_a_leak_that_is_not_stated_is_caught_by_replay(tmp_path):
