@@ -293,9 +293,9 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
 
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
-    """Return the privacy loss of publishing all runs, a list of sentences on this privacy loss, and its δ.
+    """Return three values: the privacy loss of publishing all runs, sentences that explain it, and its δ.
 
-    If nothing is proven, the privacy loss is `UNPROVEN`, and one of the sentences states the reason.
+    If nothing is proven, the privacy loss is `UNPROVEN`, and one of the sentences gives the reason.
 
     Args:
         runs: the runs.

@@ -105,7 +105,7 @@ def _peer(line: socket) -> int:
     """Return the id of the process at the other end of a socket.
 
     Raises:
-        OSError: the process belongs to another user. Any user may connect to an abstract address of Linux.
+        OSError: the process belongs to another user.
     """
     process, user, _group = struct.unpack("3i", line.getsockopt(SOL_SOCKET, SO_PEERCRED, struct.calcsize("3i")))
     if user != os.getuid():

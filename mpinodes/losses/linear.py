@@ -109,7 +109,10 @@ class LinearLoss(SampleLoss):
 
     @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the coordinates `block` of the clipped gradient of the samples at x, without λx, as a new vector."""
+        """Compute the clipped gradient of the samples at x, without the gradient λx of the regularizer.
+
+        The result is a new vector with the coordinates `block`.
+        """
         features, clip = self.features, self.clip
         if len(self.targets) == 1 and isinstance(features, np.ndarray) and features.dtype == float:
             # This case gives the same numbers as the code below in a third of the time. One sample a round is the usual

@@ -60,7 +60,10 @@ class Softmax(LinearLoss):
 
     @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Compute the coordinates `block` of the clipped gradient of the samples at x, without λx, as a new vector."""
+        """Compute the clipped gradient of the samples at x, without the gradient λx of the regularizer.
+
+        The result is a new vector with the coordinates `block`.
+        """
         rows = self.features
         slopes = self._slopes(x)
         if self.clip < inf and not self.whole:

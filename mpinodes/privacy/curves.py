@@ -117,7 +117,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """Return the largest μ for which μ-GDP is (ε, δ)-DP; inf if ε is inf."""
+    """Return the largest μ for which μ-GDP implies (ε, δ)-DP; inf if ε is inf."""
     if np.isinf(epsilon):
         return float(epsilon)
     from scipy.optimize import brentq

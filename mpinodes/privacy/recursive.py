@@ -234,7 +234,7 @@ class Clusters:
         Args:
             agent: the agent.
             group: the numbers of the groups.
-            columns: selects from the columns pure ε, ρ, and then the Rényi curve (or the counts of shifts).
+            columns: the columns to return, of: pure ε, ρ of zCDP, and then the Rényi curve (or the counts of shifts).
         """
         total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
         begun = label >= 0
@@ -284,7 +284,7 @@ class Exact:
         Args:
             agent: ignored.
             group: the numbers of the groups.
-            columns: selects from the columns pure ε, ρ, and then the Rényi curve (or the counts of shifts).
+            columns: the columns to return, of: pure ε, ρ of zCDP, and then the Rényi curve (or the counts of shifts).
         """
         return self._costs[group, columns]
 
@@ -358,7 +358,7 @@ class Followed:
             horizon: the number of rounds.
             agent: the index of the agent.
             group: the numbers of the groups.
-            columns: selects from the columns pure ε, ρ, and then the Rényi curve (or the counts of shifts).
+            columns: the columns to return, of: pure ε, ρ of zCDP, and then the Rényi curve (or the counts of shifts).
         """
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)

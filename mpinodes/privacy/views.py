@@ -365,11 +365,11 @@ def _product(left: Indices, right: Indices) -> Indices:
 
 
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of Gaussian DP of every agent toward colluding nodes, the viewers, for all messages since round 1.
+    """Return the privacy loss μ (Gaussian DP) of every agent's data toward colluding nodes, for all messages of a run.
 
-    The bound holds for algorithms in which what an agent adds to the mix of received messages never depends on received
-    messages (the second bound in the docstring of this module). μ is nan for the viewers. The result is None in these
-    cases:
+    The colluding nodes are called the viewers; μ is nan for the viewers. The bound holds for algorithms in which what
+    an agent adds to the mix of received messages never depends on received messages (the second bound in the docstring
+    of this module). The result is None in these cases:
 
     - The algorithm does not state that its messages have this form (`carried_on`, `whole_data`).
     - Gradients are clipped.
@@ -461,8 +461,9 @@ def epsilons(mu: Vector, delta: float) -> Vector:
 def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views | None:
     """Return bounds on what every node can learn of every agent's data from the messages that the node receives.
 
-    The result is None if `relayed_from` returns None (for example because there are no rounds in which all agents only
-    relay), or if the computation would take too long (`Relayed.is_small`).
+    The bounds are for runs with rounds in which all agents only relay, that is, send weighted means of received
+    messages. The result is None if `relayed_from` returns None, for example because there are no such rounds, or if the
+    computation would take too long (`Relayed.is_small`).
 
     Args:
         setup: the set-up of the run.
@@ -489,10 +490,10 @@ def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views
 
 
 def coalition(setup: Setup, events: Events, viewers: Sequence[int]) -> Vector | None:
-    """Return μ of Gaussian DP of every agent toward the viewers, which are nodes that share all messages they receive.
+    """Return the privacy loss μ (Gaussian DP) of every agent's data toward nodes that share all messages they receive.
 
-    μ is nan for the viewers. The result is None if `relayed_from` returns None, for example because there are no rounds
-    in which all agents only relay.
+    These nodes are called the viewers; μ is nan for the viewers. The result is None if `relayed_from` returns None, for
+    example because there are no rounds in which all agents only send weighted means of received messages.
 
     Args:
         setup: the set-up of the run.
@@ -513,7 +514,7 @@ Costs = Sequence[tuple[Vector, Vector]]
 def _toward(
     setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int], costs: Costs, leverage: Vector
 ) -> Vector:
-    """Return μ of Gaussian DP of every agent toward the viewers, which are colluding nodes.
+    """Return the privacy loss μ (Gaussian DP) of every agent's data toward the viewers, which are colluding nodes.
 
     Each μ is the smaller of two bounds: the bound from the leverages (`_mu`), and the bound of `carried_on`.
     """
@@ -534,7 +535,7 @@ def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
 
 
 def _mu(costs: Costs, leverage: Vector) -> Vector:
-    """Return μ of Gaussian DP of every agent, for the group of samples with the largest μ.
+    """Return the privacy loss μ (Gaussian DP) of every agent's data, for the group of samples with the largest μ.
 
     Args:
         costs: for each agent, the two arrays that `_cost` returns.
