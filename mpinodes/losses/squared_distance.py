@@ -57,7 +57,7 @@ class SquaredDistance(SmoothLoss):
     def weight(self) -> float:
         """Return the sum of 1/divisor over the samples of the round.
 
-        The Hessian of f without the regularizer is this number times the identity.
+        The Hessian of the round's loss, without the regularizer, is this number times the identity.
         """
         return float((np.ones(len(self.targets)) / self.divisor).sum())
 

@@ -131,8 +131,8 @@ class Accountant:
     def ledgers(self, horizon: int) -> list[Ledger]:
         """Return a ledger for every agent: the privacy cost of each group of samples in rounds 1 to `horizon`.
 
-        Agents may share one ledger object. They have equal messages (noise, sensitivity and leakage) and use groups
-        with equal numbers in every round.
+        Agents may share one ledger object. They have equal messages (noise, sensitivity, and leakage: the effect of
+        earlier samples) and use groups with equal numbers in every round.
         """
         begun = self._read if self._read <= horizon else 0
         for last in (*range(begun + STRETCH, horizon, STRETCH), horizon):
@@ -146,7 +146,8 @@ class Accountant:
         """Create a ledger for every agent, without the costs of any round yet.
 
         A ledger holds the privacy cost of each group of samples. Agents share one ledger object if they have equal
-        messages (noise, sensitivity and leakage) and use groups with equal numbers in every round.
+        messages (noise, sensitivity, and leakage: the effect of earlier samples) and use groups with equal numbers in
+        every round.
         """
         groups = [self._groups(i) for i in range(self.history.agents)]
         priced, used = ([blake2b() for _ in groups] for _ in range(2))

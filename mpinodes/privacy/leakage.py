@@ -53,11 +53,11 @@ class Lanes:
 
     Args:
         events: (rounds, agents) the noise and leakage of every message. The algorithm has hidden parts. An unknown
-            message counts here as a message without hidden parts.
+            message counts here as a message that does not depend on hidden state.
 
     Attributes:
         reads: (rounds, agents, vectors of a message, hidden parts) how far a vector moves at most if a hidden part
-            moves by 1; 0 for messages without hidden parts.
+            moves by 1; 0 for messages that do not depend on hidden state.
     """
 
     def __init__(self, events: Events) -> None:
@@ -139,7 +139,7 @@ class Norms:
     A group is a set of samples that are always used together. The bounds use norms, and ignore the signs of weights.
 
     Args:
-        events: the noise and leakage of the agent's messages, one event for each round.
+        events: the noise and leakage (the effect of earlier samples) of the agent's messages, one event for each round.
         groups: the number of groups of samples.
     """
 
@@ -150,10 +150,12 @@ class Norms:
         self._used = np.zeros(groups, bool)  # whether any message before the next one is a use of the group
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far each vector of a message moves if a group of samples changes: an array (vectors, groups).
+        """Return how far each vector of a message moves in L2 norm if a group of samples changes.
 
-        The result is inf for a message with unknown leakage, and for a message with hidden parts after such a message.
-        This method must be called for all messages, in order.
+        The result is an array (vectors, groups).
+
+        The result is inf for a message with unknown leakage (the effect of earlier samples), and for a message that
+        depends on hidden state after such a message. This method must be called for all messages, in order.
 
         Args:
             t: the number of the message, counted from 0.
@@ -181,11 +183,11 @@ class Signed:
     signs, so these bounds are at most the bounds of the class `Norms`. For each earlier round, the class stores how far
     a gradient change of size 1 in that round moves the hidden parts now.
 
-    If new samples enter with a message without hidden parts, nothing states how the samples change the hidden parts.
-    This change is then taken as inf, and followed by norms, until the next message without hidden parts.
+    If new samples enter with a message that does not depend on hidden state, nothing states how the samples change the
+    hidden parts. This change is then taken as inf, and followed by norms, until the next message without hidden parts.
 
     Args:
-        events: the noise and leakage of the agent's messages, one event for each round.
+        events: the noise and leakage (the effect of earlier samples) of the agent's messages, one event for each round.
         groups: the number of groups of samples.
     """
 
@@ -202,8 +204,9 @@ class Signed:
         """Return how far message t moves through hidden state if a group of samples of earlier messages changes.
 
         The array has the axes (vectors of the message, groups). Messages are counted from 0. The result is inf if the
-        leakage of the message is unknown, and for a message with hidden parts after such a message. It is 0 for any
-        other message without hidden parts. The call also updates the stored state of the hidden parts to round t.
+        leakage (the effect of earlier samples) of the message is unknown, and for a message that depends on hidden
+        state after such a message. It is 0 for any other message that does not depend on hidden state. The call also
+        updates the stored state of the hidden parts to round t.
         """
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
@@ -231,10 +234,12 @@ class Signed:
             self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far each vector of a message moves if a group of samples changes: an array (vectors, groups).
+        """Return how far each vector of a message moves in L2 norm if a group of samples changes.
 
-        The result is inf for a message with unknown leakage, and for a message with hidden parts after such a message.
-        This method must be called for all messages, in order.
+        The result is an array (vectors, groups).
+
+        The result is inf for a message with unknown leakage (the effect of earlier samples), and for a message that
+        depends on hidden state after such a message. This method must be called for all messages, in order.
 
         Args:
             t: the number of the message, counted from 0.
@@ -255,7 +260,7 @@ def response(events: Events, groups: int) -> Norms | Signed:
     The object is a `Signed` if `is_signed(events)` is true, and otherwise a `Norms`.
 
     Args:
-        events: the noise and leakage of the agent's messages, one event for each round.
+        events: the noise and leakage (the effect of earlier samples) of the agent's messages, one event for each round.
         groups: the number of groups of samples.
     """
     return (Signed if is_signed(events) else Norms)(events, groups)
@@ -264,14 +269,17 @@ def response(events: Events, groups: int) -> Norms | Signed:
 def is_signed(events: Events) -> bool:
     """Return whether the class `Signed` is used for one agent, because its bounds may be tighter than those of `Norms`.
 
-    Three conditions must hold. The algorithm has hidden parts, the leakage of every message with hidden parts is exact,
-    and at least one weight in the leakage of a message is negative.
+    Three conditions must hold. The algorithm has hidden parts, the leakage (the effect of earlier samples) of every
+    message that depends on hidden state is exact, and at least one weight in the leakage of a message is negative.
     """
     return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
 
 
 def has_signs(events: Events) -> bool:
-    """Return whether the leakage of any message has a negative weight, in its transition, gradient, point or reads."""
+    """Return whether a message has a leakage (an effect of earlier samples) with a negative weight.
+
+    The weights are the entries of transition, gradient, point and reads in the leakage.
+    """
     return any(bool((events.leakage(name) < 0).any()) for name in ("transition", "gradient", "point", "reads"))
 
 
@@ -309,8 +317,8 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     gradient in every earlier round. The bounds do not cover the direct effect of a changed sample on the message with
     which the sample enters.
 
-    The bound is inf if the leakage of the message is unknown, and for messages with hidden parts after such a message.
-    It is 0 for any other message without hidden parts.
+    The bound is inf if the leakage (the effect of earlier samples) of the message is unknown, and for messages that
+    depend on hidden state after such a message. It is 0 for any other message that does not depend on hidden state.
 
     Args:
         events: the noise and leakage of one agent's messages, one event for each round.

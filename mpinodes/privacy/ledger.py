@@ -241,8 +241,8 @@ class Costs:
 class Facts:
     """Collect facts about all messages of one agent. The facts decide how the privacy costs of the agent are computed.
 
-    The *leakage* of a message states how far a change of earlier samples moves the message through hidden parts of the
-    agent's state.
+    The *leakage* of a message states how far a change of earlier samples changes the message through hidden parts of
+    the agent's state.
 
     Attributes:
         unknown_from: the first message, counted from 0, whose leakage is unknown, or that has a secret batch and hidden
@@ -254,7 +254,8 @@ class Facts:
             point.
         is_finite: whether all L1 and L2 sensitivities are finite, and all numbers of the leakages except `lipschitz`
             and `offset`, which may be inf.
-        is_exact: whether the leakage of all messages with hidden parts is exact; true if there is no such message.
+        is_exact: whether the leakage of all messages that depend on hidden state is exact; true if there is no such
+            message.
         has_signs: whether the leakage of at least one message has a negative weight.
         is_sampled: whether secret coins draw the batch of at least one message.
         are_pairs: whether a replaced sample counts as two zeroed samples, and the costs are those of one zeroed sample.
@@ -277,7 +278,8 @@ class Facts:
 
         Args:
             first: the number of the first message of the block, counted from 0.
-            events: the noise and leakage of the messages of the block, one event for each round.
+            events: the noise and leakage (the effect of earlier samples) of the messages of the block, one event for
+                each round.
             uses: pairs (message, group of samples) of the block; messages are counted from 0 in the block.
         """
         self.groups = max(self.groups, uses.groups)
@@ -305,9 +307,10 @@ class Facts:
 
     @property
     def is_signed(self) -> bool:
-        """Return whether the signs of the weights in the agent's leakage are used to compute the privacy costs.
+        """Return whether privacy costs are computed with the signs of the weights in the leakage of messages.
 
-        This is so if the leakage of every message with hidden parts is exact, and at least one weight is negative.
+        The leakage is the effect of earlier samples. Signs are used if the leakage of every message that depends on
+        hidden state is exact, and at least one weight is negative.
         """
         return self.is_exact and self.has_signs
 
@@ -334,7 +337,8 @@ class Ledger(ABC):
     the ledger starts again at round 1.
 
     Args:
-        events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
+        events: the noise, sensitivity and leakage (the effect of earlier samples) of the agent's messages, one event
+            for each round.
         uses: pairs (message, group): the message is the first to depend on the loss of a round with the group.
         facts: facts about all events of the agent.
 

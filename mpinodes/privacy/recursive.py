@@ -96,7 +96,8 @@ class Clusters:
         """Add the privacy costs of the next rounds to all groups of samples.
 
         Args:
-            events: (rounds, agents) the noise, sensitivity and leakage of the messages of these rounds.
+            events: (rounds, agents) the noise, sensitivity and leakage (the effect of earlier samples) of the messages
+                of these rounds.
             uses: for each agent, pairs (message, group) of these rounds: the message is the first to depend on the loss
                 of a round with the group.
         """
@@ -234,7 +235,8 @@ class Clusters:
         Args:
             agent: the agent.
             group: the numbers of the groups.
-            columns: the columns to return, of: pure ε, ρ of zCDP, and then the Rényi curve (or the counts of shifts).
+            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve (or the counts
+                of shifts).
         """
         total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
         begun = label >= 0
@@ -245,11 +247,12 @@ class Clusters:
 class Exact:
     """Compute the privacy costs of all groups of samples of one agent, for exactly known linear dynamics of its state.
 
-    The signs of the dynamics are used, and no groups are merged. The time grows with the square of the number of
-    rounds, times the number of groups. The memory grows with the number of rounds times the number of groups.
+    The signs of the weights in the dynamics are used, and no groups are merged. The time grows with the square of the
+    number of rounds, times the number of groups. The memory grows with the number of rounds times the number of groups.
 
     Args:
-        events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
+        events: the noise, sensitivity and leakage (the effect of earlier samples) of the agent's messages, one event
+            for each round.
         groups: the number of groups of samples.
         shifts: the table of Rényi curves; None if no curves are computed.
     """
@@ -284,7 +287,8 @@ class Exact:
         Args:
             agent: ignored.
             group: the numbers of the groups.
-            columns: the columns to return, of: pure ε, ρ of zCDP, and then the Rényi curve (or the counts of shifts).
+            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve (or the counts
+                of shifts).
         """
         return self._costs[group, columns]
 
@@ -293,7 +297,8 @@ class Agent(NamedTuple):
     """Hold what is needed to compute the privacy costs of one agent.
 
     Attributes:
-        events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
+        events: the noise, sensitivity and leakage (the effect of earlier samples) of the agent's messages, one event
+            for each round.
         uses: pairs (message, group of samples): the message is the first to depend on the loss of a round with the
             group.
         facts: facts about all events.
@@ -358,7 +363,8 @@ class Followed:
             horizon: the number of rounds.
             agent: the index of the agent.
             group: the numbers of the groups.
-            columns: the columns to return, of: pure ε, ρ of zCDP, and then the Rényi curve (or the counts of shifts).
+            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve (or the counts
+                of shifts).
         """
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)
@@ -437,8 +443,8 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     An agent gets a `Recursive` ledger if all of these conditions hold; otherwise a `Saturated` ledger:
 
     - The effect of a changed sample on later messages depends on how far the hidden state has moved.
-    - The leakage of all messages is known, their sensitivities and leakages are finite (`Facts.is_finite`), and every
-      message that depends on data has noise.
+    - The leakage (the effect of earlier samples) of all messages is known, their sensitivities and leakages are finite
+      (`Facts.is_finite`), and every message that depends on data has noise.
     - If the costs are computed with the signs of the leakages, rounds times groups is at most `LARGEST_HISTORY`.
 
     Among the agents with `Recursive` ledgers, those with the same kinds of noise are computed together. Agents with
@@ -471,7 +477,8 @@ def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
     """Return the ledger of one agent, which computes the privacy cost of each group of samples.
 
     Args:
-        events: the noise, sensitivity and leakage of the agent's messages, one event for each round.
+        events: the noise, sensitivity and leakage (the effect of earlier samples) of the agent's messages, one event
+            for each round.
         uses: pairs (message, group): the message is the first to depend on the loss of a round with the group.
     """
     return open_ledgers([(events, uses)])[0]

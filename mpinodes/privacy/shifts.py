@@ -89,7 +89,9 @@ class Shifts:
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """Return the index of a ratio ρ / shift² in the table of Rényi curves; first add the ratio if it is missing.
+        """Return the index of a ratio ρ / shift² in the table of Rényi curves; add the ratio if it is missing.
+
+        Here ρ is that of zCDP, and the shift is the pure ε of the same noised vector.
 
         Args:
             least: the ratio. The function rounds the ratio up slightly, so that nearly equal ratios share an index.
@@ -153,7 +155,7 @@ class Counts(Shifts):
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
         """Return one row for each shift, with a 1 in the column of the shift's cell and 0 elsewhere.
 
-        Cells are intervals of shifts, by size. The argument `ratio` is ignored.
+        A shift is the pure ε of one noised vector, and cells are intervals of sizes. The argument `ratio` is ignored.
         """
         return np.eye(len(self.sizes))[cell]
 

@@ -44,7 +44,8 @@ class Cost(NamedTuple):
         is_gaussian: whether all noise is Gaussian and no batch is secret.
         distance: the total variation distance between the exact distribution of the messages and the distribution for
             which the cost is computed.
-        unknown: whether the leakage of any message is unknown, so that nothing is proven.
+        unknown: whether the leakage (the effect of earlier samples) of any message is unknown, so that nothing is
+            proven.
         pairs: whether adjacent data sets differ in a replaced sample, which counts as two zeroed samples, and the costs
             are those of one zeroed sample.
     """
@@ -61,7 +62,8 @@ class Cost(NamedTuple):
     def loss(self, delta: float) -> PrivacyLoss:
         """Return the privacy loss at δ of the sample with the largest privacy loss.
 
-        The result is `UNPROVEN` if the leakage of a message is unknown (the attribute `unknown`).
+        The result is `UNPROVEN` if the leakage (the effect of earlier samples) of a message is unknown (the attribute
+        `unknown`).
         """
         if self.unknown:
             return UNPROVEN
@@ -337,8 +339,8 @@ class Together:
         """Return the privacy loss of all messages of all runs together, and a list of the losses of the agents.
 
         The loss of an agent is the loss of its messages. If `unproven_because` is not empty, or no run was added, the
-        result is `UNPROVEN` and an empty list. If the leakage of a message is unknown, all losses that include this
-        message are `UNPROVEN`.
+        result is `UNPROVEN` and an empty list. If the leakage (the effect of earlier samples) of a message is unknown,
+        all losses that include this message are `UNPROVEN`.
         """
         if self.unproven_because or not self._now:
             return UNPROVEN, []
