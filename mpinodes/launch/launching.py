@@ -184,7 +184,7 @@ def in_words(error: BaseException) -> str:
     """Return one line of text about an exception: its type, its message and its notes.
 
     If the traceback leads through a user's files, the line ends with the last place in these files: file, line number
-    and method. If not, but the message names a method of a user's file, the line ends with the place of this method.
+    and method. Otherwise, if the message names a method of a user's file, the line ends with the place of this method.
     """
     import traceback
 

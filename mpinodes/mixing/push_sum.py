@@ -41,9 +41,10 @@ class PushSum(Mixing):
         return 1 / (len(here.out_neighbors) + 1), s
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return three values: the push-sum scalar w_i of the next round, the weights a_ij of the senders j, a divisor.
+        """Return three values: the scalar w_i of the next round, the weights a_ij of the senders j, and a divisor.
 
-        The divisor is again the new w_i. The algorithm divides the weighted sum of messages by the divisor.
+        Here w_i is the push-sum scalar of agent i. The divisor is again the new w_i. The algorithm divides the weighted
+        sum of messages by the divisor.
         """
         w, shares = 0.0, []
         for scalars in incoming:

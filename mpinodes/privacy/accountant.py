@@ -131,7 +131,7 @@ class Accountant:
     def ledgers(self, horizon: int) -> list[Ledger]:
         """Return a ledger for every agent: the privacy cost of each group of samples in rounds 1 to `horizon`.
 
-        Agents may share one ledger object. They have equal messages (noise, sensitivity, and leakage: the effect of
+        Agents share one ledger object if they have equal messages (noise, sensitivity, and leakage: the effect of
         earlier samples) and use groups with equal numbers in every round.
         """
         begun = self._read if self._read <= horizon else 0

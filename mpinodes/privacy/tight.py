@@ -1,8 +1,8 @@
 """Compute an upper bound on ε by a numerical composition of privacy loss distributions (PLD).
 
-The composed noised vectors cost at least as much as those of any single group of samples (`Ledger.envelope`). For the
-composed vectors, the bound is almost exact. The computation uses Google's package dp-accounting. Because dp-accounting
-takes seconds to import, this module is imported only if `privacy.tight` is set.
+The composition takes noised vectors that together cost at least as much as those of any single group of samples
+(`Ledger.envelope`). For these vectors, the bound is almost exact. The computation uses Google's package dp-accounting.
+Because dp-accounting takes seconds to import, this module is imported only if `privacy.tight` is set.
 """
 
 from __future__ import annotations
