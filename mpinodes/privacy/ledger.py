@@ -119,7 +119,7 @@ class Unlisted:
 
 
 class Costs:
-    """Compute the privacy costs of single releases, each from how far it moves between adjacent data.
+    """Compute the privacy costs of single releases, each from how far the release moves between adjacent data.
 
     A release is a vector to which noise was added. In the methods, `t` is an array of release numbers, and `delta` has
     the L2 change of each of these releases.
@@ -435,8 +435,9 @@ class Saturated(Ledger):
     def _take(self, events: Events, uses: Uses) -> None:
         """Add the privacy costs of the next block of rounds.
 
-        The costs of direct changes, of messages that are the first to depend on samples of a group, are added to the
-        cost of the group. The costs of changes through hidden state are added to the cumulative sums over rounds.
+        If a message is the first to depend on samples of a group, the cost of its direct change is added to the cost of
+        the group. Other messages change through hidden state; the costs of their changes are added to cumulative sums
+        over rounds.
 
         Args:
             events: the messages of the block.
