@@ -16,13 +16,15 @@ from mpinodes.runlog.checkpoints import Keeper, Kept
 def run_agent(
     step: Step, setup: Setup, comm: MPI.Comm, channel: Channel, waits: Waits, keeper: Keeper, saved: Kept | None = None
 ) -> bool:
-    """Run the rounds of one agent until the run ends or the logger stops it, and close the channel to the logger.
+    """Run the rounds of one agent under MPI, until the run ends or the logger stops the run.
+
+    At the end, all numbers that the agent logs have arrived at the logger.
 
     Args:
         step: computes the rounds of the agent.
         setup: the set-up of the run.
         comm: the communicator of the agents and the logger.
-        channel: sends the agent's rows to the logger.
+        channel: sends the numbers that the agent logs to the logger; it is closed at the end.
         waits: the object through which this rank waits for other ranks.
         keeper: writes the agent's checkpoints.
         saved: the checkpoint from which the agent continues; None if the run starts at round 1.

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Held:
-    """Exchange the frames (messages as sent) of one agent over links that lose or delay messages.
+    """Exchange the frames (messages as arrays) of one agent over simulated links that lose or delay messages.
 
-    MPI transfers a frame in the round in which the frame is sent, unless the frame is lost. A late frame is stored here
-    until the round in which the simulated link delivers the frame.
+    MPI transfers each frame in the round in which the frame is sent, unless the simulated link loses the frame. This
+    class stores a late frame until the round in which the link delivers the frame.
 
     Attributes:
         frames: (turns, n, frame width), where turns = (largest delay of a message, in rounds) + 2. Entry [s % turns, j]
@@ -32,9 +32,9 @@ class Held:
         self.frames = np.zeros((self._turns, setup.topology.agents, setup.frame_width))
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the agent's frame (message), store received frames, and return the frames that arrive in this round.
+        """Send the agent's message, and return the messages that the simulated links deliver in this round.
 
-        A frame arrives in the round in which the simulated link delivers the frame.
+        Received messages that are late are stored until a later round.
         """
         arrived = self._network.exchange(self._links.carried(here.t, self._agent))
         for j, frame in zip(arrived.senders, arrived.frames, strict=True):
@@ -42,11 +42,14 @@ class Held:
         return Arrivals.of_round(self._setup, here, self._frame_of)
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """Return the stored frames for a checkpoint: each sender's part of the array `frames`, by sender."""
+        """Return the stored frames (messages as arrays) for a checkpoint.
+
+        The result maps each sender to the sender's part of the array `frames`.
+        """
         return {j: np.asarray(self.frames[:, j]) for j in range(self.frames.shape[1])}
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """Store the frames of a checkpoint, and return the frames that the links deliver in the round of `here`."""
+        """Store the messages of a checkpoint, and return the messages that the links deliver in the round of `here`."""
         for j, held in frames.items():
             self.frames[:, j] = held
         return Arrivals.of_round(self._setup, here, self._frame_of)

@@ -6,11 +6,13 @@ The first k rounds use no gradient. The gradient of the regularizer is public an
 
 The message of round t + 1 is the first message that depends on the loss function of round t − k. A changed sample of
 this loss function changes the message by the change of the gradient times the step size of round t. The noise is
-therefore calibrated to the step size of round t. If gradients are taken at released points, changed samples of earlier
-loss functions do not change the message further, as without delay. If gradients are taken at hidden points, the point
-of round t − k may differ between adjacent data even if the hidden parts of round t do not differ. Therefore privacy
-accounting uses, in every round after the first use of a changed sample, the largest possible change of the gradient
-(`offset`).
+therefore calibrated to the step size of round t. Changed samples of earlier loss functions matter as follows:
+
+- If gradients are taken at released points, such samples do not change the message further, given all earlier messages.
+  The same is true without delay.
+- If gradients are taken at hidden points, the points of round t − k may differ between adjacent data sets, even if the
+  hidden variables of round t do not differ. Therefore privacy accounting uses, in every round after the first use of a
+  changed sample, the largest possible change of the gradient (`offset`).
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ from mpinodes.core.messages import Queries, Query, offset_by
 
 @dataclass(slots=True)
 class Late(Loss):
-    """Wrap the loss of a round: an algorithm that asks for the gradient gets the gradient of the loss k rounds before.
+    """Replace the loss of a round under delayed feedback: the algorithm gets the gradient of the loss k rounds before.
 
     Attributes:
         loss: the loss of this round.
-        due: the gradient of the earlier loss, without the regularizer; None in the first k rounds.
-        regularizer: λ.
+        due: the gradient of the loss k rounds before, without the regularizer; None in the first k rounds.
+        regularizer: λ, the weight of the regularizer λ‖x‖²/2.
         asked: the gradient of this round's loss, without the regularizer; None until the algorithm calls `grad` or
             `data_grad`.
     """
@@ -49,16 +51,17 @@ class Late(Loss):
         raise NotImplementedError("feedback.delay: the loss of a round is not revealed in that round")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient of the earlier loss plus the gradient of the regularizer at x.
+        """Return the gradient of the loss k rounds before, plus λx, the gradient of the regularizer.
 
-        In the first k rounds, the gradient of the earlier loss is 0.
+        In the first k rounds, λx alone is returned. The loss k rounds before was differentiated at the point of that
+        round, and not at x.
         """
         return self.data_grad(x, block) + self.regularizer * x[block]
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient of the earlier loss, and store the gradient of this round's loss at x in `asked`.
+        """Return the gradient of the loss k rounds before, without the regularizer.
 
-        Both gradients are without the regularizer. In the first k rounds, return zeros.
+        In the first k rounds, return zeros. The gradient of this round's loss at x is stored in the attribute `asked`.
 
         Raises:
             ValueError: the algorithm asks in one round for gradients at two points, and the gradients differ.
@@ -66,17 +69,21 @@ class Late(Loss):
         gradient = self.loss.data_grad(x, block)
         if self.asked is not None and not np.array_equal(self.asked, gradient):
             raise ValueError(
-                "feedback.delay: update() asked for gradients at two points in one round, but may ask at one point only"
+                "feedback.delay: update() took gradients at two points in a round, but may take gradients at one only"
             )
         self.asked = gradient
         return np.zeros_like(gradient) if self.due is None else self.due.copy()
 
 
 def delayed(message: Message, rounds: int) -> Message:
-    """Return a message in which the first used round and the leakage are corrected for delayed feedback.
+    """Return the message of an algorithm with the numbers for privacy accounting that hold under delayed feedback.
 
-    The first used round is the round whose loss function the message is the first to depend on (`uses`); 0 means no new
-    loss function. A `Start`, `Relay` or `Solve` is returned unchanged.
+    Two numbers change in a `Query` or `Queries`; any other message is returned unchanged:
+
+    - `uses` is the round of the loss function on which this message is the agent's first to depend. It becomes `rounds`
+      rounds earlier; if there is no such round, it becomes 0, which means no new loss function.
+    - The leakage says how the message depends on hidden variables of the agent. Its term `offset` becomes the largest
+      possible change of a gradient, if a hidden variable changes the gradients at all.
 
     Args:
         message: the message without delay.

@@ -1,6 +1,7 @@
 """Run all agents in one process, one round after the other.
 
-The computation of each agent is the same as under MPI (`step.Step`), so both ways to run give equal bits.
+The class `step.Step` computes each agent here and under MPI. Therefore both ways to run give bit-identical results,
+unless the noise is secret.
 """
 
 from __future__ import annotations
@@ -19,19 +20,23 @@ from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
 
 
 def simulate(setup: Setup) -> Iterator[Vector]:
-    """Run all agents in one process, and yield the data that they log as arrays (agents, rounds, row width).
+    """Run all agents in one process, and yield arrays (agents, rounds, row width) of the numbers that they log.
 
-    Each row has the data of one agent in one round, in the format `core.events.Layout`. Each array has the rows of one
-    or more consecutive rounds. The next array overwrites the memory of this array.
+    A row holds the numbers of one agent in one round, in the format `core.events.Layout`. Each array holds some
+    consecutive rounds, and is overwritten by the next array.
     """
     return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
 
 
 def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: Sequence[Kept] = ()) -> Iterator[Chunk]:
-    """Run all agents in one process, and yield the data that they log, in chunks of consecutive rounds.
+    """Run all agents in one process, and yield the numbers that they log, in chunks of consecutive rounds.
 
-    A chunk has a row for each agent and round, in the format `core.events.Layout`. The generator ends after the last
-    round, after a chunk whose order stops the run, or when the algorithm ends the run early (`State.left`).
+    A chunk has a row for each agent and round, in the format `core.events.Layout`. The generator ends in one of these
+    cases:
+
+    - the last round is computed;
+    - the plan stops the run after a chunk, because of a signal;
+    - the algorithm ends the run early (`State.left`).
 
     Args:
         setup: the set-up of the run.

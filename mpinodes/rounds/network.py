@@ -1,9 +1,9 @@
-"""Send data over MPI: `Network` exchanges frames between agents, `Channel` sends rows from an agent to the logger.
+"""Send data over MPI: `Network` exchanges messages between agents, and `Channel` sends logged numbers to the logger.
 
-A frame is a message between agents, and a row describes one round of an agent for the record (`core.events`). The
-buffers of frames are float64 arrays, and a buffer is allocated once for each sender. Agents exchange frames point to
-point by persistent requests of MPI: send and receive handles that are created once for each neighbor and used again in
-later rounds. In the loop over rounds no message is pickled, a receive names its source, and there is no barrier.
+A frame is the array of floats that an agent sends to its neighbors. A row is the array of floats that an agent logs in
+one round (`core.events`). Agents exchange frames by persistent MPI requests, which are created once for each neighbor
+and used in all later rounds. In the loop over rounds no message is pickled, each receive names its source, and there is
+no barrier.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLACK = 2.0  # waits on a channel have so many times the limit, so that the neig
 
 
 class RoundMismatch(RuntimeError):
-    """Report that an agent received a frame of a wrong round or of a wrong kind."""
+    """Report that an agent received a message of a wrong round or of a wrong kind."""
 
 
 class Network:
@@ -54,13 +54,13 @@ class Network:
         self._pattern = pattern
 
     def exchange(self, here: Neighborhood) -> Arrivals:
-        """Send the agent's frame to the out-neighbors, and return the frames received from the in-neighbors.
+        """Send the agent's message to the out-neighbors, and return the messages from the in-neighbors.
 
         Args:
             here: the current round, and the agent's neighbors in this round.
 
         Raises:
-            RoundMismatch: a received frame was sent in another round, or is of another kind than `RELEASE_FRAME`.
+            RoundMismatch: a received message was sent in another round, or is of another kind than `RELEASE_FRAME`.
             Overdue: a neighbor did not send or receive within the time limit.
         """
         requests, arrivals = self._pattern(here.in_neighbors, here.out_neighbors)
@@ -75,7 +75,7 @@ class Network:
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
-        """Return a mapping from each sender to the frame received from this sender, to be saved in a checkpoint.
+        """Return the received frames (messages as arrays) by sender, to be saved in a checkpoint.
 
         Args:
             arrivals: the frames that the agent received in the current round.
@@ -83,11 +83,11 @@ class Network:
         return arrivals.by_sender
 
     def restored(self, here: Neighborhood, frames: Mapping[int, Vector]) -> Arrivals:
-        """Return the frames of a checkpoint as if the agent had just received these frames from its neighbors.
+        """Return the frames (messages as arrays) of a checkpoint as if the neighbors had just sent them.
 
         Args:
             here: the round of the checkpoint, and the agent's neighbors in this round.
-            frames: maps each sender to its frame, as the checkpoint contains the frames.
+            frames: the frames in the checkpoint, by sender.
         """
         arrivals = self._pattern(here.in_neighbors, here.out_neighbors)[1]
         for j, frame in frames.items():
@@ -112,13 +112,12 @@ class Network:
 
 
 class Channel:
-    """Send the rows of an agent to the logger, in chunks of consecutive rounds.
+    """Send the numbers that an agent logs to the logger, in chunks of consecutive rounds.
 
-    The agent has two buffers: while the chunk in one buffer is being sent, the agent fills the other buffer. The logger
-    decides the last round of each chunk, and whether the agents save a checkpoint or stop after the chunk. The logger
-    sends these decisions as an `Order`. After the logger has received chunk k, it sends the order of chunk k + 2.
-    Therefore memory is bounded even if the logger is slow, and all agents know of a checkpoint or a stop before they
-    reach the last round of the chunk. An agent that waits for the logger sleeps, so that the logger can use the core.
+    A row holds the numbers of one round. For each chunk, the logger sends an `Order`: the last round of the chunk, and
+    whether the agent then saves a checkpoint or stops. The order of chunk k + 2 is sent after the logger has received
+    chunk k. The agent has two buffers: it fills one buffer while the chunk in the other buffer is being sent. So memory
+    is bounded even if the logger is slow.
 
     Args:
         comm: the communicator of the agents and the logger.
@@ -136,10 +135,10 @@ class Channel:
         self._word = np.empty(len(Order._fields), np.int64)
 
     def row(self, t: int) -> Vector:
-        """Return the buffer (width,) for the row of round t.
+        """Return the buffer (width,) into which the agent writes the numbers that it logs in round t.
 
-        If round t is the first round of a chunk, first wait for the logger's order, which says where the chunk ends,
-        and until the chunk that used the same buffer has been sent.
+        If round t is the first round of a chunk (rounds that are sent together), the method may first wait: for the
+        logger's order, and until the buffer has been sent.
 
         Raises:
             Overdue: the logger did not answer within the time limit.
@@ -150,7 +149,9 @@ class Channel:
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
-        """Record that the row of round t is complete; if round t is the last round of a chunk, start to send the chunk.
+        """Record that the numbers to be logged in round t are complete.
+
+        If round t is the last round of a chunk (rounds that are sent together), the sending of the chunk starts.
 
         Returns:
             The logger's order for the chunk, if round t is the last round of the chunk; otherwise None.
@@ -171,14 +172,14 @@ class Channel:
         return Order._make(self._word.tolist())
 
     def close(self, t: int, times: Vector) -> None:
-        """Tell the logger that round t was the last round, and wait until the logger has received all rows.
+        """Tell the logger that round t was the last round, and wait until the logger has received all logged numbers.
 
-        The agent sends a chunk that has fewer rounds than the logger's order asks for, or no rounds. From the missing
-        rounds, the logger knows that no chunk follows. The agent must have saved its checkpoints before.
+        The agent sends a last chunk with fewer rounds than the logger expects, perhaps with none; this tells the logger
+        that the agent has ended. The agent must have saved its checkpoints before this call.
 
         Args:
             t: the last round.
-            times: (2,) the seconds for which this rank computed and waited.
+            times: (2,) the seconds for which this rank computed, and for which it waited.
         """
         self._send(t - self._begin if t < self._order.end else 0)
         self._wait(self._sending)
@@ -191,24 +192,24 @@ class Channel:
 
 
 def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int = 0) -> Generator[Chunk, None, Vector]:
-    """Receive the rows of all agents on the logger's rank, and yield them in chunks of consecutive rounds.
+    """Receive on the logger's rank the numbers that all agents log, and yield them in chunks of consecutive rounds.
 
-    Before a chunk begins, the logger sends an order to all agents: the last round of the chunk, and whether to save a
-    checkpoint or to stop after this round. If an agent sends fewer rounds than the order asks for, no chunk follows. A
-    chunk is valid only until the caller asks for the next chunk, because its memory is used again.
+    Before each chunk, the logger sends an order to all agents: the last round of the chunk, and whether they then save
+    a checkpoint or stop. If the agents send fewer rounds than ordered, the run ended early, and no chunk follows. The
+    next chunk overwrites the memory of a chunk.
 
     Args:
         comm: the communicator of the agents and the logger.
         plan: decides after which rounds chunks end and checkpoints are saved.
-        width: the number of floats in a row.
+        width: how many floats an agent logs in a round.
         waits: the object through which the logger waits for other ranks.
         t: the round before the first round of this job: 0, or the round of the checkpoint that the job resumes.
 
     Returns:
-        (ranks, 2) the seconds for which each rank computed and waited; the logger is the last row.
+        (ranks, 2) the seconds for which each rank computed, and for which it waited; the logger is the last row.
 
     Raises:
-        Overdue: an agent did not send its rows within the time limit.
+        Overdue: an agent did not send its numbers within the time limit.
     """
     agents = comm.size - 1
     buffers = np.empty((2, agents, plan.longest, width))

@@ -1,4 +1,7 @@
-"""Define the loss that an algorithm receives if its agent noises gradients (`Algorithm.noises_gradients`)."""
+"""Define the loss that an algorithm with noised gradients receives (`Algorithm.noises_gradients`).
+
+The algorithm can ask this loss for noised gradients, and for nothing else.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,16 @@ Release = Callable[[Vector, int], tuple[Query, Event, Vector]]  # the arguments:
 
 
 class Gradients:
-    """Release the noised gradients of one agent in one round, and store the releases.
+    """Add noise to the gradients of one agent in one round, and store each noised gradient with its privacy record.
 
     Args:
-        release: takes a point and the number of the call (from 0), and releases the gradient at this point; returns the
-            query, the event of the release, and the noised gradient.
+        release: computes and noises the gradient at a point; the arguments are the point, and the number of the call
+            from 0. Returns three values: a query, which holds the gradient without noise; an event, the record for
+            privacy accounting; and the noised gradient.
         calls: how many gradients the algorithm takes in a round.
 
     Attributes:
-        queries: the query of each call of `release` so far; a query has the gradient without noise.
+        queries: the gradient without noise, as a `Query`, of each call of the method `release` so far.
         events: the event of each call so far.
         released: the noised gradient of each call so far.
         played: the point of the first call, which is the agent's decision of the round; None before the first call.
@@ -34,7 +38,9 @@ class Gradients:
         self.played: Vector | None = None
 
     def release(self, x: Vector) -> Vector:
-        """Release the gradient at a point x (d,), and return the noised gradient as a new vector.
+        """Return the gradient at a point x (d,) plus noise, as a new vector.
+
+        This release of the gradient is recorded for privacy accounting.
 
         Raises:
             ValueError: the algorithm asks for more gradients than `Algorithm.gradients` states.
@@ -42,7 +48,7 @@ class Gradients:
         """
         part = len(self.events)
         if part == self._calls:
-            raise ValueError(f"update() took more gradients than the {self._calls} that `gradients` states")
+            raise ValueError(f"update() took more gradients than the {self._calls} per round that `gradients` states")
         if part == 0:
             self.played = x.copy()
         query, event, out = self._release(x, part)
@@ -60,28 +66,30 @@ class Gradients:
             ValueError: the algorithm took fewer gradients.
         """
         if len(self.events) < self._calls:
-            raise ValueError(f"update() took {len(self.events)} of the {self._calls} gradients that `gradients` states")
+            raise ValueError(f"update() took {len(self.events)} gradients in a round, but `gradients` = {self._calls}")
 
     def anew(self) -> Gradients:
-        """Return a new object with the same arguments, in the state before the first call."""
+        """Return a new object with the same arguments, for which no gradient was taken yet."""
         return Gradients(self._release, self._calls)
 
 
 class NoisedLoss:
     """Give an algorithm noised gradients of the loss of a round, and nothing else about the loss.
 
-    Each call of `gradient` is a release: the agent draws noise for the call and records an event. Whatever an algorithm
-    computes from the returned vectors costs no further privacy.
+    For each call of `gradient`, the agent draws noise and accounts for the privacy loss. Further computations with the
+    returned vectors cost no privacy.
 
     Args:
-        gradients: releases and stores the noised gradients of the round.
+        gradients: computes, noises and stores the gradients of the round.
     """
 
     def __init__(self, gradients: Gradients) -> None:
         self._gradients = gradients
 
     def gradient(self, x: Vector) -> Vector:
-        """Return the gradient at a point x (d,) plus noise, as a new vector. The part of the samples is clipped.
+        """Return the gradient at a point x (d,) plus noise, as a new vector.
+
+        The gradients of the samples are clipped; the gradient of the regularizer is not clipped.
 
         Raises:
             ValueError: the algorithm asks for more gradients than `Algorithm.gradients` states.
@@ -90,15 +98,15 @@ class NoisedLoss:
         return self._gradients.release(x)
 
     def __deepcopy__(self, memo: Any) -> NoisedLoss:
-        """Return the loss itself, so that a gradient which a copy returns is counted as a release of this loss."""
+        """Return this object itself, so that privacy accounting also counts gradients that are taken from a copy."""
         return self
 
 
 def again(argument: Any) -> Any:
-    """Return an argument for a repeated call of `Algorithm.update`.
+    """Return an argument of `Algorithm.update` with which a check can repeat the call of `update`.
 
-    If the argument is a `NoisedLoss`, return a new `NoisedLoss` of the same round, in the state before its first call.
-    Otherwise return a deep copy. This function is for checks that call `update` again. An algorithm that calls this
-    function breaks privacy, because the gradients of the new loss are not accounted for.
+    A `NoisedLoss` becomes a new `NoisedLoss` of the same round, from which no gradient was taken yet. Any other
+    argument is copied deeply. An algorithm must not call this function: the gradients of the new loss are not accounted
+    for.
     """
     return NoisedLoss(argument._gradients.anew()) if isinstance(argument, NoisedLoss) else deepcopy(argument)

@@ -1,6 +1,6 @@
-"""Decide after which rounds the agents send their rows to the logger, and after which rounds they save checkpoints.
+"""Decide after which rounds agents send what they logged to the logger, and after which rounds checkpoints are saved.
 
-The consecutive rounds whose rows an agent sends in one MPI message are called a chunk.
+An agent logs a row of numbers in each round, and sends the rows of consecutive rounds, a chunk, in one MPI message.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ LONG = 1.0  # seconds: if a chunk takes longer, the next chunks are shorter; if 
 
 
 def longest_chunk(setup: Setup) -> int:
-    """Return the largest number of rounds in a chunk: the rows of consecutive rounds that an agent sends together.
+    """Return the largest number of rounds in a chunk: consecutive rounds that an agent logs and sends together.
 
-    The rows of a chunk fit into about `CHUNK` bytes, and a chunk has at most an eighth of the rounds of the run, so
-    that `mpinodes watch` shows progress; but a chunk has at least one round. If `checkpoint.every` is set, this length
-    is changed so that the interval between two checkpoints consists of chunks of nearly equal length. The largest chunk
-    is then up to half as long again, but at most `checkpoint.every` rounds long.
+    The numbers of an agent in a chunk take at most about `CHUNK` bytes. A chunk has at least one round, and at most
+    about an eighth of all rounds, so that `mpinodes watch` shows progress. If `checkpoint.every` is set, the number is
+    adjusted so that the rounds between two checkpoints divide into chunks of nearly equal length.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -32,10 +31,10 @@ def longest_chunk(setup: Setup) -> int:
 
 
 class Plan:
-    """Decide, one chunk at a time, which consecutive rounds form a chunk.
+    """Decide, one chunk after the other, how many rounds agents log before they send what they logged to the logger.
 
-    Each agent sends the rows (numbers for the logger) of a chunk in one MPI message. The results of a run do not depend
-    on the chunks.
+    A chunk is a number of consecutive rounds. An agent sends the numbers that it logged in a chunk in one MPI message.
+    The results of a run do not depend on the chunks.
 
     Args:
         setup: the set-up of the run.
@@ -58,9 +57,10 @@ class Plan:
         self._whole, self._before = begin, 0  # the rounds of the last two complete checkpoints
 
     def next(self) -> Order | None:
-        """Return the order for the next chunk: the last round of the chunk, and whether to save a checkpoint or stop.
+        """Return the order for the next chunk (rounds that are sent together), or None if no chunk follows.
 
-        Return None if the latest order was for the last chunk of the run, or stopped the run.
+        The order says which round is the last round of the chunk, and whether to save a checkpoint or to stop after it.
+        No chunk follows if the run is complete or was stopped.
         """
         if self.stopped or self._end == self._rounds:
             return None

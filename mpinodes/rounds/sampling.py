@@ -1,13 +1,12 @@
-"""Draw the secret batches of an agent (`data.sampling`): which of the agent's samples a gradient uses.
+"""Draw the secret batches of an agent (`data.sampling`): the samples from which a gradient is computed.
 
-The stream shows an agent all training samples of the agent in every round, and the logger evaluates all of them. The
-agent draws a batch by random numbers that depend on a key, the agent, the round and the number of the gradient in the
-round. The key is the key of the agent's noise, except that it comes from the operating system if the noise is secret
-but not drawn from a key (`noise.backend = opendp`).
+The random numbers of a batch depend on a key, the agent, the round and the number of the gradient in the round. The key
+is the key of the agent's noise. If the noise is secret but not drawn from a key (`noise.backend = opendp`), the
+operating system provides the key.
 
-The size of a Poisson batch is secret. The proof of the privacy loss assumes that a release depends on the size by the
-noised sum over the batch alone. Therefore the sum over a batch is divided by a public number, the rate times the
-divisor of all samples, and an empty batch is released like any other batch; the gradient of its samples is 0.
+The size of a Poisson batch is secret, too. Therefore the sum of the gradients over a batch is divided by a public
+number: the sampling rate times the divisor that is used with all samples. An empty batch is released like any other
+batch; its sum is 0.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from mpinodes.core.seeds import Draws, Purpose
 
 
 class Batches:
-    """Draw the secret batches of one agent.
+    """Draw the secret batches of one agent: the samples from which its gradients are computed.
 
     Args:
-        key: the key from which batches are drawn.
+        key: the key of the random numbers.
         agent: the agent.
-        rate: the probability with which a sample is in a batch, or the share of the samples in a batch. It is public.
+        rate: the public probability with which a sample is in a batch; with `fixed`, the share of samples in a batch.
         fixed: the public number of samples in a batch; 0: each sample is in the batch with probability `rate`.
-        parts: the number of batches in a round; they are drawn independently.
+        parts: the number of batches in a round, which are drawn independently.
 
     Attributes:
         rate: as the argument.
@@ -40,17 +39,19 @@ class Batches:
         self._coins = [Draws(key, Purpose.BATCH, agent, part) for part in range(parts)]
 
     def drawn(self, loss: Loss, t: int, part: int = 0) -> Loss:
-        """Return the loss of the batch number `part` of round t, which is drawn from the samples of `loss`.
+        """Draw a batch from the samples of a loss, and return the loss of this batch.
 
-        If the class of `loss` does not override `Loss.batch`, return `loss` itself.
+        If the class of `loss` does not override `Loss.batch`, `loss` itself is returned.
+
+        Args:
+            loss: the loss of all samples of the round.
+            t: the round.
+            part: the number of the batch in the round, from 0.
         """
         return loss.batch(lambda number: self.rows(number, t, part), self.rate)
 
     def rows(self, number: int, t: int, part: int) -> NDArray[np.int64]:
-        """Return the indices, from 0, of the samples that are in the batch number `part` of round t.
-
-        If each sample is taken with probability q, the distance from one taken sample to the next is a geometric random
-        number. A batch so takes about q·number draws, which is faster than one draw for each sample.
+        """Return the indices, from 0, of the samples in one batch.
 
         Args:
             number: the number of samples from which the batch is drawn.
@@ -58,7 +59,7 @@ class Batches:
             part: the number of the batch in the round, from 0.
 
         Raises:
-            ValueError: a batch has a fixed size, and this size is above `number`.
+            ValueError: the batch has a fixed size above `number`.
         """
         coins = self._coins[part].at(t)
         if self._fixed:

@@ -1,4 +1,4 @@
-"""Compute one round of one agent: from its state and the received frames to its next state and its message.
+"""Compute one round of one agent: its next state and its message, from its state and the messages that it received.
 
 A frame is the array of floats that an agent sends to its out-neighbors in a round. The array has three parts:
 
@@ -6,10 +6,10 @@ A frame is the array of floats that an agent sends to its out-neighbors in a rou
     releases   the noised vectors of the message, one after another; each vector has d coordinates
     scalars    the numbers that the mixing sends, such as the weight of push-sum
 
-This module combines the algorithm, the mechanism, the mixing and the data. A step computes a pure function: the result
-depends on the agent's `State` and `Arrivals`, and the random numbers of a round depend on the round, but not on earlier
-rounds. (The noise of `noise.backend = opendp` is an exception.) A step does not depend on how frames are sent:
-`network` sends them over MPI, `lockstep` copies them within one process, and a replay reads them from a transcript.
+The result of a step depends only on the round, the agent's `State` and the received frames (`Arrivals`). Random numbers
+are drawn anew for each round, so they depend on no earlier round; only the noise of `noise.backend = opendp` is an
+exception. A step does not send frames itself: `network` sends them over MPI, `lockstep` copies them within one process,
+and a replay reads them from a transcript.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ RELEASE_FRAME = 1.0  # the kind of a frame that contains releases and scalars of
 
 
 class Arrivals(NamedTuple):
-    """Hold the frames that an agent receives in a round, in ascending order of the senders.
+    """Hold the frames (messages as arrays) that an agent receives in a round, in ascending order of the senders.
 
     The agent's own frame is one of the frames.
 
     Attributes:
         senders: the sender of each frame; a sender of several frames appears several times.
         frames: the frames as sent. The first number of a frame is the round in which the frame was sent.
-        releases: for each frame, a view of the noised vectors in the frame.
+        releases: for each frame, a view of the vectors of the message, which have noise.
         scalars: for each frame, a view of the numbers that the mixing sends, such as the weight of push-sum.
-        own: the agent's own release of this round.
+        own: the vectors that the agent itself sent in this round.
     """
 
     senders: tuple[int, ...]
@@ -70,31 +70,31 @@ class Arrivals(NamedTuple):
 
     @property
     def by_sender(self) -> dict[int, Vector]:
-        """Return a mapping from senders to frames, for a round in which every sender has exactly one frame."""
+        """Return a mapping from each sender to its message as an array; each sender must have exactly one message."""
         return dict(zip(self.senders, self.frames, strict=True))
 
     @classmethod
     def of(cls, setup: Setup, agent: int, senders: tuple[int, ...], frames: Mapping[int, Vector]) -> Arrivals:
-        """Return the frames that an agent receives in a round without faults.
+        """Return the messages that an agent receives in a round without lost or late messages.
 
         Args:
             setup: the set-up of the run.
             agent: the agent that receives.
             senders: the in-neighbors and the agent itself, ascending.
-            frames: maps each sender to its frame of the round.
+            frames: maps each sender to its frame (message as an array) of the round.
         """
         return cls._made(setup, senders, [frames[j] for j in senders], frames[agent])
 
     @classmethod
     def of_round(cls, setup: Setup, here: Neighborhood, frame_of: Callable[[int, int], Vector]) -> Arrivals:
-        """Return the frames that an agent receives in a round in which links may lose or delay messages.
+        """Return the messages that an agent receives in a round in which messages may be lost or late.
 
-        If `setup.links` is None, each sender in `here` has one frame, the frame of this round.
+        If `setup.links` is None, no message is lost or late.
 
         Args:
             setup: the set-up of the run.
             here: the agent's neighbors in the round.
-            frame_of: returns the frame that agent j sent in round s, for the arguments j and s.
+            frame_of: returns the frame (message as an array) that agent j sent in round s, for the arguments j and s.
         """
         if setup.links is None:
             return cls.of(setup, here.agent, here.senders, {j: frame_of(j, here.t) for j in here.senders})
@@ -110,9 +110,9 @@ class Arrivals(NamedTuple):
 
 
 def _read_only(frame: Vector) -> Vector:
-    """Return a read-only view of a received frame, so that an algorithm cannot write private data into the frame.
+    """Return a read-only view of a received message, so that an algorithm cannot write private data into the message.
 
-    A `Relay` message sends the weighted sum of received releases without noise, so it would reveal such data.
+    A `Relay` message is a weighted sum of received messages, sent without noise, so it would reveal such data.
     """
     view = frame.view()
     view.setflags(write=False)
@@ -122,16 +122,18 @@ def _read_only(frame: Vector) -> Vector:
 class State(NamedTuple):
     """Hold all values that an agent remembers between rounds.
 
+    The fields `moving` and `left` are for algorithms that end early (`Algorithm.settled_below` > 0). An agent settles
+    in a round if it sends a `Relay` (a weighted sum of received messages) that differs from its previous message v by
+    at most `settled_below`·‖v‖₂.
+
     Attributes:
         here: the agent's neighbors in the current round.
         algorithm, mixing: the states of the algorithm and of the mixing.
-        heard: the inbox (received releases with their weights) of the round before; None in round 1.
-        moving: for algorithms that end early (`Algorithm.settled_below` > 0), an integer with one bit for each of the
-            last rounds; the lowest bit is for the latest round. A bit is 1 if this agent knows that, in the round of
-            the bit, some agent did not relay, or relayed a vector that changed by more than `settled_below` times the
-            norm of the vector.
-        left: whether the run ends early, because in some round every agent relayed a vector that changed by at most
-            `settled_below` times the norm of the vector. This field becomes true in the same round for all agents.
+        heard: the received vectors of the round before, with their weights; None in round 1.
+        moving: an integer with a bit for each of the last rounds, the lowest bit for the latest round. A bit is 1 if
+            this agent knows that some agent did not settle in that round.
+        left: whether the run ends early, because in some round all agents settled. The field becomes true in the same
+            round for all agents.
         pending: if feedback is delayed, the gradients that the algorithm has not received yet, the oldest first.
     """
 
@@ -150,8 +152,9 @@ def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], las
     Args:
         keeper: writes the agent's checkpoints.
         t: the round.
-        state: the state after round t. The inbox in the state is not saved, because the frames determine the inbox.
-        frames: the frames received in round t, by sender; if links have faults, all frames that may arrive later.
+        state: the state after round t. Its field `heard` is not saved, because the frames determine it.
+        frames: the frames (messages as arrays) received in round t, by sender. If messages may be late, also the frames
+            that arrive in later rounds.
         lasting: whether to flush the checkpoint to disk, as in `Keeper.save`.
     """
     keeper.save(t, {"state": state._replace(heard=None), "frames": dict(frames)}, lasting)
@@ -167,14 +170,14 @@ def _hops(setup: Setup) -> int:
 class Step:
     """Compute the rounds of one agent.
 
-    The object stores no results of earlier rounds, except `noised` and the state that `play` computes for the next
-    call.
+    A call computes one round from the agent's state, which the caller keeps. The object itself remembers only the
+    attribute `noised` and the state that `play` has computed for the next call.
 
     Attributes:
         losses: maps a round to the agent's loss.
-        plays: whether the row of a round is complete only after the update of the round. This is so if the agent learns
-            only the values of its loss at two points (bandit feedback), or if it noises gradients.
-        releaser: adds noise to the agent's messages.
+        plays: whether callers must call `play` to complete the numbers that are logged in a round. This is so under
+            bandit feedback (loss values at two points), and if the agent adds noise to gradients (`noises_gradients`).
+        releaser: adds noise to the agent's messages or gradients.
         noised: the gradients of the latest update, if the algorithm noises gradients; else None.
     """
 
@@ -208,24 +211,24 @@ class Step:
         return State(here, algorithm, mixing, None, (1 << self._hops) - 1)
 
     def __call__(self, s: State, arrivals: Arrivals | None, frame: Vector, row: Vector) -> State:
-        """Compute one round: update the state with the frames received in the round before, and write the new message.
+        """Compute one round: update the agent's state with the messages of the round before, and write the new message.
 
-        If `play` has computed the update already, use its result.
+        If `play` has already updated the state, the state that `play` computed is used.
 
         Args:
             s: the state after the round before.
-            arrivals: the frames that the agent received in the round before; None in round 1.
+            arrivals: the messages that the agent received in the round before; None in round 1.
             frame: (frame width,) the array to which the message of this round is written.
-            row: (row width,) the array, later sent to the logger, to which the decision and the data for privacy
-                accounting (events and leakage) are written, and also the frame if transcripts are recorded. If the
-                algorithm noises gradients, `play` writes the events and the leakage instead.
+            row: (row width,) the array for the logger. The decision and the data for privacy accounting (events and
+                leakage) are written to it, and also the frame if transcripts are recorded. If the algorithm noises
+                gradients, `play` writes the data for privacy accounting instead.
 
         Returns:
             The new state. If its field `left` is true, the run has ended, and no message was written.
 
         Raises:
             ValueError: the algorithm returned a decision of a wrong shape or a message that is not allowed.
-            BadInput: batches are secret, and the message states a leakage.
+            BadInput: batches are secret, and the message depends on hidden variables of the agent.
             Diverged: the message is not finite.
         """
         if self._taken is not None and self._taken[0] is s:
@@ -251,7 +254,7 @@ class Step:
         d = self._dimension
         decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
         if (shape := getattr(decision, "shape", ())) != (d,):
-            raise ValueError(f"decision() returned a vector of shape {shape}, not {(d,)}")
+            raise ValueError(f"decision() returned a vector of shape {shape}: expected {(d,)}")
         row[:d] = decision
         if not self._noises:
             self._layout.write(row, events, leakage)
@@ -260,19 +263,22 @@ class Step:
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """Compute the next state already in this round, and complete the row of the round.
+        """Compute the agent's next state already in this round, and complete the numbers that the agent logs.
 
-        Callers use this method only if `plays` is true. Under bandit feedback, an agent learns only the values of its
-        loss at two points, and the decision in the row becomes the midpoint of these two points. If an agent noises
-        gradients, the decision becomes the point of the first gradient, and the events of the gradients are written to
-        the row. Both may depend on the frames received in this round, so the row is complete only after this call. The
-        next round uses the state that is computed here.
+        Call this method only if `plays` is true. The two cases are:
+
+        - Under bandit feedback, an agent learns only the values of its loss at two points. The logged decision becomes
+          the midpoint of these two points.
+        - If the agent adds noise to gradients (`noises_gradients`), the logged decision becomes the point of the first
+          gradient. The events of the gradients (records for privacy accounting) are logged.
+
+        The next round uses the state that is computed here.
 
         Args:
             s: the state that the step returned in this round.
-            arrivals: the frames that the agent received in this round.
-            row: (row width,) the row of this round, as the step wrote it. Under bandit feedback, if the algorithm
-                played no points, the row stays as it is.
+            arrivals: the messages that the agent received in this round.
+            row: (row width,) the logged numbers of this round, as the step wrote them. Under bandit feedback, if the
+                algorithm evaluated no points, they stay unchanged.
 
         Raises:
             ValueError: as `receive`.
@@ -289,14 +295,14 @@ class Step:
     def message(self, s: State) -> Message:
         """Return the message that the agent sends in this round, before noise is added.
 
-        It is the message of the algorithm; for bandit and delayed feedback, its leakage is corrected. If the round is
-        later than the agent's round in `privacy.budget.stops`, return a `Relay` instead, unless the message is a
-        `Start`. A `Relay` reveals no further data: the agent sends the weighted sum of the messages that it mixed in
-        the round before.
+        - If the agent's last round in `privacy.budget.stops` is over, the message is a `Relay` (or a `Start`). A
+          `Relay` is the weighted sum of the messages received in the round before, so it reveals no further data.
+        - In all other rounds, the message comes from the algorithm. For bandit and delayed feedback, its numbers for
+          privacy accounting are corrected.
 
         Raises:
-            ValueError: the message is a `Relay`, but the algorithm has hidden parts; or the algorithm returned a `Say`,
-                but does not state `noises_gradients`; or it states this, and returned a `Query`, `Queries` or `Solve`.
+            ValueError: the algorithm returned a message that it may not return: a `Relay` although it has hidden parts,
+                a `Say` without `noises_gradients`, or a `Query`, `Queries` or `Solve` with `noises_gradients`.
         """
         return self._allowed(self._wanted(s), s.here.t)
 
@@ -313,31 +319,32 @@ class Step:
     def _allowed(self, wanted: Message, t: int) -> Message:
         if isinstance(wanted, Relay) and self._algorithm.hidden:
             raise ValueError(
-                f"message() returned a Relay in round {t}, which states no leakage of the hidden parts "
-                f"{self._algorithm.hidden}: return a Query, and state the leakage by the argument `leaks`"
+                f"message() returned a Relay in round {t}, but a Relay cannot state the leakage of the hidden parts "
+                f"{self._algorithm.hidden}: return a Query with the argument `leaks`"
             )
         if self._noises != isinstance(wanted, Say) and not isinstance(wanted, (Start, Relay)):
             raise ValueError(
                 f"message() returned a {type(wanted).__name__} in round {t}: a Say is for algorithms that state "
-                "noises_gradients = True, which return nothing else but a Start or a Relay"
+                "noises_gradients = True, and such algorithms may return a Say, a Start or a Relay only"
             )
         overspent = 0 < self._last_release < t and not isinstance(wanted, (Start, Relay))
         return Relay() if overspent else wanted
 
     def receive(self, s: State, arrivals: Arrivals, loss: Loss, recorded: Sequence[Vector] | None = None) -> State:
-        """Return the next state: compute the weights of the received messages, and update the algorithm's state.
+        """Return the agent's next state, computed from the messages and the loss of this round.
 
         Args:
             s: the state of this round.
-            arrivals: the frames that the agent received in this round.
+            arrivals: the messages that the agent received in this round.
             loss: the loss function of this round, of all samples. If batches are secret, the batch is drawn here.
-            recorded: noised gradients of a recorded run. If the algorithm noises gradients, it receives these instead
-                of the noised gradients of `loss`. None: the algorithm receives the noised gradients of `loss`.
+            recorded: for an algorithm that noises gradients: the noised gradients of a recorded run, which the
+                algorithm then receives in place of newly noised gradients of `loss`. None: the gradients of `loss` are
+                noised.
 
         Raises:
-            ValueError: `update` returned None; or feedback is delayed, and `update` asked for no gradient, or for
-                gradients at two points; or the agent noises gradients, and `update` asked for fewer or more gradients
-                than `gradients` states.
+            ValueError: `update` returned None. Or feedback is delayed, and `update` took no gradient, or gradients at
+                two points. Or the agent noises gradients, and `update` took fewer or more gradients than `gradients`
+                states.
         """
         if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
@@ -360,13 +367,13 @@ class Step:
             shown = Late(loss, due, self._regularizer)
         algorithm = self._algorithm.update(s.algorithm, here, inbox, shown)
         if algorithm is None:
-            raise ValueError(f"update() returned None in round {here.t}: expected a state")
+            raise ValueError(f"update() returned None in round {here.t}: expected the algorithm's new state")
         if self.noised is not None:
             self.noised.require_all()
         if self._late:
             if shown.asked is None:
                 raise ValueError(
-                    f"feedback.delay: update() asked for no gradient in round {here.t}, but must ask for one per round"
+                    f"feedback.delay: update() took no gradient in round {here.t}, but must take one in each round"
                 )
             pending = (*pending, shown.asked)
         following = self._topology.neighborhood(here.t + 1, self._agent)
@@ -379,15 +386,14 @@ class Step:
 
 
 class Releaser:
-    """Turn the messages of one agent, or gradients, into releases. No other object adds the noise of a mechanism.
+    """Add the noise of the mechanism to the messages, or to the gradients, of one agent; no other object adds noise.
 
-    A release that is not finite is never sent; instead, the run ends with an error. The neighbors see in which round
-    the run ended, so this round must not depend on private data. If `privacy.clip` is finite, gradients are clipped
-    whatever the data are (`losses.clipping`). Given all earlier releases, a change of the data then changes a message
-    by at most the sensitivity. Therefore public numbers and released points cause an overflow, and not the data. An
-    exception is a release that differs from the largest float64 by less than the sensitivity; such a release requires
-    noise that is about as large as the largest float64. The error names the agent, the round and, if a user's mechanism
-    may be the cause, this mechanism.
+    A release is a vector after the noise was added. If a release is not finite, it is not sent, and the run ends with
+    an error. The error names the agent and the round, and perhaps the mechanism of a user.
+
+    The round of this error is public, so it should not depend on private data. With a finite `privacy.clip`, a change
+    of the data changes a message by at most the sensitivity, given the earlier releases. So only a release within the
+    sensitivity of the largest float64 can overflow because of the data.
 
     Attributes:
         start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
@@ -426,21 +432,23 @@ class Releaser:
         self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else np.zeros(d)
 
     def release(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[tuple[Event, ...], Leakage]:
-        """Write the release of round t to `out`, and return the event of each vector and the leakage of the message.
-
-        For a `Say`, there are no events, and the leakage is `RELEASED`.
+        """Add noise to the message of round t, and write the result, the release, to `out`.
 
         Args:
             message: the message of the agent's algorithm.
             t: the round.
-            heard: the inbox (received releases with their weights) of the round before; None in round 1.
+            heard: the received vectors of the round before, with their weights; None in round 1.
             out: the array to which the release is written, with d numbers for each vector of the message.
+
+        Returns:
+            The events of the vectors (records for privacy accounting), and the leakage of the message, which says how
+            the message depends on hidden variables of the agent. A `Say` has no events, and the leakage `RELEASED`.
 
         Raises:
             ValueError: the message contradicts the class attributes of the algorithm, its kind is not allowed in round
                 t, or the mechanism returned no event.
             BadInput: batches are secret, and the leakage is not `RELEASED`.
-            Diverged: the value or the release is not finite.
+            Diverged: the release is not finite.
         """
         events: tuple[Event, ...]
         if isinstance(message, Query):
@@ -450,7 +458,8 @@ class Releaser:
         elif isinstance(message, Queries):
             if tuple(message.vectors) != self._vectors:
                 raise ValueError(
-                    f"message() returned vectors {tuple(message.vectors)}, but the class has vectors = {self._vectors}"
+                    f"message() returned vectors with the names {tuple(message.vectors)}, but the class of the "
+                    f"algorithm states vectors = {self._vectors}"
                 )
             places = np.split(out, len(self._vectors))
             events, leaks = (), message.leaks
@@ -460,7 +469,7 @@ class Releaser:
         elif isinstance(message, Say):
             events, leaks = (), RELEASED
             if message.value.shape != out.shape:
-                raise ValueError(f"message() returned a vector of shape {message.value.shape}, not {out.shape}")
+                raise ValueError(f"message() returned a vector of shape {message.value.shape}: expected {out.shape}")
             out[:] = message.value
         elif isinstance(message, Start if heard is None else Relay):
             out[:] = np.tile(self.start, len(out) // len(self.start)) if heard is None else heard.mix()
@@ -472,8 +481,8 @@ class Releaser:
             )
         if self._rate and leaks is not RELEASED:
             raise BadInput(
-                f"data.sampling: the message of round {t} depends on hidden state, on top of which no theorem "
-                "amplifies privacy; set data.sampling=none"
+                f"data.sampling: the message of round {t} depends on hidden state, and no theorem proves that secret "
+                "batches lower the privacy loss of such messages; set data.sampling=none"
             )
         self._require_finite(out, t, message)
         return events, leaks
@@ -481,32 +490,32 @@ class Releaser:
     def _require_finite(self, out: Vector, t: int, message: Message) -> None:
         # The scalar product is a fast test. It may overflow although all entries are finite, so test each entry then.
         if not isfinite(out.dot(out)) and not np.isfinite(out).all():
-            why, mechanism = (
-                "the run diverges; use smaller steps, less noise, or a bounded problem.set",
-                self._mechanism,
-            )
-            if is_users(type(mechanism)) and np.isfinite(getattr(message, "value", inf)).all():
-                why = f"{place_of(type(mechanism), 'release')} must return finite numbers, also for calibration = 0"
-            raise Diverged(f"the message of agent {self._agent} in round {t} is not finite and was not sent: {why}")
+            cause = "the run diverges; use smaller steps, less noise, or a bounded problem.set"
+            mechanism = type(self._mechanism)
+            if is_users(mechanism) and np.isfinite(getattr(message, "value", inf)).all():
+                cause = f"{place_of(mechanism, 'release')} must return finite numbers, also for calibration = 0"
+            raise Diverged(f"the message of agent {self._agent} in round {t} is not finite and was not sent: {cause}")
 
     def gradient(
         self, loss: Loss, x: Vector, t: int, part: int, recorded: Sequence[Vector] | None = None
     ) -> tuple[Query, Event, Vector]:
-        """Release a gradient of the loss of round t.
-
-        Return the gradient without noise as a query, the event of the release, and the noised gradient (d,).
+        """Compute a gradient of the loss of round t, and add noise.
 
         Args:
             loss: the loss of the round, of all samples that the stream shows.
             x: (d,) the point.
             t: the round.
             part: the number of the gradient in the round, from 0. The noise and the secret batch depend on this number.
-            recorded: noised gradients of a recorded run; the entry `part` is returned as the noised gradient. None: the
-                drawn noise is added to the gradient.
+            recorded: the noised gradients of a recorded run, of which number `part` is returned as the noised gradient.
+                None: the gradient is noised here.
+
+        Returns:
+            The gradient without noise as a `Query`, the event (record for privacy accounting), and the noised gradient
+            (d,).
 
         Raises:
             ValueError: the mechanism returned no event.
-            Diverged: the gradient or the noised gradient is not finite.
+            Diverged: the noised gradient is not finite.
         """
         clean = (self.batches.drawn(loss, t, part) if self.batches else loss).grad(x)
         l2 = self._sensitivity
@@ -521,15 +530,16 @@ class Releaser:
     def _noised(self, query: Query, t: int, part: int, out: Vector) -> Event:
         if not 0 <= query.uses < t + self._noises:
             raise ValueError(
-                f"message() of round {t} states uses={query.uses}: expected an earlier round, or 0 for no new loss"
+                f"message() of round {t} states uses={query.uses}: `uses` must be an earlier round, whose loss no "
+                "message before this one used, or 0 if this message uses no new loss"
             )
         if self._rate and 0 < query.uses < t - 1 + self._noises:
             raise ValueError(
-                f"message() of round {t} states uses={query.uses}: with data.sampling a batch is released once, in the "
-                "round after it was drawn"
+                f"message() of round {t} states uses={query.uses}: with data.sampling, only the message of the next "
+                f"round may use the batch of a round, so expected {t - 1 + self._noises} or 0"
             )
         if query.value.shape != out.shape:
-            raise ValueError(f"message() returned a vector of shape {query.value.shape}, not {out.shape}")
+            raise ValueError(f"message() returned a vector of shape {query.value.shape}: expected {out.shape}")
         event = self._mechanism.release(query, t, self._noise[part], out)
         if not isinstance(event, Event):
             raise ValueError(f"release() returned a {type(event).__name__}: expected an Event")

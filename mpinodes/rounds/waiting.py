@@ -1,11 +1,11 @@
-"""Wait for other MPI ranks: test the MPI requests, sleep, test again, and raise an error at a time limit.
+"""Wait for other MPI ranks, with a time limit for each wait.
 
-MPI does not notice if a rank was stopped, is in an endless loop, or lost its connection; the other ranks would wait
-forever. Therefore a rank of a run waits for other ranks by means of its `Waits` object, which counts the seconds of the
-waits and raises `Overdue` at the limit. If the process that started a rank is gone, the rank that waits ends with exit
-code 1. During a long computation outside the rounds, a rank tells the waiting ranks again and again that the
-computation goes on (`Waits.at_work`). Neither the start nor the end of MPI can be interrupted; `launching.end_in`
-limits the time of both.
+MPI does not notice that a rank was stopped, is in an endless loop, or lost its connection. Without a limit, the other
+ranks would wait forever. Therefore each rank waits through its `Waits` object, which raises `Overdue` at the limit. If
+the process that started a rank is gone, the waiting rank ends with exit code 1.
+
+During a long computation outside the rounds, a rank repeatedly tells the waiting ranks that it is alive
+(`Waits.at_work`). The start and the end of MPI cannot be interrupted; `launching.end_in` limits their time.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ AT_WORK = "at work"  # a message which says only that its sender is alive
 
 
 class Waits:
-    """Let one rank wait for other ranks, with a time limit for each wait, and count the seconds of these waits.
+    """Let one rank wait for other ranks, with a time limit for each wait, and count the seconds of all waits.
 
-    A time longer than `LEAP` between two tests counts as `LEAP`, because the whole job may have been stopped.
+    If the whole job is stopped for some time, this time counts as `LEAP` seconds only.
 
     Args:
         comm: the communicator of all ranks.
@@ -56,11 +56,10 @@ class Waits:
         self.reset()
 
     def share_core(self, ranks: int, gives_way: bool) -> None:
-        """Adapt the waits to a host that has more ranks than cores; do nothing on other hosts.
+        """Let this rank sleep earlier in each wait, if the host has more ranks than cores; otherwise do nothing.
 
-        The rank then sleeps earlier in each wait. An agent also sets the scheduling policy SCHED_BATCH: a waiting agent
-        wakes up often to test its requests, and without this policy each agent would interrupt the logger, for which
-        the agents wait.
+        A rank of an agent also gets the scheduling policy SCHED_BATCH, so that agents that wake up interrupt the logger
+        less.
 
         Args:
             ranks: the number of ranks on this host.
@@ -72,27 +71,26 @@ class Waits:
                 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
     def reset(self) -> None:
-        """Set the counts of seconds for which this rank computes and waits to zero, and the round to 0."""
+        """Start to count the seconds of computing and waiting from zero, and set the attribute `round` to 0."""
         self._begun, self._waited, self.round = time.perf_counter(), 0.0, 0
 
     def times(self) -> Vector:
-        """Return an array (2,): the seconds for which this rank computed, and waited, since the call of `reset`."""
+        """Return an array (2,): the seconds for which this rank computed, and for which it waited, since `reset`."""
         return np.array([time.perf_counter() - self._begun - self._waited, self._waited])
 
     def in_round(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = ()) -> None:
-        """Wait until the MPI requests of an agent in a round are complete.
+        """Wait until all MPI requests of an agent in a round are complete.
 
-        The requests are first tested up to `polls` times without sleep, then with sleep between tests (`patiently`).
-
-        Tests without sleep are limited, because they take the cores from a logger that has work to do. MPI_Wait is not
-        used, because Python cannot handle signals during this call.
+        The requests are tested up to `polls` times without sleep. After these tests, this rank sleeps between tests, so
+        that a logger on the same core can work. MPI_Wait is not used, because Python cannot handle signals during this
+        call.
 
         Args:
             requests: the requests whose completion is awaited.
-            ranks: for each request, the rank with which it communicates, for the error.
+            ranks: for each request, the rank with which it communicates, for the error message.
 
         Raises:
-            Overdue: the limit has passed.
+            Overdue: the time limit has passed.
         """
         polls, begun = self.polls, time.perf_counter()
         for request in requests:
@@ -131,14 +129,13 @@ class Waits:
     def _looks(self, missing: Callable[[], list[int]], times: float = 1.0, growth: float = GROWTH) -> Iterator[None]:
         """Yield whenever the caller should test its requests, and sleep between two yields.
 
-        Pauses are proportional to the number of ranks, because 64 ranks that test every millisecond take more than one
-        core from the ranks that they wait for. Pauses grow by a factor: fast for the logger, which would interrupt the
-        agents whenever it wakes up, and slowly for an agent in a round. If an agent sleeps too long in a round, its
-        neighbors sleep too. With pauses of 20 % of the time waited, one delay slowed down all later rounds of 64 agents
-        on a ring (75 rounds per second instead of 200).
+        The pauses are proportional to the number of ranks, so that waiting ranks leave the cores to the other ranks.
+        Each pause is longer than the pause before. The logger's pauses grow fast, because the logger interrupts the
+        agents whenever it wakes up. An agent's pauses in a round grow slowly: if an agent slept too long in a round,
+        its neighbors would wait for this agent.
 
         Args:
-            missing: returns the ranks that have not answered, for the error.
+            missing: returns the ranks that have not answered, for the error message.
             times: a factor; the wait may last `times` times `limit` seconds.
             growth: the factor by which each pause is longer than the pause before.
 
@@ -161,10 +158,9 @@ class Waits:
             self._waited += time.perf_counter() - begun
 
     def hear(self, source: int) -> Any:
-        """Receive and return the next message from the rank `source`.
+        """Wait for the next message from the rank `source`, and return the message.
 
-        A message which says only that the rank `source` is alive (`at_work`) is skipped. After such a message, the time
-        limit starts again.
+        Messages that say only that the rank is alive (`at_work`) are skipped, and restart the time limit.
 
         Raises:
             Overdue: no message arrived within the limit.
@@ -191,9 +187,13 @@ class Waits:
         self.patiently([self._comm.isend(word, dest=rank, tag=WORDS) for rank in ranks], ranks)
 
     def share(self, word: Any = None) -> list[Any]:
-        """Send a message to all ranks, and return the messages of all ranks, ordered by rank.
+        """Exchange messages with all ranks: return the messages of all ranks, ordered by rank.
 
-        All ranks call this function. The last rank collects the messages and distributes them.
+        All ranks call this function at the same point of the program. The last rank collects and distributes the
+        messages.
+
+        Args:
+            word: the message of this rank.
 
         Raises:
             Overdue: a rank did not answer within the limit.
@@ -209,9 +209,10 @@ class Waits:
 
     @contextmanager
     def at_work(self, ranks: Sequence[int]) -> Iterator[None]:
-        """Tell other ranks repeatedly, from a thread, that this rank is alive, until the `with` block ends.
+        """Tell other ranks repeatedly that this rank is alive, as long as the `with` block runs.
 
-        If the block ends without an exception, then wait until these messages have been sent.
+        A thread sends these messages. At the end of the block, this rank waits until they have been sent, unless an
+        exception ended the block.
 
         Raises:
             Overdue: MPI did not complete the sending within the limit.

@@ -222,7 +222,7 @@ def test_conditions_are_enforced(keys: dict, line: str) -> None:
 def test_hidden_state_that_an_algorithm_does_not_state_is_refused_in_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DPSDAC, "hides", False)
     hidden = {"algorithm": {"name": "dpsda-c"}, "privacy": {"adjacency": "zero-out"}}
-    with pytest.raises(BadInput, match="round 1 depends on hidden state, on top of which no theorem amplifies"):
+    with pytest.raises(BadInput, match="round 1 depends on hidden state, and no theorem"):
         rows_of(setup_of(POISSON | hidden | {"topology": {"name": "complete", "agents": 3}}))
 
 
