@@ -1,4 +1,4 @@
-"""Run studies of many runs: `sweep` does the runs of a study, and `compare` compares finished runs."""
+"""Run studies, which are sets of runs with different settings: `sweep` does the runs, and `compare` compares them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ def sweep(
 ) -> Swept | None:
     """Do all runs of a study that are not done yet, and write the table of the study.
 
-    As many runs are done in parallel as there are cores; with `mpi` one, and with `world` as many as there are other
-    ranks. A run that fails does not stop the others.
+    If a run fails, the other runs are still done. The number of runs at the same time is:
+
+    - without `mpi` and `world`: the number of cores;
+    - with `mpi`: one;
+    - with `world`: the number of ranks besides rank 0.
 
     Args:
-        asked: the study: a TOML file, the directory of a study, or a dictionary. The first argument may be left out.
-            Further arguments are words as on the command line: "seed=0,1,2" adds an axis with three values,
-            "rounds=100" sets a value in all runs.
+        asked: the study: a TOML file, the directory of a study, or a dictionary. This first argument may be left out.
+            Further arguments are words as on the command line: "seed=0,1,2" varies the seed, "rounds=100" sets a value
+            in all runs.
         mpi: whether each run is started by a separate mpirun, one run after another.
         part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written.
         world: the communicator of an MPI job, all ranks of which call this function. Rank 0 distributes the runs.
@@ -39,9 +42,9 @@ def sweep(
         The directory, the table and the failures of the study; None on all ranks except rank 0.
 
     Raises:
-        mpinodes.core.errors.BadInput: the study or `part` is malformed, the directory of the study is not empty or in
-            use or cannot be written, or some of the runs cannot be done. In the last case the message names the runs.
-            No run was started.
+        mpinodes.core.errors.BadInput: no run was started, for one of these reasons: the study or `part` is malformed;
+            the directory of the study has other content, is in use, or cannot be written; some runs cannot be done. In
+            the last case, the message names these runs.
     """
     from mpinodes.studies import pools, sweeping
     from mpinodes.studies.plans import in_lockstep
@@ -69,12 +72,14 @@ def compare(
 ) -> ComparisonReport:
     """Compare finished runs, and write tables, figures and a page of Markdown.
 
+    Runs with equal values of the keys in `by` and `along` form a group. The results of a group are averaged.
+
     Args:
         runs: the directory of a study, directories of finished runs, or directories that contain finished runs.
-        by: the key whose values are compared. None means the first axis with a value that is not a number, or the first
-            axis if there are only numbers.
-        along: the keys, besides `by`, whose values separate the groups of runs. Means are taken over all remaining
-            keys. None means the axes of the study, or keys that distinguish the runs (`comparing.Comparison.of`).
+        by: the key whose values are compared. None means a key that is varied, if possible a key with a value that is
+            not a number.
+        along: further keys whose values separate the groups. None means all keys that the study varies, or keys that
+            distinguish the runs (`comparing.Comparison.of`).
         output: the directory to write; None means `compare` in the study's directory, or in the working directory.
 
     Returns:

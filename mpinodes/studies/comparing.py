@@ -1,8 +1,8 @@
-"""Compare runs: group runs by the keys in which they differ, and compute means and paired differences over seeds.
+"""Compare runs: group runs with equal settings, and compute means and differences of their results over seeds.
 
-An axis is a key in which the runs differ. A setting is one value for each axis. Runs of the same setting form a group;
-they usually differ only in the seed. The values of the first axis are compared with each other: differences are taken
-between runs with the same seed.
+An axis is a key, other than the seed, in which the runs differ. Runs with equal values of all axes form a group; they
+usually differ only in the seed. The values of the first axis are compared with each other: a difference is taken
+between two runs with the same seed, and these differences are averaged over the seeds.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PROBLEM = ("problem", "data", "step", "privacy")  # sections of keys that define
 
 
 class Estimate(NamedTuple):
-    """A mean of several values, one for each run or seed, with the uncertainty of the mean.
+    """Hold the mean of several values, one for each run or seed, with the uncertainty of the mean.
 
     Attributes:
         mean: the mean.
@@ -50,7 +50,10 @@ class Estimate(NamedTuple):
 
     @property
     def ends(self) -> tuple[float | None, float | None]:
-        """Return the ends of the 95 % confidence interval, the lower end first; both are None for a single value."""
+        """Return the two ends of the mean's 95 % confidence interval, the lower end first.
+
+        Both ends are None for a single value.
+        """
         return (None, None) if np.isnan(self.half) else (self.mean - self.half, self.mean + self.half)
 
     @classmethod
@@ -61,9 +64,10 @@ class Estimate(NamedTuple):
 
 
 def interval(values: np.ndarray) -> tuple[Any, Any, Any]:
-    """Return mean, standard deviation and half the width of the mean's 95 % confidence interval, over the first axis.
+    """Return the mean, the standard deviation and half the width of the mean's 95 % confidence interval.
 
-    Standard deviation and width are nan if there is a single value.
+    All three are taken over the first axis of the array. The standard deviation and the width are nan if there is a
+    single value.
     """
     number, mean = len(values), values.mean(axis=0)
     if number < 2:
@@ -75,13 +79,13 @@ def interval(values: np.ndarray) -> tuple[Any, Any, Any]:
 
 
 class Difference(NamedTuple):
-    """The difference of a result between two values of the compared key, while all other keys have fixed values.
+    """Hold the mean difference of a result between two values of the compared key; all other keys have fixed values.
 
     Attributes:
-        at: the fixed values of the other axes (keys that distinguish runs).
+        at: the fixed values of the other keys that distinguish runs.
         one, other: the two values of the compared key.
         result: the name of the result, a column of the table.
-        estimate: the mean over seeds of the result at `one` minus the result at `other`.
+        estimate: the mean, over seeds, of the result at `one` minus the result at `other`.
     """
 
     at: tuple[Any, ...]
@@ -93,17 +97,16 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Finished runs, and the axes (keys) that distinguish them.
+    """Hold finished runs, and the keys that distinguish them, which are called axes.
 
     Attributes:
         title: the name of the study, or the names of the directories.
-        runs: the runs, without repetitions.
+        runs: the runs; of runs with equal settings and bit-identical results, only the first run.
         axes: the keys of the axes. The values of the first key are compared. The seed is never an axis.
-        over: further keys, except the seed, that differ among runs with equal values of the axes. Means are taken over
+        over: the keys, besides the seed, that differ between runs with equal values of the axes. Means are taken over
             these keys and the seed.
-        listed: the values of each axis of the study, in the order of the study; empty if no study was read.
-        again: repetitions, which are not in `runs`: each has the same settings and results as a run in `runs`, bit by
-            bit.
+        listed: the values of each axis, in the order in which the study lists them; empty if no study was read.
+        again: the repetitions that are not in `runs`.
         remarks: facts about the runs, as whole sentences.
     """
 
@@ -117,16 +120,17 @@ class Comparison:
 
     @classmethod
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
-        """Read the runs of a study, or any runs, and choose the axes, the keys that distinguish the runs.
+        """Read the runs of a study, or any runs, and choose the axes: the keys that distinguish the runs.
 
-        By default, the axes are the axes of the study in which the runs differ. If no study is read, or if these axes
-        and the seed do not distinguish all runs, the keys in which the runs differ are tried in order, and a key is an
-        axis if the axes before do not already determine its value.
+        By default, the axes are the keys that the study varies and in which the runs differ. These keys are not used if
+        there is no study, or if two runs with the same seed have equal values of these keys. Then the keys in which the
+        runs differ are tried one after the other. A key becomes an axis unless the axes chosen before determine its
+        value.
 
         Args:
             places: the directory of a study, directories of runs, or directories that contain runs.
-            by: the key whose values are compared; None means the first default axis outside `along` with a value that
-                is not a number, or the first default axis outside `along` if all their values are numbers.
+            by: the key whose values are compared. None means the first default axis outside `along` with a value that
+                is not a number; if there is none, the first default axis outside `along`.
             along: the keys of all axes besides `by`; None means the default.
 
         Raises:
@@ -140,23 +144,23 @@ class Comparison:
         varied = [key for key in differing(runs) if key != SEED]
         for option, key in (("--by", by), *(("--along", key) for key in along or ())):
             if key is not None and key not in varied:
-                raise BadInput(f"{option} {key}: no key in which runs differ; {suggest(key, varied or ['more runs'])}")
+                raise BadInput(f"{option} {key}: the runs do not differ in it; {suggest(key, varied or ['more runs'])}")
         study = places[0] if len(places) == 1 and (places[0] / FILE).is_file() else None
         keys, listed = _inferred(runs, varied), {}
-        remarks = [*_named("Repeated runs, with equal bits, count once", [str(run.place) for run in again])]
-        remarks += _named(f"Left out, because the run is not finished: {len(left_out)}", left_out)
+        remarks = _named("Left out, because they repeat other runs bit for bit", [str(run.place) for run in again])
+        remarks += _named(f"{len(left_out)} runs are left out, because they are not finished", left_out)
         if study:
             try:
                 listed = {axis.key: [frozen(p[axis.key]) for p in axis.points] for axis in Study.of([str(study)]).axes}
                 apart_by = [key for key in listed if key != SEED and len(set(_values(runs, key))) > 1]
                 keys = apart_by if _tell_apart(runs, apart_by) else keys
             except BadInput as error:
-                remarks.append(f"{error}; the axes are the keys that distinguish the runs.")
+                remarks.append(f"{error}; the runs are grouped by the keys that distinguish them.")
             members = tables.members(study)
             if len(members) > (there := len(runs) + len(again)):
-                remarks.append(f"{len(members) - there} runs of the study are not done, and are missing here.")
+                remarks.append(f"{len(members) - there} runs of the study are missing here, because they are not done.")
             elif not members and (study / TABLE).is_file():
-                remarks.append(f"{study / TABLE}: not the table of a study, so all runs in {study / RUNS} are read.")
+                remarks.append(f"{study / TABLE} is not the table of a study, so all runs in {study / RUNS} are read.")
         if by is not None and by not in keys:
             keys = _inferred(runs, [by, *keys])
         free = [key for key in keys if key not in (along or ())]
@@ -171,7 +175,10 @@ class Comparison:
 
     @cached_property
     def groups(self) -> dict[tuple[Any, ...], list[FinishedRun]]:
-        """Return the runs grouped by the values of the axes, the keys that distinguish runs; the seed is no axis."""
+        """Return the runs in groups: a mapping from the values of the axes to the runs that have these values.
+
+        An axis is a key, other than the seed, that distinguishes runs.
+        """
         places = [{value: k for k, value in enumerate(self.points(axis))} for axis in self.axes]
         groups: dict[tuple[Any, ...], list[FinishedRun]] = {}
         for run in self.runs:
@@ -180,36 +187,35 @@ class Comparison:
         return {values: groups[values] for values in in_order}
 
     def points(self, axis: str) -> list[Any]:
-        """Return the distinct values of a key in all runs.
+        """Return the distinct values that a key has in the runs.
 
-        If all values are numbers, they ascend. Otherwise they have the order of the study, and values that the study
-        does not list come last, in the order of the runs.
+        Numbers are in ascending order. If a value is not a number, the values have the order in which the study lists
+        them; values that the study does not list come last, in the order of the runs.
         """
         values = list(dict.fromkeys(_values(self.runs, axis)))
         listed = [*self.listed.get(axis, []), *values]
         return sorted(values) if self.is_numeric(axis) else sorted(values, key=listed.index)
 
     def is_numeric(self, axis: str) -> bool:
-        """Return whether all values of a key in all runs are numbers."""
+        """Return whether the values of a key are numbers in all runs."""
         return all(map(_is_number, _values(self.runs, axis)))
 
     @cached_property
     def results(self) -> list[str]:
-        """Return the names of the results that are numbers in at least one run; a name is a column of the table."""
+        """Return the names of all results that are a number in at least one run. The names are columns of the table."""
         names = dict.fromkeys(name for run in self.runs for name in run.results)
         return [name for name in names if any(isinstance(run.results.get(name), (int, float)) for run in self.runs)]
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """Return the label and the unit of every result, by the name of the result."""
+        """Return a mapping from the name of each result to its label and unit."""
         return tables.labels(self.runs)
 
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
-        """Return the mean of a result and its uncertainty, for each group of runs with equal values of the axes.
+        """Return the mean of a result over each group of runs, with the uncertainty of the mean.
 
-        The returned dictionary maps the values of the axes to the mean.
-
-        The mean is None if a run of the group lacks the result.
+        A group is all runs with equal values of the axes, the keys that distinguish runs. The returned dictionary maps
+        these values to the mean, or to None if a run of the group lacks the result.
         """
         estimates: dict[tuple[Any, ...], Estimate | None] = {}
         for values, runs in self.groups.items():
@@ -218,11 +224,12 @@ class Comparison:
         return estimates
 
     def differences(self, names: Sequence[str]) -> list[Difference]:
-        """Return the differences of results for each pair of values of the compared key (the first axis).
+        """Return the mean differences of results between each two values of the compared key, the first key of `axes`.
 
-        For each seed, a difference is taken between two runs with this seed; if several runs of a group have this seed,
-        their mean is taken first. Then the mean over the seeds is taken. Seeds that one side lacks are left out, and so
-        are results without any difference.
+        The other keys of `axes` have equal values on both sides of a difference. For each seed that both sides have,
+        the difference between the runs with this seed is taken. If a side has several runs with this seed, their
+        results are averaged first. These differences are averaged over the seeds. If no seed gives a difference of a
+        result, the result is left out.
 
         Args:
             names: the names of the results.
@@ -243,11 +250,11 @@ class Comparison:
         return differences
 
     def beyond(self) -> list[tuple[str, str]]:
-        """Return pairs (key, text on its values) of the keys that differ between runs, but that are no axes.
+        """Return the keys that differ between runs without being axes, each with a text on its values.
 
-        The keys `seed` and `name` are left out. An axis is a key by whose values runs are grouped; runs of one group
-        may differ in further keys. Keys of the optimization problem come first. If an axis determines the value of a
-        key, the text says which value the key has at each value of the axis.
+        Axes are the keys by whose values runs are grouped. The keys `seed` and `name` are left out, and keys of the
+        optimization problem come first. If an axis determines the value of a key, the text says which value the key has
+        at each value of the axis.
         """
         keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
@@ -277,16 +284,16 @@ def shown(value: Any) -> str:
 
 
 def _named(text: str, items: Sequence[str]) -> list[str]:
-    """Return a remark that lists at most `MOST_NAMED` items after a text; an empty list if there are no items."""
+    """Return a list with one remark: the text and at most `MOST_NAMED` items. Without items, the list is empty."""
     more = f", and {len(items) - MOST_NAMED} more" if len(items) > MOST_NAMED else ""
     return [f"{text}: {', '.join(items[:MOST_NAMED])}{more}."] if items else []
 
 
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
-    """Return the keys whose values mpinodes computes to keep a privacy budget.
+    """Return the keys whose values mpinodes computes, so that a run keeps its privacy budget.
 
-    The keys `privacy.epsilon` and `privacy.noise_multiplier` are among them only if `privacy.budget.kept_by` is noise
-    in every run.
+    `privacy.epsilon` and `privacy.noise_multiplier` are among these keys only if every run has `privacy.budget.kept_by`
+    = noise.
     """
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
     return {"privacy.budget.stops"} | ({"privacy.epsilon", "privacy.noise_multiplier"} if noise else set())
@@ -301,7 +308,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
-    """Return True if no two runs have the same seed and the same values of all `keys`."""
+    """Return whether each run has another combination of the seed and the values of `keys`."""
     return _parts(runs, [*keys, SEED]) == len(runs)
 
 
@@ -311,10 +318,10 @@ def _parts(runs: Sequence[FinishedRun], keys: Sequence[str]) -> int:
 
 
 def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[str]:
-    """Choose keys that distinguish the runs, apart from the seed.
+    """Choose keys, besides the seed, that distinguish the runs, and return them in the order of the candidates.
 
-    The candidates are tried in order. A key is left out if the keys chosen before already determine the value of this
-    key in every run, or if mpinodes computed the value from a privacy budget.
+    A candidate is left out in two cases: the keys chosen before determine its value in every run, or mpinodes computed
+    its value from a privacy budget.
     """
     keys: list[str] = []
     chosen = _chosen_by_budgets(runs)
@@ -325,10 +332,9 @@ def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[st
 
 
 def compared_results(comparison: Comparison) -> list[str]:
-    """Return the names of the metrics that tables of differences and figures show.
+    """Return the names of the metrics that tables of differences and figures show, the most important first.
 
-    Only built-in metrics whose attribute `compared` is not 0, and that some run has, are shown, ordered by the value of
-    this attribute.
+    These are the built-in metrics with a rank (`Metric.compared` is not 0) for which at least one run has a value.
     """
     ranks = {metric.name: metric.compared for metric in BUILT_IN if metric.compared}
     shown = {m.variable: tables.short(m.key) for run in comparison.runs for m in run.summary.metrics}
@@ -337,9 +343,10 @@ def compared_results(comparison: Comparison) -> list[str]:
 
 
 def chosen_results(comparison: Comparison) -> list[str]:
-    """Return the names of the results that tables for people show, as far as at least one run has the result.
+    """Return the names of the results in the tables that people read.
 
-    These are the compared metrics, the claimed and the proven ε of the network, and the bytes sent.
+    These are the metrics of `compared_results`, the claimed and the proven ε of the network, and the bytes sent. A
+    result that no run has is left out.
     """
     costs = [tables.CLAIMED, tables.PROVEN, "bytes_sent"]
     there = [name for name in costs if any(run.results.get(name) is not None for run in comparison.runs)]

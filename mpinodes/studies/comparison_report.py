@@ -1,7 +1,8 @@
 """Write a comparison of runs: a directory of tables, figures and a page of Markdown, and a text for the terminal.
 
-The files table.csv and table.parquet hold all results that are numbers. The Markdown and LaTeX tables hold mean ±
-standard deviation of the main results.
+A setting is one combination of values of the axes, the keys that distinguish the runs; the seed is no axis. The files
+table.csv and table.parquet hold all results that are numbers. The Markdown and LaTeX tables hold mean ± standard
+deviation of the main results.
 
     compare/
         compare.md                       the page: table, differences, privacy loss, figures
@@ -51,15 +52,16 @@ SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the spec
 
 @dataclass(frozen=True)
 class ComparisonReport:
-    """A comparison of runs that was written to a directory; as text, it is the output of `mpinodes compare`.
+    """Hold a comparison of runs that was written to a directory; as text, it is the output of `mpinodes compare`.
 
-    A setting is a combination of values of the keys that distinguish the runs, apart from the seed.
+    A setting is one combination of values of the keys that distinguish the runs, apart from the seed.
 
     Attributes:
         directory: the directory with the tables, the figures and compare.md.
-        comparison: the runs, their axes and their estimates.
-        means: the content of table.csv, a row for each setting.
-        differences: the content of differences.csv, a row for each difference between two values of the compared key.
+        comparison: the runs, the keys that distinguish them, and the means of their results.
+        means: the content of table.csv: a row for each setting.
+        differences: the content of differences.csv: a row for each difference of a result between two values of the
+            compared key.
         text: the text for the terminal.
     """
 
@@ -74,7 +76,9 @@ class ComparisonReport:
 
 
 def write(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None) -> ComparisonReport:
-    """Compare runs, and write tables, figures and compare.md; the arguments are those of `mpinodes.studies.compare`.
+    """Compare runs, and write tables, figures and compare.md.
+
+    The arguments are explained in `mpinodes.studies.compare`.
 
     Raises:
         BadInput: the runs cannot be compared, or the directory cannot be written.
@@ -94,16 +98,16 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
         write_text(target / "table.tex", latex(labelled, words))
         left_out = [*filter(None, [write_parquet(target / "table.parquet", numbers)])]
         drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
-        reasons = Counter(why for run in comparison.runs if (why := run.summary.comparator_left_out))
+        reasons = Counter(reason for run in comparison.runs if (reason := run.summary.comparator_left_out))
         adjacent = sorted({run.summary.privacy.adjacency for run in comparison.runs})
         differ = ": ε of different adjacencies cannot be compared" * (len(adjacent) > 1)
         notes = [
             f"Adjacency of every ε: {' or '.join(adjacent)}{differ}.",
             *comparison.remarks,
-            *(f"{n} runs have no regret: {why}." for why, n in reasons.most_common()),
+            *(f"{n} runs have no regret: {reason}." for reason, n in reasons.most_common()),
         ]
         warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
-        beyond = [f"Beyond the axes: {key}: {how}" for key, how in comparison.beyond()]
+        beyond = [f"Beyond the axes: {key}: {values}" for key, values in comparison.beyond()]
         cost, along_axis = _cost(comparison), []
         if pairs:
             in_pairs = markdown(differences_in_words(comparison, pairs), words + 1)
@@ -141,7 +145,7 @@ def _tell(comparison: Comparison, line: str) -> None:
 
 
 def _cost(comparison: Comparison) -> str:
-    """Return a text on the proven privacy loss of publishing all compared runs, or on why it is unknown."""
+    """Return a text on the proven privacy loss if all compared runs are published, or on why this loss is unknown."""
     _tell(comparison, f"adding up the privacy loss of {len(comparison.runs)} runs, some tenths of a second each")
     try:
         runs = [*comparison.runs, *comparison.again]  # `in_all` counts runs with equal records only once
@@ -153,7 +157,7 @@ def _cost(comparison: Comparison) -> str:
     epsilons = f"pure ε {number(total.proven_pure)}, ε {number(total.proven)} at δ = {delta:g}"
     epsilons += f" ({finished[0].experiment.privacy.adjacency})"
     by = f" by {total.rule}" if total.rule != "unproven" else ""
-    return " ".join([f"Publishing all {len(comparison.runs)} runs loses, as proven: {epsilons}{by}.", *notes])
+    return " ".join([f"Proven privacy loss of publishing all {len(comparison.runs)} runs: {epsilons}{by}.", *notes])
 
 
 def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
@@ -162,10 +166,11 @@ def frame_of(rows: Sequence[dict[str, Any]]) -> pandas.DataFrame:
 
 
 def means(comparison: Comparison) -> pandas.DataFrame:
-    """Return a row for each group of runs with equal values of the axes, with the statistics of every result.
+    """Return a table with a row for each group of runs: the mean of every result over the runs of the group.
 
-    The statistics are the mean, the standard deviation, and the 95 % confidence interval of the mean. A statistic is
-    None if a run of the group lacks the result; deviation and interval are also None for a single run.
+    A group is all runs with equal values of the keys that distinguish runs. Further columns are the standard deviation
+    and the 95 % confidence interval of each mean. All numbers of a result are None if a run of the group lacks the
+    result. For a single run, deviation and interval are None.
     """
     rows: list[dict[str, Any]] = []
     columns = {name: comparison.estimates(name) for name in comparison.results}
@@ -182,7 +187,10 @@ def means(comparison: Comparison) -> pandas.DataFrame:
 
 
 def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Return a row for each difference between two values of the compared key, with its 95 % confidence interval."""
+    """Return a table with a row for each mean difference of a result between two values of the compared key.
+
+    Each row has the 95 % confidence interval of the mean difference.
+    """
     rows = []
     for d in pairs:
         (low, high), at = d.estimate.ends, dict(zip(comparison.axes[1:], d.at, strict=True))
@@ -192,7 +200,7 @@ def differences(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.D
 
 
 def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Sequence[str]) -> pandas.DataFrame:
-    """Format the numbers of `means` as text: mean ± standard deviation of the named results, and codes of warnings."""
+    """Return the table of `means` as text: mean ± standard deviation of the named results, and codes of warnings."""
     frame = numbers[comparison.axes].map(shown)
     for name in names:
         none = "unproven" if name in (PURE, PROVEN) else "none"
@@ -202,7 +210,7 @@ def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Seq
 
 
 def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
-    """Format each difference as a row of text: the mean over seeds and its 95 % confidence interval."""
+    """Return a table of text with a row for each difference: its mean over seeds, and its 95 % confidence interval."""
     rows = []
     for d in pairs:
         low, high = d.estimate.ends
@@ -214,11 +222,13 @@ def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) ->
 
 
 def mean_and_deviation(mean: float, std: float | None) -> str:
-    """Return mean ± standard deviation as text, both rounded to the second digit of the standard deviation.
+    """Return mean ± standard deviation as text, such as "0.835 ± 0.012".
 
-    If the standard deviation is 10 or more, both are rounded to integers. A mean of at least 10^6, or a deviation below
-    10^-7, gives four digits of the mean and one of the deviation. If the deviation is 0 or unknown, the text is the
-    mean alone. If the mean is not finite, the text is "inf".
+    - Both numbers are rounded to the second digit of the deviation, but at most to integers.
+    - If the mean is at least 10^6, or the deviation is below 10^-7, the text has four digits of the mean and one of the
+      deviation.
+    - If the deviation is 0 or unknown, the text is the mean alone.
+    - If the mean is not finite, the text is "inf".
     """
     if not isfinite(mean):
         return "inf"
@@ -231,16 +241,17 @@ def mean_and_deviation(mean: float, std: float | None) -> str:
 
 
 def markdown(frame: pandas.DataFrame, words: int) -> str:
-    """Return a data frame as a Markdown table; the first `words` columns are aligned left, all others right."""
+    """Return a data frame as a Markdown table, whose first `words` columns are aligned left and all others right."""
     rule = ["---"] * words + ["---:"] * (len(frame.columns) - words)
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (frame.columns, *frame.to_numpy())]
     return "".join(f"| {' | '.join(row)} |\n" for row in (cells[0], rule, *cells[1:]))
 
 
 def latex(frame: pandas.DataFrame, words: int) -> str:
-    """Return a data frame as a LaTeX tabular for the package booktabs.
+    """Return a data frame as a LaTeX tabular, which needs the package booktabs.
 
-    A character that is neither ASCII nor in `SIGNS` becomes a question mark.
+    The first `words` columns are aligned left, all others right. A character that is neither ASCII nor in `SIGNS`
+    becomes a question mark.
     """
     columns = "l" * words + "r" * (len(frame.columns) - words)
     text = str(frame.to_latex(index=False, escape=True, column_format=columns))
@@ -248,7 +259,7 @@ def latex(frame: pandas.DataFrame, words: int) -> str:
 
 
 def write_parquet(path: Path, frame: pandas.DataFrame) -> str:
-    """Write a data frame as Parquet; return an empty text, or the reason if pandas cannot write Parquet.
+    """Write a data frame to a Parquet file; return "", or a text that says why pandas cannot write Parquet.
 
     In a column with both text and numbers, the numbers are written as text.
     """

@@ -1,8 +1,8 @@
-"""Draw the figures of a comparison: curves against rounds, and results against numeric axes, in grids of panels.
+"""Draw the figures of a comparison: curves against rounds, and results against keys with numeric values.
 
-An axis is a key in which the compared runs differ. Colours distinguish the values of the first axis. Panels distinguish
-the values of as many of the next axes as give at most `MOST_PANELS` panels. Lines of one colour in one panel may differ
-in the values of the remaining axes.
+The axes of a comparison are the keys in which the compared runs differ. The colour of a line shows the value of the
+first axis. Different values of the next axes are shown in different panels, for as many axes as give at most
+`MOST_PANELS` panels. Lines of one colour in one panel differ in the remaining axes.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_ro
 def curves() -> dict[str, Curve]:
     """Return the curves that a comparison draws against rounds, by file name.
 
-    A figure of a single run may have several curves. A comparison draws the first curve of each such figure, and the
-    proven ε.
+    These are the first curve of each figure that a single run has, and the proven ε of the network.
     """
     return {name: figure.curves[0] for name, figure in curve_figures().items()} | {"privacy": PRIVACY}
 
 
 class Plot(NamedTuple):
-    """The data of one figure.
+    """Hold the data of one figure.
 
-    A line shows runs with equal values of the keys in `axes`, and is identified by the tuple of these values.
+    Each line shows a group of runs with equal values of the keys in `axes`. The tuple of these values identifies the
+    line.
 
     Attributes:
         file: the name of the file, without .png.
         x, y: the labels of the horizontal and the vertical axis.
-        axes: the keys that distinguish the lines: the first key by colour, the next `sides` keys by panel. Lines that
-            differ only in the remaining keys have the same colour and the same panel.
+        axes: the keys that distinguish the lines. Colours show the values of the first key, and panels the values of
+            the next `sides` keys.
         lines: for each line, the values of x, the mean, and half the width of the mean's 95 % confidence interval.
         guesses: for each line, the accuracy of always predicting the largest class, in the unit of y.
         ticks: the ticks of x; empty if x counts rounds.
@@ -73,7 +73,7 @@ class Plot(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """Return how many of the keys in `axes`, after the first key, are shown by separate panels.
+        """Return how many keys are shown by separate panels; the keys are counted from the second key in `axes`.
 
         The number is limited so that the figure has at most `MOST_PANELS` panels.
         """
@@ -81,10 +81,10 @@ class Plot(NamedTuple):
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
-        """Return all finite values that some lines show, from which the limits of the vertical axis are computed.
+        """Return the finite values that some lines show, to compute the limits of the vertical axis.
 
         The values are the means of each line, and the accuracy of always predicting the largest class (`guesses`). If
-        no value is finite, a single 0 is returned.
+        no value is finite, the array [0] is returned.
 
         Args:
             groups: the lines, each identified by its values of the keys in `axes`.
@@ -106,12 +106,12 @@ class Plot(NamedTuple):
 
 
 def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object] = str) -> list[Path]:
-    """Draw results of the runs against rounds and against numeric keys, in at most `MOST_FIGURES` figures.
+    """Draw the figures of a comparison, at most `MOST_FIGURES`, and return their files.
 
-    Return the files of the figures.
+    The figures show results of the runs against rounds, and against keys with numeric values.
 
     Args:
-        comparison: the runs. If quantities are not drawn, a remark that names them is added to the comparison.
+        comparison: the runs. If some figures are not drawn, a remark that names them is added to the comparison.
         target: the directory of the files.
         tell: a function that is called with lines of text on the progress.
     """
@@ -125,9 +125,9 @@ def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object]
             drawing.save(_drawn(comparison, plot), path)
             drawn.append(path)
     if names := ", ".join(plot.file for plot in plots[MOST_FIGURES:]):
-        comparison.remarks.append(f"Figures left out: {names}; --along with fewer keys draws them.")
+        comparison.remarks.append(f"Figures left out: {names}; --along with fewer keys draws these figures.")
     if any(len(plot.axes) > 1 + plot.sides for plot in plots):
-        comparison.remarks.append("In figures, lines of one colour differ in keys that have no panels; see --along.")
+        comparison.remarks.append("In figures, lines of one colour differ in keys without panels: use --along KEY,...")
     return drawn
 
 
@@ -157,9 +157,9 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
 
 
 def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the rounds and the values of each curve of a run, by file name; only curves with values at horizons.
+    """Return the curves of a run by file name; a curve is the rounds at which a quantity was measured, and its values.
 
-    Losses that sum over agents are divided by the number of agents. Values for each agent are averaged.
+    Losses that sum over agents are divided by the number of agents. Values for each agent are averaged over the agents.
     """
     read = {}
     with Drawn(run.place) as record:
@@ -175,10 +175,10 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 
 
 def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
-    """Return a plot of a result against a key whose values are numbers.
+    """Return the data of a figure that shows a result against a key whose values are numbers.
 
-    There is a line for each combination of values of the other keys. A line with a single point is left out if the key
-    has several values. Values of the key that are not finite are left out.
+    There is a line for each combination of values of the other keys. Values of the key that are not finite are left
+    out. If the key has several values, a line with a single point is left out.
 
     Args:
         comparison: the runs.
@@ -204,9 +204,9 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
 
 
 def _drawn(comparison: Comparison, plot: Plot) -> Figure:
-    """Draw a figure: a colour for each value of the first key, and panels for the next `plot.sides` keys.
+    """Draw a figure with a panel for each combination of values of the next `plot.sides` keys after the first key.
 
-    There is a panel for each combination of values of these `plot.sides` keys that occurs.
+    The values of the first key have different colours.
     """
     places = [{x: k for k, x in enumerate(comparison.points(axis))} for axis in plot.axes]
     sides = plot.axes[1 : 1 + plot.sides]
@@ -241,7 +241,7 @@ def _drawn(comparison: Comparison, plot: Plot) -> Figure:
 
 
 def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
-    """Add a legend above the panels, and a summary of the warnings of the runs below the panels."""
+    """Add a legend above the panels, and a line with the warnings of the runs below the panels."""
     points = comparison.points(plot.axes[0]) if plot.axes else ["all"]
     drawn = {group[0] if group else "all" for group in plot.lines}
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
@@ -270,11 +270,11 @@ def label(value: Any) -> str:
 
 
 def word(comparison: Comparison, axis: str) -> str:
-    """Return the short name of a key, or the whole key if another key of the comparison has the same short name."""
+    """Return the short name of a key, or the whole key if another axis of the comparison has the same short name."""
     return axis if [short(other) for other in comparison.axes].count(short(axis)) > 1 else short(axis)
 
 
 def short(key: str) -> str:
-    """Return the last part of a dotted key, or the part before if the last part is `name` or `path`."""
+    """Return the last part of a dotted key; if this part is `name` or `path`, return the part before."""
     *_, section, last = ("", *key.split("."))
     return section if last in ("name", "path") and section else last

@@ -1,6 +1,6 @@
-"""Plan one run of a study, and do the run: compose the experiment, find its directory, and start the rounds.
+"""Plan one run of a study, and do the run.
 
-These functions run in worker processes of a study.
+To plan a run means to check its settings and to find its directory. These functions run in worker processes of a study.
 """
 
 from __future__ import annotations
@@ -41,23 +41,24 @@ LONGEST, SHORT = 90, 8  # the most characters of settings in a directory's name,
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """A run of a study, after its settings were checked.
+    """Describe a run of a study, after its settings were checked.
+
+    The experiment determines a hash, from which the name of the directory is made.
 
     Attributes:
-        settings: the values of the study's axes, by dotted key.
+        settings: the values of the keys that the study varies, by dotted key.
         name: the name of the run's directory.
-        digits: the hash of the `identity` of the experiment. The `name` of a new run ends with the first eight digits
-            of the hash, or with all digits if another finished run has the short name.
+        digits: the hash of the experiment (`identity`). The name of a new run's directory ends with the first eight
+            digits of the hash, or with all digits if another finished run has the short name.
         experiment: the experiment. If `is_ready`, its noise has the scale that keeps the privacy budget.
         agents: the number of agents.
-        noise: a text that identifies the noise and the data paths of the run. It is empty if the run has no noise, if
-            the noise is secret, if `noise.key` is set, or if the noise scale is not computed yet. Two runs with the
-            same text draw the same noise.
+        noise: a text that identifies the noise and the data paths of the run: two runs with the same text draw the same
+            noise. The text is empty if the run has no noise, secret noise or a `noise.key`, or if the noise scale is
+            not computed yet.
         is_done: whether the directory contains the finished run.
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
-        near: the nominal epsilon, or 1 over the noise multiplier, of this run if its noise scale is already computed,
-            otherwise of a run that differs from this run only in the seed; 0 if unknown. The search for a noise scale
-            starts from this value.
+        near: the value at which the search for the noise scale starts: the nominal epsilon, or 1 over the noise
+            multiplier, of a run with the same settings and perhaps another seed; 0 if unknown.
         connected_over: the least B such that the union of the graphs of any B consecutive rounds is strongly connected;
             0 if the run is done.
     """
@@ -75,7 +76,7 @@ class PlannedRun:
 
     @property
     def setting(self) -> str:
-        """Return the settings without the seed, as text."""
+        """Return the values of all varied keys except the seed, as text."""
         return repr({key: value for key, value in self.settings.items() if key != SEED})
 
 
@@ -85,11 +86,11 @@ def shown(settings: dict[str, Any]) -> str:
 
 
 def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
-    """Compose a run of a study and check it as `--dry-run` does; return its plan, or the reason why it cannot be done.
+    """Check the settings of one run of a study, and return its plan, or a text that says why the run cannot be done.
 
-    The slowest part of planning is to compute the noise scale that keeps a privacy budget. This scale seldom differs
-    between seeds, so this function computes the scale only for the first seed of each setting. Runs with other seeds
-    compute the scale when they start.
+    The check is the check of `--dry-run`. To find the noise scale that keeps a privacy budget takes long, and the scale
+    seldom depends on the seed. Therefore this function computes the scale only for the first seed of each setting. Runs
+    with other seeds compute the scale when they start.
 
     Args:
         point: the settings and the experiment of the run.
@@ -106,7 +107,7 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
                 if is_done(place, setup):
                     for key, path in sources.files(setup.experiment):
                         if sources.changed_since(place, key, path):
-                            change = f"this run was done when {key} = {str(path)!r} was another file"
+                            change = f"the file {key} = {str(path)!r} has changed since this run was done"
                             raise BadInput(f"{place}: {change}; delete this run, or set output.dir")
                     noise = _own_noise(setup, noise_of(place / "experiment.toml"))
                     return make(name=place.name, experiment=setup.experiment, noise=noise, is_done=True)
@@ -131,10 +132,10 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
 
 
 def _own_noise(setup: Setup, noise: str) -> str:
-    """Return a text that identifies the noise of the run and the paths of its data.
+    """Return a text that identifies the noise of a run and the paths of its data.
 
-    Two runs with the same text would draw the same noise. The text is empty if the run has no noise, if the noise is
-    secret, or if the user has set `noise.key`.
+    Two runs with the same text draw the same noise. The text is empty if the run has no noise, secret noise, or a
+    `noise.key` that the user has set.
     """
     e = setup.experiment
     is_own = noise and e.private and not e.secret and e.noise.key is None
@@ -142,9 +143,9 @@ def _own_noise(setup: Setup, noise: str) -> str:
 
 
 def identity(e: Experiment) -> str:
-    """Return a text that identifies an experiment.
+    """Return a text that identifies an experiment: all settings as TOML, except settings that do not make another run.
 
-    Values that mpinodes computes from a privacy budget, the output directory, and `report` are left out.
+    The exceptions are the values that mpinodes computes from a privacy budget, the output directory, and `report`.
     """
     privacy = e.privacy
     if (budget := privacy.budget) is not None:
@@ -157,7 +158,8 @@ def identity(e: Experiment) -> str:
 def is_done(place: Path, setup: Setup) -> bool:
     """Return whether a directory contains this run, and the run is finished.
 
-    The run in the directory must have read the same data files, which may have been moved since.
+    The run in the directory must have the same settings, and must have read data files with the same content. The files
+    may have moved since.
     """
     if summary_of(place) is None:
         return False
@@ -170,7 +172,7 @@ def is_done(place: Path, setup: Setup) -> bool:
 
 
 def in_lockstep(plan: PlannedRun, place: Path) -> str:
-    """Do a run in this process, where all agents take turns; return the reason if it fails, or an empty text."""
+    """Do a run in this process, which computes all agents; return "", or the reason if the run fails."""
 
     def set_up() -> Setup:
         setup = set_up_again(replace(plan.experiment, output=Output(str(place))), plan.connected_over)
@@ -187,14 +189,15 @@ def in_lockstep(plan: PlannedRun, place: Path) -> str:
 
 
 def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], str] = in_lockstep) -> str:
-    """Delete the run's directory, left by an unfinished attempt, and do the run; return the reason if it fails, or "".
+    """Do a run; return "", or the reason if the run fails.
 
-    If the run fails, the reason is also written into its directory.
+    What an earlier, unfinished attempt has left in the run's directory is deleted first. The reason of a failure is
+    also written into the directory.
 
     Args:
         plan: the plan of the run.
         runs: the directory that contains the directories of all runs.
-        run: a function that does a run in a directory, and returns the reason if it fails, or an empty text.
+        run: a function that does a run in a directory, and returns "", or the reason if the run fails.
     """
     place = runs / plan.name
     shutil.rmtree(place, ignore_errors=True)
@@ -211,7 +214,7 @@ def note_failure(place: Path, reason: str) -> None:
 
 
 def failure(place: Path) -> str:
-    """Return the reason why the run in a directory failed; an empty text if the run did not fail."""
+    """Return the reason why the run in a directory failed, or "" if the run did not fail."""
     try:
         return (place / FAILED).read_text("utf-8").strip()
     except OSError:
@@ -220,6 +223,6 @@ def failure(place: Path) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Hide what a single run prints to stderr, because the progress of the study is shown instead."""
+    """Discard all output to stderr inside the `with` block, because the progress of the study is shown instead."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
         yield

@@ -1,8 +1,8 @@
 """Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after another.
 
-A pool is a function that applies a task to each item of a sequence. The function yields a pair for each item, in the
-order in which the items finish: the index of the item and the result of the task. In the pool of `processes`, the
-result is None if the process that worked on the item died.
+A pool is a function with two arguments: a task and a sequence of items. It applies the task to each item, and yields
+for each item, as soon as the item is done, a pair: the index of the item and the result of the task. With the pool of
+`processes`, the result is None if the worker process of the item died.
 """
 
 from __future__ import annotations
@@ -31,12 +31,18 @@ Pool = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]
 
 
 def one_by_one(do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Apply `do` to one item after another in this process; yield the index and the result of each item."""
+    """Apply `do` to one item after another in this process, and yield the index and the result of each item."""
     return enumerate(map(do, items))
 
 
 def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Apply `do` to all items by an executor, such as the `MPICommExecutor` of an MPI job; yield index and result."""
+    """Apply `do` to all items in parallel, and yield the index and the result of each item as soon as the item is done.
+
+    Args:
+        executor: calls `do`, such as the `MPICommExecutor` of an MPI job.
+        do: the function to apply.
+        items: the items.
+    """
     places = {executor.submit(do, item): place for place, item in enumerate(items)}
     for future in as_completed(places):
         yield places[future], future.result()
@@ -44,12 +50,14 @@ def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[An
 
 @contextmanager
 def processes(size: int) -> Iterator[Pool]:
-    """Start `size` worker processes, yield a pool that uses them, and end the processes when the context ends.
+    """Provide worker processes for a `with` block: yield a function that applies a task to items in these processes.
 
-    A pool is a function that applies a task to all items of a sequence, and yields indices and results. Each worker
-    process has a separate executor. So if a worker is killed, only the item of this worker is lost. An executor with
-    many workers loses the items of all workers if one worker dies; this is also true for joblib and loky. If an
-    exception leaves the context, the worker processes and all their child processes are killed.
+    The yielded function (a pool) yields the index and the result of each item. If a worker process dies, the result of
+    its item is None, and the other items are not affected. When the block ends, the worker processes end. If an
+    exception leaves the block, the workers and their child processes are killed.
+
+    Args:
+        size: the number of worker processes.
 
     Raises:
         BadInput: no worker process can start, because /dev/shm is not writable.
@@ -96,7 +104,7 @@ def processes(size: int) -> Iterator[Pool]:
 
 
 def _obey() -> None:
-    """Let this worker and all its child processes end when the parent process ends, and ignore keyboard interrupts."""
+    """Let this worker process and its child processes end when the parent process ends; ignore keyboard interrupts."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.setpgid(0, 0)
     parent = multiprocessing.parent_process()
@@ -116,7 +124,7 @@ def cores() -> int:
 
 
 def by_mpirun(plan: PlannedRun, place: Path) -> str:
-    """Do a run by a separate mpirun; return the reason if the run fails, or an empty text."""
+    """Do a run by a separate mpirun; return "", or the reason if the run fails."""
     with tempfile.TemporaryDirectory(prefix="mpinodes-") as folder:
         file = Path(folder) / "experiment.toml"
         file.write_text(plan.experiment.toml(), "utf-8")

@@ -1,4 +1,7 @@
-"""Do a study as a Slurm job array: each task does a part of the runs, and a last job does the remaining runs."""
+"""Do a study as a Slurm job array: each task of the array does a part of the runs.
+
+A job after the array does the runs that the array has left undone.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ SCRIPT, LOGS = "slurm.sh", "slurm"
 
 
 def submit(words: list[str]) -> str:
-    """Plan a study, write its job array, and submit the array if Slurm is installed; return a text on what was done.
+    """Check all runs of a study, and submit a Slurm job array that does the runs; return a text on what was done.
 
-    If the array is submitted, a last job is submitted too, which does the remaining runs and writes the table.
+    A last job is submitted, too: it does the runs that the array has left undone, and writes the table. If Slurm is not
+    installed, only the script of the array is written.
 
     Args:
         words: the words after `mpinodes sweep` that name the study.
@@ -41,15 +45,17 @@ def submit(words: list[str]) -> str:
     array = _sbatch([str(script)])
     after = [f"--dependency=afterany:{array}", f"--job-name={study.name}-rest", f"--output={place}/{LOGS}/rest.txt"]
     rest = _sbatch([*after, f"--wrap={_command(place)}"])
-    return f"{line}\n  submitted as job {array}; job {rest} then does the remaining runs, and writes the table"
+    return f"{line}\n  submitted as job {array}; job {rest} then does the runs that are left, and writes the table"
 
 
 def text(study: Study, runs: int) -> str:
-    """Return the script of the job array; variables such as SBATCH_PARTITION set the partition and the time limit.
+    """Return the shell script of the job array.
+
+    The user sets the partition and the time limit by environment variables of Slurm, such as SBATCH_PARTITION.
 
     Args:
         study: the study.
-        runs: the number of runs. There is a task for each run, but at most `MOST_TASKS` tasks.
+        runs: the number of runs. The array has a task for each run, but at most `MOST_TASKS` tasks.
     """
     place, tasks = study.place.absolute(), min(runs, MOST_TASKS)
     return f"""#!/bin/sh
@@ -67,7 +73,7 @@ def _command(place: Path) -> str:
 
 
 def _sbatch(words: list[str]) -> str:
-    """Submit a job with the command-line words of sbatch, and return the number of the job."""
+    """Submit a job by sbatch with these command-line words, and return the number of the job."""
     done = subprocess.run(["sbatch", "--parsable", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadInput(f"Slurm rejects the job: sbatch: {done.stderr.strip()}")

@@ -1,11 +1,14 @@
-"""Read a study: an experiment, and axes that vary its keys. Each combination of values is a run, unless it is excluded.
+"""Read a study: an experiment, and lists of values for some of its keys. Each combination of values is a run.
 
-study.grid: a table with a list of values for each key. Each value is combined with each value of the other keys.
-study.zip: a table with a list of values for each key. The lists have equal lengths. The k-th values are set together.
-study.cases: a list of tables. Each table sets several keys together.
-study.seeds: a list of seeds, or the number of seeds, counted from `seed` on.
-study.exclude: a list of tables. A run is left out if it has the values of all keys of a table. If a table has a list
-for a key, any value of the list matches.
+The section `study` of the file has these keys:
+
+- study.grid: a table with a list of values for each key. Each value is combined with each value of the other keys.
+- study.zip: a table with a list of values for each key. All lists have the same length. The first values of all keys
+  are used together, then the second values, and so on.
+- study.cases: a list of tables. Each table sets several keys together.
+- study.seeds: a list of seeds, or the number of seeds, which are counted from `seed` on.
+- study.exclude: a list of tables. A run is left out if all keys of a table have the values in this table. A list in
+  such a table matches each of its values.
 """
 
 from __future__ import annotations
@@ -45,9 +48,9 @@ class Axis(NamedTuple):
     """Hold one or several keys of a study that are varied together.
 
     Attributes:
-        table: the table of the study that declares the axis: "study.grid", "study.zip", "study.cases" or "study.seeds".
-        key: the key whose value identifies a point (one value for each key of the axis).
-        points: the values of all keys at each point of the axis, by dotted key.
+        table: the table of the study that lists the values: "study.grid", "study.zip", "study.cases" or "study.seeds".
+        key: a key of the axis whose values are all different, so that a value identifies an entry of `points`.
+        points: the combinations of values: each entry has one value for each key of the axis, by dotted key.
     """
 
     table: str
@@ -56,11 +59,11 @@ class Axis(NamedTuple):
 
 
 class GridPoint(NamedTuple):
-    """Hold one run of a study, as the study's file describes it.
+    """Describe one run of a study, as the study's file defines the run.
 
     Attributes:
-        settings: the values of all axes, by dotted key.
-        asked: the experiment, as nested dictionaries.
+        settings: the values of all keys that the study varies, by dotted key.
+        asked: the whole experiment, as nested dictionaries.
         is_first_seed: whether no earlier run differs from this run only in the seed.
     """
 
@@ -71,13 +74,14 @@ class GridPoint(NamedTuple):
 
 @dataclass(frozen=True)
 class Study:
-    """An experiment with axes, which describe many runs.
+    """Describe a study: an experiment, and the keys that are varied, which give many runs.
 
     Attributes:
         tree: the content of the file, with the values of the command line merged in.
         name: the name of the study.
         place: the directory of the study.
-        axes: the axes: each key of study.grid, then study.zip, study.cases, and the seeds.
+        axes: the keys that are varied, with their values: each key of study.grid, then study.zip, study.cases, and the
+            seeds.
     """
 
     tree: Tree
@@ -90,8 +94,8 @@ class Study:
         """Read the study that a command line or a Python caller describes.
 
         Args:
-            asked: a file, the directory of a study, or a dictionary; this item may be left out. Further items are
-                texts: "key=value" sets a value, "key=a,b,c" adds an axis.
+            asked: the first item is a file, the directory of a study, or a dictionary; it may be left out. The other
+                items are texts: "key=value" sets a value in all runs, "key=a,b,c" varies a key.
 
         Raises:
             BadInput: an item or the study is malformed.
@@ -111,11 +115,13 @@ class Study:
         return cls(tree, name, place, _axes(tree))
 
     def points(self) -> list[GridPoint]:
-        """Return all runs that are not excluded, for all combinations of values; the last axis varies fastest.
+        """Return a description of each run: all combinations of the varied values, without the excluded combinations.
+
+        The values of the last axis change fastest.
 
         Raises:
-            BadInput: an exclusion has a key that the study does not vary, an exclusion matches no run, or all runs are
-                excluded.
+            BadInput: study.exclude has a key that the study does not vary, a table in study.exclude matches no run, or
+                all runs are excluded.
         """
         base = {"report": False} | {key: value for key, value in self.tree.items() if key not in ("study", "output")}
         exclusions = _tables(_section(self.tree), "exclude")
@@ -137,14 +143,14 @@ class Study:
                 left.append(GridPoint(settings, merge(base, nested(settings)), setting not in settled))
                 settled.add(setting)
         if idle := [exclusion for k, exclusion in enumerate(exclusions) if k not in used]:
-            shown = ", ".join(f"{key} = {value!r}" for key, value in idle[0].items())
-            raise BadInput(f"study.exclude: no run of this study has {shown}")
+            excluded = ", ".join(f"{key} = {value!r}" for key, value in idle[0].items())
+            raise BadInput(f"study.exclude: no run of this study has {excluded}; correct or remove this table")
         if not left:
-            raise BadInput("study.exclude: every run is excluded")
+            raise BadInput("study.exclude: every run is excluded; remove a table of study.exclude")
         return left
 
     def toml(self) -> str:
-        """Return the text of study.toml, from which the study can be continued; the section `output` is left out."""
+        """Return the text of study.toml, from which the study can be continued. The section `output` is left out."""
         return tomli_w.dumps({key: value for key, value in self.tree.items() if key != "output"})
 
 
@@ -163,9 +169,10 @@ def _section(tree: Tree) -> Tree:
 
 # ----------------------------------------------------------------------------------------------------- the command line
 def _with(tree: Tree, word: str) -> Tree:
-    """Merge a word of the command line into the study: key=value sets a value, and key=a,b,c adds an axis.
+    """Return the settings of a study, changed by one word of the command line.
 
-    Either word replaces the values of the key in study.grid, and a list of seeds in study.seeds.
+    The word key=value sets a value in all runs. The word key=a,b,c varies the key. In both cases, the values that
+    study.grid has for the key are dropped; for the seed, also a list in study.seeds.
 
     Raises:
         BadInput: the word is malformed, or its key cannot be varied.
@@ -194,7 +201,7 @@ def _with(tree: Tree, word: str) -> Tree:
 
 
 def _listed(text: str) -> list[Any] | None:
-    """Return the values of a text a,b,c; None if the text is a single value.
+    """Split a text "a,b,c" into its values; return None if the text is a single value.
 
     Raises:
         BadInput: a value is empty, or a quote or a bracket is not closed.
@@ -214,18 +221,18 @@ def _listed(text: str) -> list[Any] | None:
 
 # --------------------------------------------------------------------------------------------------------------- axes
 def _axes(tree: Tree) -> tuple[Axis, ...]:
-    """Return the axes of a study.
+    """Return the keys that a study varies, with their values.
 
     Raises:
-        BadInput: a table is malformed, two axes vary the same key, a key has one value for all runs and is also varied,
-            a key cannot be varied (`repeats`, `study`, `output`), or there are more than `MOST_RUNS` combinations.
+        BadInput: a table is malformed; a key is varied twice, or is varied and also has one value for all runs; a key
+            cannot be varied (`repeats`, `study`, `output`); or there are more than `MOST_RUNS` combinations.
     """
     study = _section(tree)
     axes = []
     for key, values in flat(study.get("grid", {})):
         _require_list(values, f"study.grid.{key}", key)
         if not _are_distinct(values):
-            raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice")
+            raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice; remove it once")
         axes.append(Axis("study.grid", key, tuple({key: value} for value in values)))
     axes += [*_zip(study), *_cases(study), *_seeds(study, tree)]
     table_of: dict[str, str] = {}
@@ -254,11 +261,11 @@ def _zip(study: Tree) -> Iterator[Axis]:
         _require_list(values, f"study.zip.{key}", key)
     if len({len(values) for values in columns.values()}) > 1:
         lengths = ", ".join(f"{key} {len(values)}" for key, values in columns.items())
-        raise BadInput(f"study.zip: the lists must have equal lengths, but have {lengths}")
+        raise BadInput(f"study.zip: the lists must have equal lengths, but the lengths are {lengths}")
     distinct = [key for key, values in columns.items() if _are_distinct(values)]
     if not distinct:
         raise BadInput(
-            "study.zip: one key must have different values in all positions, to name the runs; or use [[study.cases]]"
+            "study.zip: at least one list must have no value twice, to name the runs; or use [[study.cases]]"
         )
     rows = zip(*columns.values(), strict=True)
     yield Axis("study.zip", distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))
@@ -277,11 +284,12 @@ def _cases(study: Tree) -> Iterator[Axis]:
 
 
 def word_of(key: str, value: Any) -> str:
-    """Return a short text for a setting, to be used in a file name.
+    """Return a short text for a setting, to be used in the name of a directory.
 
-    If the value is a word, the text is the value, such as `dola`; of a path, only the name of the file without its
-    ending. For a table the text is `own`. Otherwise, the text is the last part of the key followed by the value, such
-    as `epsilon0.5`.
+    - If the value is a word, the text is this word, such as `dola`.
+    - If the value is a path, the text is the file's name without its ending.
+    - If the value is a table, the text is `own`.
+    - In all other cases, the text is the last part of the key, followed by the value, such as `epsilon0.5`.
     """
     if isinstance(value, dict):
         return "own"

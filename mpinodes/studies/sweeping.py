@@ -1,4 +1,4 @@
-"""Do a study: plan all runs, do the runs that are not done yet, and write the study's table.
+"""Do a study: check all runs, do the runs that are not done yet, and write the study's table.
 
     DIRECTORY/
         study.toml      the study, from which it can be continued
@@ -7,7 +7,7 @@
         runs/           a directory for each run
         .lock           locked while a sweep works on the study
 
-All runs are planned before the first run starts, so that mistakes in settings are found at once.
+All runs are checked before the first run starts, so that mistakes in settings are found at once.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ Perform = Callable[[PlannedRun, Path], str]
 
 @dataclass(frozen=True)
 class Swept:
-    """The outcome of a study; as text, it is the output of `mpinodes sweep`.
+    """Hold the outcome of a study; as text, it is the output of `mpinodes sweep`.
 
     Attributes:
         study: the study.
-        plans: the planned runs of the study, or of the part K/N that the user chose.
+        plans: the runs of the study, or of the part K/N that the user chose.
         before: the number of runs that were already done.
-        failed: the reason of each failure in this sweep, by the name of the run's directory.
-        seconds: the wall-clock time in which this sweep did its runs.
+        failed: the reason of each failure, by the name of the run's directory.
+        seconds: the wall-clock time that the runs of this sweep took.
     """
 
     study: Study
@@ -64,7 +64,10 @@ class Swept:
 
     @cached_property
     def table(self) -> pandas.DataFrame:
-        """Return a row for each run of `plans`: directory, state, settings and results, as in table.csv."""
+        """Return a table with a row for each run in `plans`, as in table.csv.
+
+        A row has the directory, the state, the settings and the results of the run.
+        """
         return table_of(self.directory, self.plans)[0]
 
     def __str__(self) -> str:
@@ -95,14 +98,13 @@ class Swept:
 def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep, part: str | None = None) -> Swept:
     """Do all runs of a study that are not done yet, and write the table of the study before and after the runs.
 
-    A run that fails does not stop the others. The reason of a failure is written into the directory of the run.
+    If a run fails, the other runs are still done. The reason of a failure is written into the directory of the run.
 
     Args:
         study: the study.
-        planner: the pool that plans the runs.
+        planner: the pool (parallel map) that checks the settings of all runs.
         runner: the pool that does the runs.
-        run: a function that does a planned run in a directory, and returns the reason if the run fails, or an empty
-            text.
+        run: a function that does a run in a directory, and returns "", or the reason if the run fails.
         part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written; None means all runs.
 
     Raises:
@@ -131,18 +133,18 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
 
 @contextmanager
 def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list[PlannedRun]]:
-    """Plan all runs; if all can be done, make and lock the directory of the study, and yield the plans.
+    """Check the settings of all runs, and yield the plans of the runs; the directory of the study is locked meanwhile.
 
-    Without `part`, study.toml is written into the directory.
+    The directory is made if necessary. Without `part`, study.toml is written.
 
     Args:
         study: the study.
-        planner: the pool that plans the runs.
+        planner: the pool (parallel map) that checks the settings.
         part: K/N: only runs K, K + N, K + 2N, ... are planned; None means all runs.
 
     Raises:
-        BadInput: some runs cannot be done (the message names these runs); or `part` is malformed; or the directory of
-            the study contains something else, is locked by another sweep, or cannot be written.
+        BadInput: some runs cannot be done, and the message names these runs. Or `part` is malformed. Or the directory
+            of the study contains something else, is locked by another sweep, or cannot be written.
     """
     numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part or "0/1")
     if not numbers or int(numbers[1]) >= int(numbers[2]):
@@ -169,10 +171,15 @@ def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list
 
 @contextmanager
 def _locked(place: Path, alone: bool) -> Iterator[None]:
-    """Lock the directory of a study, exclusively (`alone`) or shared with sweeps that do other parts of the study.
+    """Lock the directory of a study for a `with` block.
+
+    Args:
+        place: the directory.
+        alone: whether no other sweep may hold a lock. If False, sweeps of other parts of the study may hold a lock,
+            too.
 
     Raises:
-        BadInput: another sweep holds the lock.
+        BadInput: another sweep holds a lock.
     """
     with (place.absolute() / LOCK).open("w") as lock:
         try:
@@ -183,12 +190,12 @@ def _locked(place: Path, alone: bool) -> Iterator[None]:
 
 
 def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path) -> list[PlannedRun]:
-    """Plan the runs of a study: compose and check each experiment.
+    """Check the settings of each run of a study, and return the plans of the runs.
 
     Args:
         study: the study.
         points: the settings of the runs.
-        planner: the pool that plans the runs.
+        planner: the pool (parallel map) that checks the settings.
         runs: the directory that contains the directories of all runs.
 
     Raises:
@@ -221,10 +228,10 @@ def _plans(study: Study, points: Sequence[GridPoint], planner: Pool, runs: Path)
 
 
 def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame, list[FinishedRun]]:
-    """Return a table with a row for each planned run of a study, and the list of finished runs.
+    """Return a table with a row for each run of a study, and the list of the finished runs.
 
-    A row has the directory, the state ("done", "failed" or "not done"), the settings, and the results or the reason of
-    a failure.
+    A row has the directory, the state ("done", "failed" or "not done"), and the settings. A finished run also has
+    results, and a failed run the reason of the failure.
     """
     rows, done = [], []
     for plan in plans:
@@ -238,7 +245,7 @@ def table_of(place: Path, plans: Sequence[PlannedRun]) -> tuple[pandas.DataFrame
 
 
 def write_table(place: Path, plans: Sequence[PlannedRun]) -> None:
-    """Write table.csv, and columns.csv with the labels and units of its result columns, into the directory `place`."""
+    """Write table.csv, and columns.csv with the labels and units of the results, into the directory `place`."""
     frame, done = table_of(place, plans)
     write_text(place / TABLE, frame.to_csv(index=False))
     write_text(place / COLUMNS, columns_of(done))

@@ -142,7 +142,7 @@ def test_a_comparison_in_python_has_the_tables_as_data_frames(study, tmp_path):
         written = pandas.read_csv(done.directory / name)
         pandas.testing.assert_frame_equal(written, frame.infer_objects(), check_dtype=False)
     assert set(done.differences["one"]) == {1.0}
-    with pytest.raises(BadInput, match="no key in which runs differ"):
+    with pytest.raises(BadInput, match="the runs do not differ in it"):
         mpinodes.studies.compare(study, by="nothing")
 
 
@@ -254,7 +254,7 @@ def test_a_run_done_again_counts_once(study, tmp_path):
     alone, both = Comparison.of(runs, None), Comparison.of([*runs, tmp_path / "again"], None)
     assert both.estimates(REGRET) == alone.estimates(REGRET)
     assert len(both.remarks) == 1
-    assert f"once: {tmp_path / 'again'}." in both.remarks[0]
+    assert f"bit for bit: {tmp_path / 'again'}." in both.remarks[0]
     said = compared([*runs, tmp_path / "again"], None, tmp_path / "out")
     assert "6 runs in 2 settings" in said
     assert both.remarks[0] in (tmp_path / "out" / "compare.md").read_text()
@@ -276,7 +276,7 @@ def test_runs_of_one_seed_with_other_noise_are_paired_by_their_mean(study, tmp_p
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("study.toml", b"[study", "not TOML"), ("study.toml", b"study.grid = 3", "axes are the keys"),
+        ("study.toml", b"[study", "not TOML"), ("study.toml", b"study.grid = 3", "runs are grouped by the keys"),
         ("table.csv", b"\xff\xfe,run\n", "not the table of a study"), ("table.csv", b"x\ny\n", "all runs in"),
         ("table.csv", b"", "not the table of a study"),
     ],
@@ -347,7 +347,7 @@ def test_runs_that_form_no_grid_are_compared_in_few_figures_of_short_names(mixed
     assert 3 <= len(drawn) <= 12
     assert max(map(len, drawn)) <= 60
     assert "mixed: 45 runs in" in said
-    assert "not finished: 2: " in said
+    assert "2 runs are left out, because they are not finished: " in said
     assert "run46: ended early" in said
     assert "--resume" in said
     assert "run00: not finished" in said
@@ -355,7 +355,7 @@ def test_runs_that_form_no_grid_are_compared_in_few_figures_of_short_names(mixed
     assert len(told) >= 2 + len(drawn)
     assert all(any(name in line for line in told) for name in drawn)
     if along is None:
-        assert "lines of one colour differ in keys that have no panels" in said
+        assert "lines of one colour differ in keys without panels" in said
     else:
         comparison = Comparison.of([mixed], by, along)
         assert comparison.axes == [by, *along]
@@ -385,7 +385,7 @@ def test_keys_in_which_the_runs_do_not_differ_are_refused(mixed, option):
 def test_keys_that_are_refused_are_one_line(mixed, tmp_path, words):
     done = run_here(str(mixed), *words.split(), cwd=tmp_path, module="mpinodes.compare")
     assert done.code == 2
-    assert re.fullmatch(rf"mpinodes: error: {words.split()[0]} (nothing|): no key in which runs differ; .*\n", done.err)
+    assert re.fullmatch(rf"mpinodes: error: {words.split()[0]} (nothing|): the runs do not differ .*\n", done.err)
 
 
 def test_panels_whose_values_differ_much_have_axes_of_their_own(study, tmp_path):

@@ -272,7 +272,7 @@ def test_a_file_of_the_users_that_changed_is_no_more_what_runs_were_done_with(tm
     assert swept(tmp_path / "study", *words).failed == {}
     assert swept(tmp_path / "study", *words).before == 1
     mine.write_text(mine.read_text() + "# another\n")
-    with pytest.raises(BadInput, match=r"done when algorithm.path = .* was another file"):
+    with pytest.raises(BadInput, match=r"the file algorithm.path = .* has changed since this run was done"):
         swept(tmp_path / "study", *words)
 
 
