@@ -1,10 +1,13 @@
-"""Keep a run within its privacy budget: choose enough noise, or the rounds in which agents stop releasing their data.
+"""Keep a run within its privacy budget: choose enough noise, or the round after which an agent releases no more data.
 
-Neither choice uses the data. An event (`core.events`) is the record of one release for privacy accounting: the scale of
-the noise and the sensitivity. Events follow from public constants, so a run whose loss functions are 0 everywhere has
-the same events as the real run. A nominal epsilon is a value of `privacy.epsilon`, which scales the noise. If the
-algorithm noises gradients, a nominal epsilon is the inverse of `privacy.noise_multiplier` instead. The proven epsilon
-of the run is another number, which must not exceed the budget.
+Neither choice uses the data. Three terms matter here:
+
+- An event is the record of one release for privacy accounting (`core.events`): the scale of the noise and the
+  sensitivity. Events follow from public constants, so a run whose loss functions are 0 everywhere has the same events
+  as the real run.
+- The nominal epsilon is the number that scales the noise: `privacy.epsilon`. If the algorithm noises gradients, it is
+  1/`privacy.noise_multiplier`.
+- The proven epsilon is the privacy loss that is proven for the run. It must not exceed the budget.
 """
 
 from __future__ import annotations
@@ -33,40 +36,41 @@ RANGE = 1e-12, 1e12  # the range of nominal epsilons that is searched
 
 
 class Nothing(Loss):
-    """Define the loss function that is 0 everywhere; its gradient is 0 everywhere, too."""
+    """Define the loss function that is 0 at every point."""
 
     def value(self, x: Vector) -> float:
         """Return 0 at every point x (d,)."""
         return 0.0
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the gradient at x: a zero vector with as many coordinates."""
+        """Return the coordinates `block` of the gradient at x, which are zeros."""
         return np.zeros_like(x[block])
 
     data_grad = grad
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return v as `Solved`: v minimizes f(x) + ‖x − v‖²/(2·step) over x, because the loss function f is 0."""
+        """Return v, the minimizer of f(x) + ‖x − v‖²/(2·step) over x, because the loss function f is 0."""
         return Solved(v, 0.0, 0)
 
 
 def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
-    """Return the experiment, changed so that the run keeps its privacy budget.
+    """Return the experiment with the setting that keeps the run within its privacy budget.
 
-    If `privacy.budget.kept_by` is "noise", the changed setting is `privacy.epsilon`, which scales the noise, or, if the
-    algorithm noises gradients, `privacy.noise_multiplier`. Otherwise the changed setting is `privacy.budget.stops`: the
-    last round in which each agent may release data, or 0 for an agent that may release data in all rounds. An
-    experiment without a budget is returned unchanged.
+    - If `privacy.budget.kept_by` is "noise", this setting is `privacy.epsilon`, which scales the noise. For an
+      algorithm that noises gradients it is `privacy.noise_multiplier`.
+    - If `kept_by` is "stopping", this setting is `privacy.budget.stops`: for each agent, the last round in which the
+      agent may release data; 0 means that the agent may release data in all rounds.
+    - An experiment without a budget is returned unchanged.
 
     Args:
         setup: the set-up of the experiment.
-        near: a nominal epsilon at which the search starts, such as the result for another seed; 0 if no value is known.
-            The result does not depend on this argument.
+        near: a nominal epsilon (the number that scales the noise) at which the search starts, such as the result for
+            another seed; 0 if no value is known. The result does not depend on this argument.
 
     Raises:
-        BadInput: the run has no noise, no epsilon is proven for the run, `privacy.epsilon` does not change the noise,
-            the run exceeds the budget, however large the noise is, or the user has set another value of
-            `privacy.noise_multiplier` than the value that the budget determines.
+        BadInput: the run has no noise; no epsilon is proven for the run; `privacy.epsilon` does not change the noise;
+            the run exceeds the budget, however large the noise is; or the user has set another
+            `privacy.noise_multiplier` than the budget determines.
     """
     experiment = setup.experiment
     budget = experiment.privacy.budget
@@ -85,8 +89,8 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
         asked, multiplier = experiment.privacy.noise_multiplier, chosen.privacy.noise_multiplier
         if asked is not None and asked != multiplier:
             raise BadInput(
-                f"privacy.noise_multiplier = {asked:g}: privacy.budget.epsilon chooses it ({multiplier:.6g} here); "
-                "leave one of them out"
+                f"privacy.noise_multiplier = {asked:g}: privacy.budget.epsilon determines this key, here as "
+                f"{multiplier:.6g}; leave out one of the two keys"
             )
         return chosen
     by_run = np.array([_stops(part, budget) for part in published])
@@ -98,14 +102,15 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 
 
 def dry_events(run: Setup, nominal: float | None = None) -> Events:
-    """Return the events of all releases of a run, computed without data from loss functions that are 0 everywhere.
+    """Return the events of all releases of a run: the numbers from which its privacy loss is computed.
 
-    An event is the record of one release for privacy accounting. The result has the axes (rounds, agents). The privacy
-    budget of the experiment is ignored, and the run does not end before its last round.
+    Events do not depend on data. They are computed by a run whose loss functions are 0 everywhere. This run has no
+    privacy budget, and does not end before its last round. The axes of the result are (rounds, agents).
 
     Args:
         run: the set-up of the run.
-        nominal: the nominal epsilon; None means the noise of the experiment.
+        nominal: the number that scales the noise, in place of `privacy.epsilon`; None means the noise of the
+            experiment.
     """
     e, nothing = run.experiment, Nothing()
     e = e if nominal is None else _at(run, nominal)
@@ -115,9 +120,10 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
 
 
 def _at(run: Setup, nominal: float) -> Experiment:
-    """Return the experiment with the value `nominal` of `privacy.epsilon`.
+    """Return the experiment with noise for the nominal epsilon `nominal`.
 
-    If the algorithm noises gradients, `privacy.noise_multiplier` is set to 1/nominal instead.
+    The value is set as `privacy.epsilon`. If the algorithm noises gradients, 1/nominal is set as
+    `privacy.noise_multiplier`.
     """
     e = run.experiment
     if run.algorithm.noises_gradients:
@@ -126,11 +132,12 @@ def _at(run: Setup, nominal: float) -> Experiment:
 
 
 def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> float:
-    """Return the largest nominal epsilon for which the proven epsilon of all runs together is within the budget.
+    """Return the largest nominal epsilon with which several runs together keep a privacy budget.
 
-    The nominal epsilon scales the noise of every run. The search is by bisection on a log scale, up to the relative
-    accuracy `CLOSE`: it assumes that the proven epsilon does not decrease as the nominal epsilon increases. If the runs
-    keep the budget up to the end of the searched range (`RANGE[1]`), return `privacy.epsilon` of the experiment.
+    The nominal epsilon scales the noise of every run: the larger, the less noise. The search is a bisection on a log
+    scale up to the relative accuracy `CLOSE`. It assumes that the proven epsilon of the runs does not decrease with the
+    nominal epsilon. If the runs keep the budget even with the largest searched value (`RANGE[1]`), return
+    `privacy.epsilon` of the experiment.
 
     Args:
         runs: the set-ups of the runs.
@@ -138,7 +145,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
         near: a nominal epsilon at which the search starts; 0 if no value is known.
 
     Raises:
-        BadInput: the nominal epsilon does not change the noise, no epsilon is proven, or the runs exceed the budget
+        BadInput: the nominal epsilon does not change the noise; no epsilon is proven; or the runs exceed the budget,
             however large the noise is.
     """
     experiment, rounds = runs[0].experiment, runs[0].experiment.rounds
@@ -186,11 +193,12 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
 
 
 def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
-    """Return a function that computes the events of a run (records of releases) quickly from a nominal epsilon.
+    """Return a fast function that maps a nominal epsilon to the events of a run, which determine its privacy loss.
 
-    The events are exact unless noise is rounded to a lattice (`noise.backend` = lattice). The spacing of the lattice is
-    a step function of the nominal epsilon; for a mechanism with δ = 0, the returned function replaces this step
-    function by a smooth function. If no message depends on data, the returned function ignores the nominal epsilon.
+    The nominal epsilon is the number that scales the noise. If noise is rounded to a lattice (`noise.backend` =
+    lattice) and the mechanism has δ = 0, the events are approximate: the spacing of the lattice changes in steps, which
+    the function replaces by a smooth function. In all other cases the events are exact. If no message depends on data,
+    the events do not depend on the nominal epsilon.
 
     Raises:
         BadInput: the nominal epsilon does not change the noise.
@@ -199,10 +207,10 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
     if not (at_one.scale != at_two.scale).any():
         if not _lost([run], [at_one], run.experiment.rounds).any():  # no message depends on data: a run of one round
             return lambda nominal: at_one
-        fixed = run.algorithm.scale_key or "a setting of the algorithm"
+        fixing_key = run.algorithm.scale_key or "a setting of the algorithm"
         raise BadInput(
-            f"privacy.budget: privacy.epsilon does not change this run's noise, because {fixed} fixes the noise: leave "
-            f"out {fixed}, or set privacy.budget.kept_by=stopping"
+            f"privacy.budget: privacy.epsilon does not change this run's noise, because {fixing_key} fixes the noise: "
+            f"leave out {fixing_key}, or set privacy.budget.kept_by=stopping"
         )
     if not registry.find(registry.MECHANISMS, run.experiment.privacy.mechanism).pure:
         return partial(dry_events, run)
@@ -223,10 +231,14 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
 
 
 def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
-    """Return, for each agent, the last round in which the agent may release data without exceeding the budget.
+    """Return for each agent the last round in which the agent may release data without exceeding the privacy budget.
 
-    The result is 0 for an agent that need not stop. If several runs are published together, or if the agents share the
-    samples, the round is the same for all agents, because the budget then holds for the whole network.
+    The entry is 0 for an agent that may release data in all rounds. If there are several runs, or if the agents share
+    the samples, all entries are equal, because the budget is then for the whole network.
+
+    Args:
+        runs: the set-ups of the runs, which are published together.
+        budget: the budget of all runs together.
     """
     rounds, agents, made = runs[0].experiment.rounds, runs[0].topology.agents, [dry_events(run) for run in runs]
 
@@ -244,16 +256,16 @@ def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
 
 
 def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector:
-    """Return, for each agent, the proven epsilon of the messages that the agent sends in rounds 1 to `horizon`.
+    """Return for each agent the proven epsilon of the messages that the agent sends up to the round `horizon`.
 
-    The messages of all runs are counted together. The delta is the delta of the budget; if this delta is 0, the epsilon
-    is the pure epsilon. If agents share the samples, or if there are several runs, every entry is the epsilon of the
-    whole network. An entry is nan if no epsilon is proven, for example if a run has a message with unknown leakage.
+    The delta is the delta of the budget; if this delta is 0, the entry is the pure epsilon. The messages of all runs
+    are counted together. If there are several runs, or if the agents share the samples, every entry is the epsilon of
+    the whole network. An entry is nan if no epsilon is proven.
 
     Args:
         runs: the set-ups of the runs, which are published together.
-        made: the events of each run.
-        horizon: the last round whose releases are counted.
+        made: for each run, the events of all releases, from which the privacy loss is computed.
+        horizon: the last round whose messages are counted.
 
     Raises:
         BadInput: the samples, rounds or agents of several runs cannot be matched.
@@ -273,7 +285,7 @@ def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector
             raise BadInput(f"privacy.budget: {error}") from error
         classes.setdefault(same_things(run, job=None), []).append(cost)
     if len(classes) > 1 and (reason := UNMAPPED[e.privacy.adjacency]):
-        raise BadInput(f"privacy.budget: nothing is proven of all runs together: {reason}; or set repeats=1")
+        raise BadInput(f"privacy.budget: nothing is proven for all repeats together: {reason}; or set repeats=1")
     loss = whole([composed(costs) for costs in classes.values()]).loss(delta or 0.5)
     return np.full(agents, loss.epsilon if delta else loss.pure)
 

@@ -42,19 +42,22 @@ def finish(
     is_partial: bool = False,
     tell: Callable[[str, int, int], None] = lambda part, done, of: None,
 ) -> Summary:
-    """Evaluate a run, account for privacy, write record, summary and report, and return the summary.
+    """Evaluate a run after its last round, account for privacy, and write record.h5, summary.json and the report.
 
     Args:
         setup: the set-up of the run.
         directory: the run directory, whose log contains the rounds.
         evaluator: the evaluator of the run, which has received all recorded rounds.
-        accounting: the privacy accounting of the run; this function calls its `close`.
+        accounting: the privacy accounting of the run; this function completes it.
         watch: the stopwatch that measures how long each phase of the run takes.
         shares: the names of other run directories whose runs used the same noise on other data.
         seconds: how many seconds the rounds took.
         is_partial: whether the run ended before its last round.
         tell: called to report progress, with the name of a phase, the number of steps done, and the number of all
             steps.
+
+    Returns:
+        The summary of the run, as written to summary.json.
 
     Raises:
         OSError: the run directory was removed, or a file cannot be written.
@@ -93,7 +96,7 @@ def finish(
 
 
 def messages(setup: Setup, rounds: int) -> int:
-    """Return the number of messages in rounds 1 to `rounds` without faults: one message on every edge in each round."""
+    """Return the number of messages in the first `rounds` rounds, if each edge carries one message in each round."""
     graph, period = setup.topology, setup.topology.period or rounds
     edges = [int(graph.sends(t).sum()) for t in range(1, min(period, rounds) + 1)]
     whole, rest = divmod(rounds, period)
@@ -101,10 +104,13 @@ def messages(setup: Setup, rounds: int) -> int:
 
 
 def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> Summary:
-    """Merge the summaries of all repeats into one summary, with the spread of each mean over the repeats.
+    """Merge the summaries of all repeats into one summary.
+
+    `Metric.repeats` states how the values of a metric are merged. The spread of each mean over the repeats is stored,
+    too.
 
     Args:
-        metrics: the metrics of the experiment, which define how their values are merged (`Metric.repeats`).
+        metrics: the metrics of the experiment.
         summaries: the summaries of the repeats.
     """
     whole, spread = merged(summaries, evaluator.rules(metrics))
@@ -116,11 +122,12 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
 
 
 def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
-    """Write summary.json, then draw the report if `report` is true; return the summary as written.
+    """Write summary.json, draw the report if `report` is true, and return the summary as written.
 
-    Before the report, a short run is run again without noise (`noise_free.make_if_short`), unless it ended early. After
-    the report, summary.json is written again, with the time that the report took. If experiment.toml was deleted during
-    the run, it is written again. If the report cannot be drawn, a warning is printed, and the run counts as successful.
+    - Before the report, a short run is run again without noise (`noise_free.make_if_short`), unless it ended early.
+    - After the report, summary.json is written again, with the time that the report took.
+    - If the report cannot be drawn, a warning is printed, and the run counts as successful.
+    - If experiment.toml was deleted during the run, the file is written again.
 
     Args:
         setup: the set-up of the run, or of its first repeat.

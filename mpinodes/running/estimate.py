@@ -22,10 +22,10 @@ BYTES_AT_ONCE = 4_000_000  # the approximate memory in bytes that the logger nee
 
 
 def record_bytes(setup: Setup) -> int:
-    """Estimate the size in bytes of the numbers in rounds.log, summed over all repeats.
+    """Estimate the size in bytes of the log of a run (rounds.log), summed over all repeats.
 
-    Not counted are checksums, the offsets of two-point feedback (with `record.decisions`), and the lateness of messages
-    (with `record.transcript` and faults).
+    Three small parts are not counted: checksums, the offsets of two-point feedback (with `record.decisions`), and the
+    lateness of messages (with `record.transcript` and faults).
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     metrics = sum(n if "agent" in metric.dims else 1 for metric in setup.metrics if metric.dims[0] == "round")
@@ -38,9 +38,8 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     """Estimate how many bytes of memory the logger needs: during the rounds, and after the last round.
 
     The memory of Python and of the data set is not counted. After the last round, the logger computes the best fixed
-    decision, and for this holds the samples of all rounds in memory. If every round uses all samples (`data.batch` =
-    all), these samples belong to the data set and are not counted. For quadratic losses, the logger may hold a few
-    samples with the same sum of losses in place of many samples.
+    decision from the samples of all rounds, and holds these samples in memory. With `data.batch` = all, the samples are
+    the data set, so they are not counted.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * longest_chunk(setup) + BYTES_AT_ONCE
@@ -51,7 +50,7 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
 
 
 def require_room(setup: Setup) -> None:
-    """Check, before the first round, that the log and record.h5 of a run fit on the disk.
+    """Check that the disk has room for the log and record.h5 of a run, before the first round.
 
     Raises:
         BadInput: the free space is less than twice the estimate of `record_bytes`, or the output directory is invalid.
@@ -73,9 +72,9 @@ def require_room(setup: Setup) -> None:
 
 
 def as_comments(setup: Setup) -> str:
-    """Return the estimate of disk space, memory and time as TOML comments, to print below an experiment.
+    """Return an estimate of the disk space, memory and time of a run, as comments in TOML below an experiment.
 
-    The times are for cores as fast as the cores on which the constants of this module were measured.
+    The estimate of the time is for cores like those on which the constants of this module were measured.
     """
     e, n = setup.experiment, setup.topology.agents
     during, end = logger_bytes(setup)

@@ -1,8 +1,8 @@
-"""Run an experiment from the words of its command to its summary, under mpirun or srun, or in one process.
+"""Run an experiment from the command to the summary, under mpirun or srun, or in one process.
 
 Under MPI, ranks 0 to n - 1 are the agents, and the last rank is the logger. Without MPI, one process is the logger, and
-`lockstep` computes the rounds of all agents in the same process. In both cases each process has one `Job`. The ranks
-exchange these messages:
+also computes the rounds of all agents (`lockstep`). In both cases each process has one `Job`. The ranks exchange these
+messages:
 
     logger                                                    agents
       <-------- process and host -----------------------------
@@ -18,9 +18,8 @@ exchange these messages:
       --------- the end ----------------------------------->
       <-------- ready ---------------------------------------
 
-A rank that waits for a message observes the deadline (see `waiting`). During a long computation, a rank tells the
-waiting ranks again and again that the computation goes on. An exception in any rank ends the whole job (see
-`Job.guarded`).
+Each wait for a message has a time limit (`waiting`). During a long computation, a rank repeatedly tells the waiting
+ranks that the computation goes on. An exception in any rank ends the whole job (`Job.guarded`).
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def run(asked: Tree, signals: Signals | None = None) -> Result:
 
 
 def run_set_up(make_setup: Callable[[], Setup], signals: Signals | None = None) -> Result:
-    """Run the `Setup` that a function returns, in this process; return the run directory and the summary.
+    """Run an experiment that another function sets up, in this process; return the run directory and the summary.
 
     Args:
         make_setup: makes the set-up of the run.
@@ -101,13 +100,13 @@ def run_set_up(make_setup: Callable[[], Setup], signals: Signals | None = None) 
 
 
 class Job(ExitStack):
-    """Do the part of a run that belongs to this process: an agent, the logger, or, without MPI, the whole run.
+    """Do the part of a run that this process does: an agent, the logger, or, without MPI, the whole run.
 
     The process of the logger locks the run directory until the job is closed.
 
     Args:
         world: the communicator of all ranks; None without MPI.
-        limit: the time limit in seconds of each wait for other ranks, until the ranks know `deadline.seconds`; None:
+        limit: how many seconds a wait for other ranks may last, until the setting `deadline.seconds` is known; None:
             the default limit.
         signals: the signals that stop the run; None: the signals that stop a command.
 
@@ -143,12 +142,13 @@ class Job(ExitStack):
     # Errors.
 
     def guarded(self, work: Callable[[], int]) -> int:
-        """Call `work` and return its exit code; if `work` raises an exception, end all ranks.
+        """Call `work`, and return its exit code; if `work` raises an exception, report the exception and end all ranks.
 
-        Under MPI, the failed rank writes the exception to log.txt, with its traceback unless it is an `Overdue`, and
-        one of the failed ranks prints the error message. Without MPI, this method prints the error message, but writes
-        nothing to log.txt. Nothing is printed or written if the exception comes from a signal that was handled, or if
-        the reader of the output has closed the pipe.
+        - Under MPI, the failed rank writes the exception to log.txt, with its traceback. The traceback is left out for
+          an `Overdue` (a wait that lasted too long). One of the failed ranks prints the error message.
+        - Without MPI, the error message is printed, and log.txt is not written.
+        - Nothing is printed or written if the exception comes from a signal that was handled, or if the reader of the
+          output has closed the pipe.
         """
         try:
             return work()
@@ -169,7 +169,10 @@ class Job(ExitStack):
             return code
 
     def _report(self, error: BaseException, text: str) -> None:
-        """Write an exception to log.txt, and print its message. If several ranks fail, only one of them prints."""
+        """Write an exception to log.txt, and print its message.
+
+        If several ranks fail, only one of them prints a message.
+        """
         has_log, is_overdue = self._directory != Path(), isinstance(error, Overdue)
         failures = [[self._folder, self._rank, *(error.args if is_overdue else ([], 0.0, 0))]]
         where = self._logged(f"{FAILED_LINE}{json.dumps(failures[0])}\n", error)
@@ -191,10 +194,10 @@ class Job(ExitStack):
             late = {rank: ranks for _, rank, ranks, *_ in failures}
             missing = sorted({rank for ranks in late.values() for rank in ranks} - late.keys())
             names = [f"{self._role(rank)} (process {self._places[rank]})" for rank in missing]
-            who = f"no word from {', '.join(names)}" if names else "all ranks wait for each other"
+            silent_ranks = f"no word from {', '.join(names)}" if names else "all ranks wait for each other"
             *_, seconds, t = failures[0]
-            when, waiting = f" in round {t}" if t else "", ", ".join(map(self._role, sorted(late)))
-            message = f"{who} for {seconds:.1f} s{when}; waiting: {waiting}; {launching.LONGER}"
+            in_round, waiting_ranks = f" in round {t}" if t else "", ", ".join(map(self._role, sorted(late)))
+            message = f"{silent_ranks} for {seconds:.1f} s{in_round}; waiting: {waiting_ranks}; {launching.LONGER}"
         if has_log:
             with suppress(OSError):
                 (self._directory / FAILED_FILE).write_text(f"error: {message}\n", "utf-8", "backslashreplace")
@@ -202,13 +205,12 @@ class Job(ExitStack):
         time.sleep(SETTLING)  # MPI_Abort may lose the line, so the launcher gets time to print it
 
     def _logged(self, text: str, error: BaseException | None = None) -> str:
-        """Append a text and the traceback of an error to log.txt; an `Overdue` and the error None have no traceback.
+        """Append a text and the traceback of an error to log.txt. The traceback of an `Overdue` is left out.
 
         Returns:
-            A text to print, which contains the path of log.txt. If log.txt cannot be written, the text also contains
-            the reason and the traceback. If the run has no directory yet, the text is the traceback. In both cases, the
-            traceback is left out if its error is an interrupt, or an OSError, such as a full disk, which is probably
-            also the reason why log.txt cannot be written.
+            A text to print. In most cases, it is the path of log.txt. If log.txt cannot be written, the text also has
+            the reason and the traceback. If the run has no directory yet, the text is the traceback. The traceback of
+            an interrupt or an OSError is not printed.
         """
         trace = "" if error is None or isinstance(error, Overdue) else "".join(traceback.format_exception(error))
         shown = "" if isinstance(error, (OSError, KeyboardInterrupt)) else f"\n{trace}"
@@ -225,7 +227,7 @@ class Job(ExitStack):
     # Set-up.
 
     def open_new(self, make_setup: Callable[[], Setup]) -> None:
-        """Set up a new run, create its directory, and lock the directory.
+        """Set up a new run; create and lock its directory.
 
         Args:
             make_setup: makes the set-up of the run.
@@ -240,7 +242,9 @@ class Job(ExitStack):
         self._directory = self.enter_context(new_directory(self._setup.experiment))
 
     def reopen(self, run: Path, words: list[str]) -> None:
-        """Set up a run that is resumed, lock its directory, and remove the file with the error of the failed job.
+        """Set up a run that is resumed, and lock its directory.
+
+        The file with the error message of the failed run (failed.txt) is removed.
 
         Args:
             run: the run directory.
@@ -254,7 +258,7 @@ class Job(ExitStack):
         self._directory, self._is_new = run, False
 
     def run(self, words: list[str], resumed: Path | None = None) -> int:
-        """Set up the run, do the part of this process, and return the exit code.
+        """Do the part of the run that this process does, and return the exit code.
 
         Args:
             words: the words of the command, without its options.
@@ -296,12 +300,12 @@ class Job(ExitStack):
     def _set_up_ranks(self, open_run: Callable[[], None]) -> tuple[Step | None, str]:
         """Prepare all ranks for the first round.
 
-        The logger calls `open_run`, which reads the words of the command and creates the run directory. The agents
-        receive the experiment from the logger.
+        The logger reads the words of the command and creates the run directory, by `open_run`. The agents receive the
+        experiment from the logger.
 
         Returns:
-            The `Step` of the agent, and the error message (a `BadInput`) of the lowest rank that has one. The step is
-            None on the rank of the logger, and on a rank that could not be set up. The message is "" if there is none.
+            Two values. The first is the `Step` of the agent, or None on the rank of the logger and on a rank that could
+            not be set up. The second is the error message of the lowest rank with an error (a `BadInput`), or "".
         """
         from tempfile import mkdtemp
 
@@ -342,12 +346,13 @@ class Job(ExitStack):
     # Rounds.
 
     def _act(self, step: Step) -> int:
-        """Run the repeats that are not complete on the rank of an agent, and return the exit code.
-
-        The exit code is 0, or `STOPPED` if a signal stopped the run.
+        """Run, on the rank of an agent, the repeats that are not complete.
 
         Args:
             step: computes the rounds of the agent in the first repeat.
+
+        Returns:
+            The exit code: 0, or `STOPPED` if a signal stopped the run.
         """
         from mpinodes.rounds.agent import run_agent
         from mpinodes.rounds.network import Channel
@@ -373,8 +378,11 @@ class Job(ExitStack):
     def alone(self, open_run: Callable[[], None]) -> Result:
         """Do a whole run in this process without MPI; return the run directory and the summary.
 
-        Exceptions are raised again. If the rounds of a new run raise `BadInput`, the directory of the run is removed
-        first. Other exceptions of the rounds, except `Stopped`, are written to log.txt first.
+        Exceptions of the rounds are raised again, after these actions:
+
+        - `BadInput` in a new run: the run directory is removed.
+        - `Stopped`: nothing is done.
+        - Any other exception: it is written to log.txt.
 
         Args:
             open_run: calls `open_new` or `reopen`.
@@ -405,10 +413,9 @@ class Job(ExitStack):
             return self._directory, repeats.log(self._setup, self._directory, mpi, self, self._start)
 
     def _outcome(self, work: Callable[[], Result]) -> int:
-        """Call `work`, print the results of the run, and return the exit code.
+        """Do the run, print its results, and return the exit code.
 
-        If a signal stopped the run, print this fact instead of the results. The printed text is also written to
-        log.txt.
+        If a signal stopped the run, the printed text says so and has no results. The text is also written to log.txt.
 
         Args:
             work: does the run, and returns the run directory and the summary.
@@ -431,8 +438,9 @@ class Job(ExitStack):
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
         """Return the number of complete repeats, and the checkpoint from which the logger continues the next repeat.
 
-        The checkpoint is None if there is no round for which the logger and all agents have a checkpoint. The next
-        repeat then starts at round 1. This method also stores the agents' checkpoints of the same round.
+        The checkpoint is from the latest round for which the logger and all agents have a checkpoint. If there is no
+        such round, the checkpoint is None, and the next repeat starts at round 1. The agents' checkpoints of the same
+        round are stored in this object.
 
         Args:
             places: the directories of all repeats.
@@ -449,10 +457,10 @@ class Job(ExitStack):
         return self._done, checkpoint
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """Yield the rows of the next repeat, in chunks of consecutive rounds.
+        """Yield the numbers that all agents log in the next repeat, in chunks of consecutive rounds.
 
-        A row has the numbers that an agent sends to the logger in a round (`core.events.Layout`). Under MPI, the rows
-        come from the ranks of the agents. Without MPI, this process computes the rows of all agents.
+        The format of the numbers is `core.events.Layout`. Under MPI, the agents' ranks send the numbers. Without MPI,
+        this process computes all agents.
 
         Args:
             run: the set-up of the repeat.
@@ -482,7 +490,7 @@ class Job(ExitStack):
 
 
 def _exit_of(error: BaseException) -> tuple[int, str]:
-    """Return the exit code and the message of an exception that ends a job. For the message "", print nothing."""
+    """Return the exit code and the error message for an exception that ends a job. The message "" is not printed."""
     if isinstance(error, Ended):
         return int(error.args[0]), ""
     if isinstance(error, launching.NobodyReads):

@@ -1,4 +1,4 @@
-"""Log a run: write the rows of the agents to the log, evaluate the decisions, save checkpoints, and finish the run."""
+"""Log one run: write what the agents log to the log, evaluate their decisions, save checkpoints, and finish the run."""
 
 from __future__ import annotations
 
@@ -33,11 +33,14 @@ DRAWN_ROUNDS = 8  # the number of rounds whose graphs are recorded for drawing
 
 
 class Logger:
-    """Log one run. The caller calls `follow` with all rows of the agents, then `finish` if no signal stopped the run.
+    """Log one run: write what the agents log to the log, evaluate it, and finish the run.
 
-    Creating a `Logger` writes experiment.toml (if the run continues, only if the text has changed) and starts
-    rounds.log, or cuts it after the round of `checkpoint`. An old record.h5, the logger's checkpoints of later rounds
-    and, if the run continues, an old summary.json are deleted.
+    The caller calls `follow` with the numbers that the agents log. Then the caller calls `finish`, unless a signal
+    stopped the run. Creating a `Logger` changes these files in the run directory:
+
+    - experiment.toml is written; if the run continues, only if the text has changed.
+    - rounds.log is started, or cut after the round of `checkpoint`.
+    - record.h5, the logger's checkpoints of later rounds, and, if the run continues, summary.json are deleted.
 
     Args:
         setup: the set-up of the run.
@@ -85,10 +88,11 @@ class Logger:
         self._progress = Progress(directory, e.name, e.rounds, self._done)
 
     def follow(self, chunks: Iterable[Chunk]) -> int | None:
-        """Log and evaluate the rows of all agents, which arrive in chunks of consecutive rounds.
+        """Write the numbers that all agents log to the log, and evaluate the agents' decisions.
 
-        Each chunk comes with an `Order`, which says whether to save a checkpoint after the chunk. A chunk that the
-        early end of a run cuts short has the order None.
+        Args:
+            chunks: the numbers, in chunks of consecutive rounds. The order of a chunk says whether to save a checkpoint
+                after the chunk; it is None if the run ended early.
 
         Returns:
             The round after which a signal stopped the run; None if no signal stopped the run.
@@ -118,17 +122,20 @@ class Logger:
 
     @cached_property
     def _files(self) -> list[sources.Stamp]:
-        """Return the stamps of the data and graph files; a resumed run checks that the files are the same."""
+        """Return the size, time and hash of each data and graph file.
+
+        A resumed run checks that these files are the same.
+        """
         return sources.stamps(self._setup)
 
     def take(self, rows: Vector) -> None:
-        """Evaluate and log the next rounds of all agents.
+        """Evaluate the next rounds of all agents, and write them to the log.
 
         Args:
-            rows: (agents, rounds, row width) the rows that the agents sent.
+            rows: (agents, rounds, row width) the numbers that the agents log.
 
         Raises:
-            Diverged: an agent's estimate is not finite; the error names the first such round and agent.
+            Diverged: the decision of an agent is not finite; the error names the first such round and agent.
             BadInput: the metrics are not those with which the log began.
             OSError: the run directory was removed, or the log cannot be written.
         """
@@ -137,7 +144,7 @@ class Logger:
         if bad.any():
             round, agent = np.argwhere(bad)[0].tolist()
             raise Diverged(
-                f"the estimate of agent {agent} is not finite in round {self._done + round + 1}: the run diverges; "
+                f"the decision of agent {agent} is not finite in round {self._done + round + 1}: the run diverges; "
                 "use smaller steps, less noise, or a bounded problem.set"
             )
         require_there(self._directory)
@@ -163,7 +170,7 @@ class Logger:
         self._progress.show(self._done, self._fitness / self._done)
 
     def finish(self) -> Summary:
-        """Evaluate the finished run, write record, summary and report, and return the summary."""
+        """Evaluate the run after its last round, write record, summary and report, and return the summary."""
         return closing.finish(
             self._setup,
             self._directory,

@@ -1,4 +1,4 @@
-"""Watch runs while they compute, by reading the files in their directories, such as progress.jsonl."""
+"""Watch runs from another process, by reading the files in their directories, such as progress.jsonl."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SILENCE = 600.0  # the same for a run with a process, before its last round; aft
 
 
 class WatchedRun:
-    """Watch one run directory: each call of `look` reads the state of the run from its files.
+    """Watch one run by the files in its directory; each call of `look` reads the files again.
 
     Attributes:
-        ended: whether the run has ended, with or without a result, or counts as ended because no new round came.
-        failed: whether the run ended, or counts as ended, before its last round or without a result.
+        ended: whether the run has ended. A run also counts as ended if no new round was logged for a long time.
+        failed: whether the run has ended before its last round or without a result.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -35,7 +35,7 @@ class WatchedRun:
         self.ended = self.failed = False
 
     def look(self) -> str:
-        """Read the files of the run, set the attributes, and return one line of text on the progress of the run."""
+        """Read the files of the run, update the attributes, and return one line of text on the progress of the run."""
         line = f"{self._directory.resolve().name}: {self._state()}"
         return "".join(sign if sign.isprintable() else "?" for sign in line)
 
@@ -51,19 +51,19 @@ class WatchedRun:
         progress = self._progress()
         silent = time.monotonic() - self._changed
         if not (self._directory / "experiment.toml").exists():
-            limit, why = UNBEGUN, "no run has begun there"
+            limit, reason = UNBEGUN, "no run has begun there"
         elif is_held(self._directory):
             sums_up = bool(self._last) and self._last["round"] == self._last["rounds"]
-            limit, why = inf if sums_up else SILENCE, "no new round"
+            limit, reason = inf if sums_up else SILENCE, "no new round came"
         else:
-            limit, why = LEFT, "no process works on this run, and there is no result"
+            limit, reason = LEFT, "no process works on this run, which has no result"
         if silent > limit:
             self.ended = self.failed = True
-            return f"{why} in {silent:.0f} s: the run counts as ended; last: {progress}"
+            return f"{reason}; {silent:.0f} s have passed, so the run counts as ended; last: {progress}"
         return progress
 
     def _progress(self) -> str:
-        """Return a text with the completed rounds of the latest repeat, the mean loss and the remaining time."""
+        """Return a text on the latest repeat: the completed rounds, the mean loss and the remaining time."""
         place = max(self._directory.glob("repeat-*"), default=self._directory)
         if (last := progress_of(place)) != self._last:
             self._last, self._changed = last, time.monotonic()
@@ -80,10 +80,10 @@ class WatchedRun:
 
 
 def result(summary: Summary, directory: Path) -> str:
-    """Return one line of text with the main results of a run, from its summary. The run may have ended early.
+    """Return one line of text with the main results of a run that has ended.
 
-    The line has the rounds, the regret per round if the summary has it, the claimed and the proven ε (or "no noise"),
-    and the path of the page if the page exists.
+    The line has the number of rounds, the regret per round if the summary has it, the claimed and the proven ε (or "no
+    noise"), and the path of report.html if this file exists. If the run ended early, the line says so.
     """
     seconds, network = summary.timing.total if summary.timing else nan, summary.privacy.network
     done = f"done, {summary.rounds} rounds in {seconds:.1f} s"
@@ -100,13 +100,14 @@ def result(summary: Summary, directory: Path) -> str:
 
 
 def watch(directories: Sequence[Path], out: TextIO) -> int:
-    """Print one line of progress for each run, again and again, until all runs have ended.
+    """Print one line on the progress of each run, again and again, until all runs have ended.
 
-    On a terminal, the new lines replace the old lines. If the output is not a terminal, changed lines are printed every
-    few seconds, and at the end.
+    On a terminal, the new lines replace the old lines. If the output is not a terminal, lines that have changed are
+    printed every few seconds, and at the end.
 
     Returns:
-        0, or 1 if a run ended early or without a result, or counts as ended because no new round came.
+        1 if a run has ended before its last round or without a result, or if no new round was logged for a long time;
+        else 0.
 
     Raises:
         BadInput: a path exists, but is neither the directory of a run nor an empty directory.

@@ -31,10 +31,11 @@ SHORT, LIGHT = 2000, 1e6
 
 
 def make_if_short(setup: Setup, directory: Path) -> None:
-    """Run the experiment again without noise (`make`), if the second run takes very little time.
+    """Run the experiment again without noise (`make`), if this takes very little time.
 
-    Do nothing if the run is not private, has user-defined parts or further metrics (`record.metrics`), has no number as
-    `data.batch`, or is too long. Ignore a `BadInput`, `Diverged` or `OSError` of the second run.
+    Nothing is done in these cases: the run has no noise, has user-defined parts or further metrics (`record.metrics`),
+    uses no batches (`data.batch` is no number), or is too long. A `BadInput`, `Diverged` or `OSError` of the second run
+    is ignored.
 
     Args:
         setup: the set-up of the run, or of the first of its repeats.
@@ -49,10 +50,10 @@ def make_if_short(setup: Setup, directory: Path) -> None:
 
 
 def make(directory: Path) -> None:
-    """Run the experiment of a run directory again in one process, with the same seeds but without noise.
+    """Run the experiment of a run directory again in one process, with the same seeds, but without noise.
 
-    The curves and the summary are written to the file `NOISE_FREE` in the directory. The settings `privacy.budget` and
-    `privacy.noise_multiplier` of the run are ignored.
+    The curves and the summary of the second run are written to the file `NOISE_FREE` in the directory. The settings
+    `privacy.budget` and `privacy.noise_multiplier` are ignored.
 
     Raises:
         BadInput: the directory has no run, the run has no noise, the experiment cannot be run on this host, or its
@@ -71,7 +72,7 @@ def make(directory: Path) -> None:
         done = [_evaluated(*pair, setup.metrics) for pair in zip(runs, places(directory, e.repeats), strict=True)]
     horizons = done[0][0]
     if any(other != horizons for other, *_ in done):
-        raise BadInput(f"{directory}: without noise the repeats end in different rounds, so their curves have no mean")
+        raise BadInput(f"{directory}: without noise, the repeats end in different rounds, so no mean curve is defined")
     curves = {name: np.mean([curves[name] for _, curves, _ in done], axis=0).tolist() for name in done[0][1]}
     summary, _ = merged([worth for *_, worth in done], rules(setup.metrics))
     write_text(directory / NOISE_FREE, NoiseFree(horizon=horizons, summary=summary, **curves).json().decode())
@@ -80,15 +81,16 @@ def make(directory: Path) -> None:
 def _evaluated(
     setup: Setup, place: Path, metrics: tuple[type[Metric], ...]
 ) -> tuple[list[int], dict[str, list[float]], WorthSummary]:
-    """Run an experiment without noise, and return the results.
-
-    The results are the rounds at which quantities are measured, the quantities of `CURVES` at these rounds (such as the
-    network regret), and the summary.
+    """Run an experiment without noise, and return its results.
 
     Args:
         setup: the set-up of the run without noise.
-        place: the directory of the run with noise, whose record contains the best fixed decisions.
+        place: the directory of the run with noise, whose record has the best fixed decisions.
         metrics: the metrics of the run.
+
+    Returns:
+        The rounds at which quantities are measured; the quantities of `CURVES` at these rounds, such as the regret of
+        the network; and the summary.
     """
     evaluator = Evaluator(dataclasses.replace(setup, metrics=metrics))
     for rows in simulate(setup):

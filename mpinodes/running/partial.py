@@ -1,9 +1,8 @@
 """Summarize a run that ended before its last round, from the rounds in its log.
 
-If decisions are recorded (`record.decisions`), all quantities are computed. Otherwise the log contains only the metrics
-of single rounds, such as the loss of the network, and the events of all messages. The summary then has these metrics,
-the network's regret (if the comparator is computed) and the privacy loss, but neither accuracy nor the regret of single
-agents.
+If decisions are recorded (`record.decisions`), the summary has all quantities. If not, it has the metrics that are
+logged in each round, such as the loss of the network, the regret of the network (if the best fixed decision is
+computed), and the privacy loss. It then has neither accuracy nor the regret of single agents.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ ROUNDS_AT_ONCE = 1000
 
 
 def sum_up(setup: Setup, run: Path) -> Summary:
-    """Evaluate the recorded rounds of a run, write its summary and report, and return the summary.
+    """Evaluate the logged rounds of a run that ended early, write its summary and report, and return the summary.
 
     Args:
         setup: the set-up of the run.
@@ -40,7 +39,7 @@ def sum_up(setup: Setup, run: Path) -> Summary:
         with Reader(run) as record:
             if not (rounds := record.rounds):
                 raise BadInput(
-                    f"{run}: the run is not finished, and none of its rounds is recorded; to resume it: "
+                    f"{run}: the run is not finished, and no round of the run is recorded; to resume the run: "
                     f"python -m mpinodes.run --resume {run}"
                 )
             evaluator = Evaluator(setup)

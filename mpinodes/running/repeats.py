@@ -1,6 +1,7 @@
-"""Log all repeats of an experiment. Repeat number r = 0, 1, ... is a run whose seed is the experiment's seed plus r.
+"""Log all repeats of an experiment: runs that differ only in the seed.
 
-If there are several repeats, each repeat has a subdirectory of the run directory:
+Repeat number r = 0, 1, ... has the seed of the experiment plus r. If there are several repeats, each repeat has a
+subdirectory of the run directory:
 
     <run directory>/
         experiment.toml, record.h5, summary.json    of all repeats together
@@ -37,7 +38,9 @@ from mpinodes.summary.timing import Stopwatch
 
 
 class RoundsSource(Protocol):
-    """Provide the rows of all repeats: from the MPI ranks of the agents, or computed in this process (lockstep).
+    """Provide the numbers that the agents log in all repeats.
+
+    The numbers come from the MPI ranks of the agents, or are computed in this process (lockstep).
 
     Attributes:
         times: for the last repeat, two lists with an entry for each rank, the logger last: the seconds for which the
@@ -47,7 +50,7 @@ class RoundsSource(Protocol):
     times: list[list[float]] | None
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
-        """Return the number of complete repeats, and the logger's checkpoint of the next repeat.
+        """Return the number of complete repeats, and the checkpoint from which the logger continues the next repeat.
 
         The checkpoint is None if the next repeat starts at round 1.
 
@@ -57,9 +60,9 @@ class RoundsSource(Protocol):
         """
 
     def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
-        """Yield the rows of the next repeat, in chunks of consecutive rounds.
+        """Yield the numbers that all agents log in the next repeat, in chunks of consecutive rounds.
 
-        A row has the numbers that an agent sends to the logger in a round (`core.events.Layout`).
+        The format of the numbers is `core.events.Layout`.
 
         Args:
             run: the set-up of the repeat.
@@ -68,18 +71,18 @@ class RoundsSource(Protocol):
 
 
 def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: float) -> Summary:
-    """Log and finish all repeats of an experiment, and return the summary, merged over all repeats.
+    """Log and finish all repeats of an experiment, and return the summary of all repeats together.
 
     Args:
         setup: the set-up of the first repeat.
         directory: the run directory.
         mpi: the name of the MPI library, for the record.
-        rounds: provides the rows of all repeats.
+        rounds: provides the numbers that the agents log.
         begun: the time at which the command started, from `time.perf_counter`.
 
     Raises:
         Stopped: a signal stopped the run.
-        Diverged: an estimate of a repeat is not finite.
+        Diverged: a decision in a repeat is not finite.
     """
     e = setup.experiment
     same_data = e.repeats > 1 and e.private and not other_data(setup)
@@ -142,11 +145,11 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 
 
 def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:
-    """Write one record with the variables of all repeats. Each variable gets a new first dimension `repeat`.
+    """Write one record with the variables of all repeats; the first dimension of each variable is `repeat`.
 
-    The record contains the variables with a dimension `horizon`, and the metrics with a dimension `round`, unless a
-    variable has a dimension `coordinate` or is missing in a repeat. The record also contains the seeds of the repeats.
-    All other variables are only in the records of the repeats.
+    The record contains all variables that are measured at some rounds (with a dimension `horizon`), the metrics of each
+    round, and the seeds of the repeats. Variables with a dimension `coordinate`, and variables that a repeat lacks, are
+    only in the records of the repeats.
 
     Args:
         run: the run directory, to which the record is written.

@@ -1,4 +1,4 @@
-"""Resume a run that ended before its last round: decide with which experiment and after which round it continues."""
+"""Resume a run that ended before its last round: find its experiment, and the round after which it continues."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Reopened(NamedTuple):
     Attributes:
         setup: the set-up of the run.
         done: the number of finished repeats.
-        checkpoints: the logger's checkpoints of the next repeat, the latest first; with secret noise the latest only.
-            The list is empty if the repeat starts at round 1, or if all repeats are finished.
+        checkpoints: the logger's checkpoints of the next repeat, the latest first. With secret noise, the list has only
+            the latest checkpoint. The list is empty if the repeat starts at round 1, or if all repeats are finished.
     """
 
     setup: Setup
@@ -53,9 +53,9 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         ranks: the number of MPI processes, as in `set_up`.
 
     Raises:
-        BadInput: the run cannot be resumed, for example because the directory has no run, the run is finished, a pair
-            changes a key on which recorded rounds depend, a file has changed or is missing, or the noise is secret and
-            messages would be sent again with different noise.
+        BadInput: the run cannot be resumed. For example, the directory has no run, the run is finished, a pair changes
+            a key on which logged rounds depend, or a file has changed or is missing. Another reason is secret noise:
+            some messages would be sent again with new noise.
     """
     for word in words:
         if "=" not in word:
@@ -66,7 +66,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         raise BadInput(f"--resume {run}: output.dir: a resumed run stays in its directory; move the directory first")
     asked, retired = current(parse(str(run / "experiment.toml"), []))
     if not asked.keys() >= {"rounds", "repeats"}:
-        raise BadInput(f"--resume {run}: its experiment.toml is not complete; it has no rounds or no repeats")
+        raise BadInput(f"--resume {run}: experiment.toml is not complete: the key rounds or repeats is missing")
     if asked["repeats"] > 1 and retired.get("privacy.budget.covers") == "each":
         raise BadInput(
             f"--resume {run}: each repeat has its own privacy budget (privacy.budget.covers), which this version of "
@@ -81,7 +81,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     _require_same(run, asked, e)
     if e.rounds != asked["rounds"]:
         if e.repeats > 1:
-            raise BadInput(f"--resume {run}: rounds= needs a run without repeats, but this run has {e.repeats} repeats")
+            raise BadInput(f"--resume {run}: rounds= is for runs without repeats, but this run has {e.repeats} repeats")
         shorter = set_up(wanted | {"rounds": asked["rounds"]}, ranks)
         if fingerprint(shorter) != fingerprint(setup):
             raise BadInput(
@@ -120,14 +120,17 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
 
 
 def is_done(place: Path) -> bool:
-    """Return whether a directory has the summary of a complete run, which this version of mpinodes can read."""
+    """Return whether a directory has the summary of a complete run.
+
+    A summary that this version of mpinodes cannot read does not count.
+    """
     return summary_of(place) is not None
 
 
 def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
     """Yield the logger's checkpoints from which a run can continue, the latest first.
 
-    A damaged checkpoint is left out, with a message.
+    A damaged checkpoint is left out, and a message is printed.
 
     Args:
         place: the directory of the run, or of its next repeat.
@@ -151,18 +154,21 @@ def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
 
 
 def _require_same(where: Path, before: Tree, now: Experiment) -> None:
-    """Check that all keys on which the recorded rounds depend have the same values as before.
+    """Check that a resumed run changes no setting on which its logged rounds depend.
 
-    Paths of files may change, because rounds depend only on the contents of files. `_require_files` compares contents.
-    The keys in `FREE` may change. If `rounds` increases, the keys in `LONGER` may change too.
+    These settings may change:
+
+    - the keys in `FREE`;
+    - the number of rounds, if it increases, and then the keys in `LONGER`;
+    - the paths of files, because rounds depend only on the contents of files (see `_require_files`).
 
     Args:
         where: the run directory, for the error message.
-        before: the settings with which the recorded rounds were computed.
+        before: the settings with which the logged rounds were computed.
         now: the experiment of the resumed run.
 
     Raises:
-        BadInput: a key on which the recorded rounds depend has changed; the message names up to three keys.
+        BadInput: another setting has changed; the message names up to three keys.
     """
 
     def without_paths(value: object) -> object:
@@ -190,12 +196,12 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
         setup: the set-up of the resumed run.
 
     Raises:
-        BadInput: a file has changed, and the message names the file; or the number of files has changed.
+        BadInput: a file has changed (the message names the file), or the number of files has changed.
     """
     files, now = sources.data_files(setup), sources.stamps(setup)
     if len(before) != len(now):
         raise BadInput(
-            f"--resume {where}: the run began with {len(before)} files of data and graphs, and now has {len(now)}"
+            f"--resume {where}: the run began with {len(before)} data and graph files, but now there are {len(now)}"
         )
     for path, old, new in zip(files, before, now, strict=True):
         if not sources.is_same(old, new):
@@ -210,7 +216,7 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
 def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
     """Return the checkpoints of the latest round for which the logger and all agents have complete checkpoints.
 
-    A message is printed for each later round, whose checkpoints are not complete.
+    For each later round, whose checkpoints are not complete, a message is printed.
 
     Args:
         keepers: the readers of the agents' checkpoints.
@@ -231,14 +237,16 @@ def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Ke
 
 
 def tell(place: Path, last: Kept | None) -> None:
-    """Print after which round a run continues, and append this to log.txt in `place`, which is created if missing.
+    """Print after which round a run continues, and append the same text to log.txt in `place`.
+
+    If the directory `place` is missing, it is created.
 
     Args:
         place: the directory of the run or repeat.
         last: the checkpoint from which the run continues; None if the run starts again at round 1.
     """
-    where = f"goes on after round {last['round']}" if last else "begins again at round 1, because it has no checkpoint"
-    say(f"{place} {where}")
+    start = f"goes on after round {last['round']}" if last else "begins again at round 1, because it has no checkpoint"
+    say(f"{place} {start}")
     place.mkdir(exist_ok=True)  # the directory does not exist if the repeat has not started
     with (place / "log.txt").open("a", encoding="utf-8") as log:
-        log.write(f"{where}\n")
+        log.write(f"{start}\n")

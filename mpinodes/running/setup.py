@@ -1,4 +1,4 @@
-"""Make the `Setup` of a run from the settings that the user asked for, with the noise that keeps the privacy budget."""
+"""Make the `Setup` of a run from the user's settings, with the noise that keeps the privacy budget."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ from mpinodes.summary.summary import Summary
 
 
 def set_up(asked: Tree, ranks: int | None) -> Setup:
-    """Return the set-up of the experiment that the user asked for, ready to run.
+    """Return the set-up of the user's experiment, ready to run.
 
     Args:
         asked: the settings as nested dictionaries, as `core.asked.parse` returns them.
         ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: the experiment is invalid, a user's file raises an exception, or no noise and no stopping keeps the
-            run's privacy budget.
+        BadInput: the experiment is invalid, a user's file raises an exception, or the privacy budget cannot be kept.
     """
     from mpinodes.launch.launching import in_words, users_line
 
@@ -41,13 +40,14 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
 
 
 def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
-    """Return a set-up that keeps the run within its privacy budget.
+    """Return a set-up of the same run that keeps the privacy budget.
 
-    The budget is kept by enough noise, or by the rounds after which agents release no more data (`Budget.stops`).
+    The budget is kept by enough noise, or by the rounds after which agents release no more data (`Budget.stops`). A
+    set-up without a budget is returned unchanged.
 
     Args:
-        setup: the set-up, as `compose` returns it. A set-up without a budget is returned unchanged.
-        near: a nominal epsilon near the result, or 0; see `budget.within_budget`.
+        setup: the set-up, as `compose` returns it.
+        near: a start value for the search of the noise, or 0; see `budget.within_budget`.
 
     Raises:
         BadInput: the budget cannot be kept; see `budget.within_budget`.
@@ -63,8 +63,7 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
     """Return the set-up of an experiment that was already checked, perhaps by another process.
 
     Args:
-        experiment: the complete experiment, including the settings that keep its privacy budget: enough noise, or the
-            rounds after which agents release no more data.
+        experiment: the complete experiment, with the settings that keep its privacy budget.
         connected_over: the number of rounds over which the graph is connected, which the first set-up computed.
 
     Raises:
@@ -74,12 +73,16 @@ def set_up_again(experiment: Experiment, connected_over: int) -> Setup:
 
 
 def rehearse(setup: Setup) -> None:
-    """Try out, before the first round, the steps that could fail later in a run and make its computations useless.
+    """Try out, before the first round, the steps of a run that could fail only after long computations.
 
-    The steps are: find room for the log and the record on the disk, evaluate a loss of a user's stream, compute the
-    bounds of theorems, compute the first two rounds of agent 0 if a part is a user's, check that summary.json has no
-    other value at the key of a user's metric, and, if `checkpoint.every` is set, encode the first states for a
-    checkpoint. No file is written.
+    No file is written. The steps are:
+
+    - find room on the disk for the log and the record;
+    - evaluate a loss of a user's stream;
+    - compute the bounds of theorems;
+    - compute the first two rounds of agent 0, if a part of the run is a user's;
+    - check that the key of a user's metric is free in summary.json;
+    - encode the first states for a checkpoint, if `checkpoint.every` is set.
 
     Raises:
         BadInput: a step fails.
@@ -109,10 +112,10 @@ def rehearse(setup: Setup) -> None:
     except BadInput:
         raise
     except Exception as error:
-        why = in_words(error)
+        reason = in_words(error)
         if isinstance(error, AttributeError) and trial.startswith("data") and not isinstance(loss, SampleLoss):
-            why = f"the evaluation needs samples, and a {type(loss).__name__} has none: extend SampleLoss"
-        raise BadInput(f"{trial} fails: {why}") from error
+            reason = f"the evaluation needs samples, and a {type(loss).__name__} has none: extend SampleLoss"
+        raise BadInput(f"{trial} fails: {reason}") from error
     for metric in filter(is_users, setup.metrics):
         if (key := (metric.key or metric.name).partition(".")[0]) in Summary.__struct_fields__:
             place = place_of(metric, "key" if metric.key else "name")
@@ -127,7 +130,9 @@ def rehearse(setup: Setup) -> None:
 
 
 def _compute_two_rounds(setup: Setup) -> None:
-    """Compute at most two rounds of agent 0, as if all neighbors sent the same messages as agent 0.
+    """Compute at most two rounds of agent 0, to find errors in a user's parts.
+
+    The agent receives its own message from all neighbors.
 
     Raises:
         BadInput: the state of the algorithm has no field with the name of a hidden part.
@@ -138,8 +143,8 @@ def _compute_two_rounds(setup: Setup) -> None:
     state = step.start()
     for name in algorithm.hidden:
         if name.isidentifier() and not hasattr(state.algorithm, name):
-            kind = type(state.algorithm).__name__
-            raise BadInput(f"{place_of(algorithm, 'hidden')}: the {kind} that init() returns has no {name!r}")
+            state_class = type(state.algorithm).__name__
+            raise BadInput(f"{place_of(algorithm, 'hidden')}: the {state_class} that init() returns has no {name!r}")
     with np.errstate(all="ignore"):
         for _ in range(min(2, setup.experiment.rounds)):
             state = step(state, arrivals, frame, row)

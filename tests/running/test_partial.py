@@ -86,4 +86,4 @@ def test_of_repeats_each_that_was_begun_has_its_own(monkeypatch, tmp_path, capsy
 
 def test_a_run_without_a_round_has_none(monkeypatch, tmp_path, capsys):
     assert report.main([str(killed(monkeypatch, tmp_path / "run", SMALL, 1))]) == 2
-    assert "none of its rounds is recorded" in capsys.readouterr().err
+    assert "no round of the run is recorded" in capsys.readouterr().err

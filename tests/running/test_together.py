@@ -211,7 +211,7 @@ def test_one_round_of_a_run_moves_more_than_one_round_of_another(tmp_path):
 @pytest.mark.parametrize("words", [f"{ONE_ROUND} data.name=digits", "algorithm.name=dola privacy.adjacency=one-agent"])
 def test_a_budget_of_runs_of_which_nothing_is_proven_together_is_refused(tmp_path, words, kept_by):
     asked = f"{words} data.name=digits rounds=6 repeats=2 privacy.budget.epsilon=4 privacy.budget.kept_by={kept_by}"
-    with pytest.raises(BadInput, match="nothing is proven of all runs together"):
+    with pytest.raises(BadInput, match="nothing is proven for all repeats together"):
         run_of(tmp_path / "run", asked)
     assert told(tmp_path / "alone", f"{asked} repeats=1")[0]["privacy"]["network"]["proven"] <= 4
 
