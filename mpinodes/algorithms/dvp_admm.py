@@ -64,15 +64,15 @@ class DVPADMM(Perturbed[State], ADMM):
         super().validate()
         for i in range(self.run.agents) if self.run.private else ():
             if self.run.sample_weight[i] > 1:
-                weight = f"C/B = {self.run.sample_weight[i]:.6g}, the weight of a sample in the agent's loss"
+                weight = f"{self.run.sample_weight[i]:.6g}"
                 remedy = "lower problem.weight (C), or give the agent more samples (B)"
-                raise ValueError(f"agent {i}: {weight}, is above 1, the largest value in Theorem 4.1: {remedy}")
+                raise ValueError(f"agent {i}: a sample has the weight C/B = {weight}; Theorem 4.1 allows 1: {remedy}")
             convex = (self.run.regularizer + 2 * self.theta(i, 1) * self.run.degrees[i]) / self.run.sample_weight[i]
             if not 2 * self.run.sample_curvature < convex:
                 remedy = "raise algorithm.dual_step, or lower problem.weight (C)"
                 raise ValueError(
                     f"agent {i}: 2 c1 = {2 * self.run.sample_curvature:g} is not below (B/C)(rho/N + 2 theta V) = "
-                    f"{convex:.3g}, where c1 is sup L'' times the largest ‖x‖²: "
+                    f"{convex:.3g}, as the proof of privacy requires; c1 is the largest curvature of a sample's loss: "
                     + (remedy if self.run.sample_curvature < inf else "bound the features by data.bound or data.norm")
                 )
 

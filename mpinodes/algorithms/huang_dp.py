@@ -95,8 +95,8 @@ class HuangDP(Algorithm[State]):
             limit = f"algorithm.noise_decay = {self.noise_decay:g}: the noise must decrease more slowly than the steps"
             raise ValueError(f"algorithm.step_decay = {self.step_decay:g} must be below {limit}")
         if self.gamma(rounds := self.run.rounds) < 1e-300:
-            tiny = f"the step size of round {rounds} is below 1e-300"
-            raise ValueError(f"{tiny}: set fewer rounds, or raise algorithm.step_decay")
+            remedy = "set fewer rounds, or raise algorithm.step_decay"
+            raise ValueError(f"the step size of round {rounds} is below 1e-300: {remedy}")
 
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε that the paper claims for the whole run: `privacy.epsilon`.

@@ -115,8 +115,8 @@ class Recorded(Transcript):
         wanted = (rounds, setup.topology.agents, setup.frame_width)
         if self.frames.shape != wanted:
             raise BadInput(
-                f"{directory}: experiment.toml does not fit the record: frames of shape {wanted} expected, but the "
-                f"record has {self.frames.shape}"
+                f"{directory}: experiment.toml does not fit the record: (rounds, agents, numbers of a message) are "
+                f"{wanted} in experiment.toml, but {self.frames.shape} in the record"
             )
         for t, receiver in enumerate(data.receiver.values, 1):
             fits = setup.links is None or np.array_equal(data.lateness.values[t - 1], setup.links.lateness(t))

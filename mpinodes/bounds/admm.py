@@ -169,7 +169,7 @@ def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
     if len(eta) > 1:
         raise ValueError(
             f"penalties from {eta[0]:g} to {eta[-1]:g} in one round: Theorem 3.2 is proven only if all agents have the "
-            "same penalty, because otherwise W(D + A) is not symmetric"
+            "same penalty"
         )
     if not eta[0] >= dual_step / 2 > 0:
         raise ValueError(

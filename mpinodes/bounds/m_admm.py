@@ -127,7 +127,7 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
     t = np.arange(1, max(iterations, 1) + 1)
     theta, eta = (np.array([of(i, t) for i in range(n)]) for of in (a.theta, a.eta))
     if np.ptp(theta) > 0:
-        raise ValueError("dual steps differ between agents or rounds: Theorem 3.2 needs one theta (the dual step)")
+        raise ValueError("dual steps differ between agents or rounds: Theorem 3.2 needs one dual step (theta)")
     if np.ptp(eta, axis=0).any():
         raise ValueError("penalties differ between agents: Theorem 3.2 is proven only for equal penalties")
     adjacency = setup.topology.sends(1).astype(float)
@@ -150,7 +150,7 @@ def _shares(course: Course, eta: float, printed: bool) -> Shares:
     form, short, moved = eta * signless, np.zeros(n), 0.0
     values = np.linalg.eigvalsh(form)
     if printed and values[0] <= ZERO * values[-1]:
-        raise ValueError("the graph is bipartite: D + A is singular, so the norm of Theorem 3.2 bounds no decision")
+        raise ValueError("the graph is bipartite: D + A is singular, so Theorem 3.2 bounds no decision")
     delta = contraction(course.adjacency, eta, theta, course.modulus, course.smoothness, printed=printed)
     shrink = 1 / (1 + delta)
     if printed:

@@ -137,7 +137,7 @@ def _rounds(tree: Tree, stream: Stream) -> int:
         named = registry.named(registry.STREAMS, data)
         raise BadInput(f"rounds is missing, and the samples of {named} never end; set rounds")
     if rounds is not None and length is not None and rounds > length:
-        shown = ", ".join(f"data.{key} = {data[key]}" for key in ("batch", *stream.lengthens) if key in data)
-        longer = "".join(f"data.{key}={-(-rounds * data[key] // length)}, or " for key in stream.lengthens)
-        raise BadInput(f"rounds = {rounds}: the data last {length} rounds ({shown}); set {longer}fewer rounds")
+        settings = ", ".join(f"data.{key} = {data[key]}" for key in ("batch", *stream.lengthens) if key in data)
+        more_data = "".join(f"data.{key}={-(-rounds * data[key] // length)}, or " for key in stream.lengthens)
+        raise BadInput(f"rounds = {rounds}: the data last {length} rounds ({settings}); set {more_data}fewer rounds")
     return int(rounds or length or 0)

@@ -38,11 +38,11 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
                 "name"
             )
         if not metric.name.isidentifier():
-            name = f"the class attribute name = {metric.name!r} of the metric is no Python name"
-            raise BadInput(f"record.metrics = {word!r}: {name}; use only letters, digits and _, no digit first")
+            wrong_name = f"the class attribute name = {metric.name!r} of the metric is no Python name"
+            raise BadInput(f"record.metrics = {word!r}: {wrong_name}; use only letters, digits and _, no digit first")
         if metric.dims not in AXES:
             axes = ", ".join(str(dims) for dims in sorted(AXES))
-            dims = f"the class attribute dims = {metric.dims!r} of the metric names axes that record.h5 does not have"
-            raise BadInput(f"record.metrics = {word!r}: {dims}; choose from: {axes}")
+            wrong_dims = f"the class attribute dims = {metric.dims!r} of the metric has axes that record.h5 lacks"
+            raise BadInput(f"record.metrics = {word!r}: {wrong_dims}; choose from: {axes}")
         metrics.append(metric)
     return tuple(metrics)

@@ -286,8 +286,8 @@ def _below(folder: Path) -> list[Path]:
         files += [Path(place, name) for name in others]
         if len(files) + len(seen) > MOST:
             raise BadInput(
-                f"{folder}: more than {MOST} files that code may load: move the Python file to a folder of its own, or "
-                "set noise.key to any text"
+                f"{folder} has more than {MOST} files that code may load: move the Python file to a folder of its own, "
+                "or set noise.key to any text"
             )
         real = {name: os.path.realpath(Path(place, name)) for name in sorted(names)}
         names[:] = [name for name, to in real.items() if to not in seen and name[0] != "." and name not in SKIPPED]

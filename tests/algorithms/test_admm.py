@@ -526,7 +526,7 @@ def test_an_agent_without_neighbours_is_refused_or_finds_its_optimum(name, tmp_p
 BAD = [
     (
         "algorithm.name=dvp-admm data.partition=uneven data.sizes=[20,20,9,20,20] problem.weight=10",
-        "dvp-admm: agent 2: C/B = 1.11111",
+        "dvp-admm: agent 2: a sample has the weight C/B = 1.11111",
     ),
     (
         "algorithm.name=pp-admm problem.weight=20 algorithm.dual_step=[0.5,0.5,0.5,0.01,0.5]",

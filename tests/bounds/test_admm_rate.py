@@ -268,7 +268,7 @@ def test_where_there_is_no_proof_there_is_no_number():
     a = nx.to_numpy_array(GRAPHS["5-ring"])
     unequal = [0.5, 0.6, 0.5, 0.5, 0.5]
     for form in (contraction, sharp_contraction):
-        with pytest.raises(ValueError, match=r"penalties from 0\.5 to 0\.6 in one round.*not symmetric"):
+        with pytest.raises(ValueError, match=r"penalties from 0\.5 to 0\.6 in one round.*same penalty"):
             form(a, unequal, THETA, 0.1, 2)
         with pytest.raises(ValueError, match=r"penalty 0\.24, dual step 0\.5.*at least half"):
             form(a, 0.24, THETA, 0.1, 2)
