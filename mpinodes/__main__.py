@@ -13,7 +13,7 @@ HERE = Path(__file__).parent
 
 
 def commands() -> list[str]:
-    """Return the names of all commands: of the modules at the top of the package, except `__init__` and `__main__`."""
+    """Return the names of all commands. A command is a module at the top of the package, such as `run`."""
     return sorted(path.stem for path in HERE.glob("[a-z]*.py"))
 
 

@@ -260,8 +260,8 @@ class Perturbed(Consensus[S]):
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Return the ε that the paper claims for each agent: the sum of the ε of the iterations 1 to `rounds` − 1.
 
-        The ε is nan if `Run.sample_sensitivity`, half of the largest L2 change of a sample's gradient, is above 1,
-        because the paper assumes |L'| ≤ 1 and ‖x_n‖ ≤ 1.
+        The paper assumes |L'| ≤ 1 and ‖x_n‖ ≤ 1. The ε is nan if `Run.sample_sensitivity`, half of the largest L2
+        change of a sample's gradient, is above 1.
         """
         if self.run.sample_sensitivity > 1:
             return [nan] * self.run.agents

@@ -38,8 +38,8 @@ REGULARIZED = {"problem": {"regularizer": 1.0}, "step": {"kind": "strongly-conve
 class DOLAMinibatch(DOLA):
     """Run DOLA on mini-batches.
 
-    The gradient of the regularizer is taken at the hidden x_i (as printed in the paper) or at the mix b_i of the
-    releases.
+    The setting `regularizer_at` says where the gradient of the regularizer is taken: at the hidden x_i, as printed in
+    the paper, or at the mix b_i of the releases.
     """
 
     regularizer_at: Annotated[

@@ -1,8 +1,8 @@
 """DPCDA: differentially private centralized dual averaging, the baseline without a network.
 
 H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 3.1
-("Discussion"). DPCDA is DPSDA with one agent, which owns all coordinates and receives only its own message. With the
-gradient g at y, noise η, and Π(z, α) the projection of −αz onto the constraint set 𝒳:
+("Discussion"). DPCDA is DPSDA with one agent, which owns all coordinates and receives only its own message. g is the
+gradient at y, η is noise, α(t) is the step size, and Π(z, α) is the projection of −αz onto the constraint set 𝒳:
 
     z <- z + η + g
     y <- Π(z, α(t))

@@ -81,10 +81,10 @@ class DPPS(Algorithm[State]):
         return Query(s.z, l1=sqrt(s.z.shape[-1]) * l2, l2=l2, uses=here.t - 1, leaks=leaks)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round.
+        """Return the state of the next round, with the new dual variable z_i and the new decision x_i.
 
-        The dual variable z_i is the mix of the releases plus the gradient at the old x_i. The new x_i is the projection
-        of −α(t) z_i / w_i, where w_i is the push-sum scalar, `inbox.scale`.
+        z_i is the mix of the releases plus the gradient at the old x_i. The new x_i is the projection of −α(t) z_i /
+        w_i, where w_i is the push-sum scalar, `inbox.scale`.
         """
         alpha = self.run.step(here.t)
         z = inbox.mix() + loss.grad(s.x)

@@ -76,9 +76,10 @@ class DPSR(Algorithm[State]):
         return Query(s.x, l1=l1, l2=l2, uses=here.t - 1, leaks=leaks, calibration=l1 if step else 0.0)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round: x_i is the projection of the mix minus a rescaled gradient step.
+        """Return the state of the next round: x_i is the projection of the mix minus a gradient step.
 
-        The step is α(t) divided by the scalar [r_i]_i, which the rescaling mixing computes and stores as `inbox.scale`.
+        The step size is α(t) divided by the scalar [r_i]_i, which the rescaling mixing computes and stores as
+        `inbox.scale`.
         """
         rescaled = self.run.step(here.t) / inbox.scale
         return State(self.run.feasible.project(inbox.mix() - rescaled * loss.grad(s.x)), made_with=rescaled)

@@ -1,10 +1,12 @@
-"""DVP: private ADMM by dual variable perturbation, which equals penalty perturbation (PP) with penalty η = dual step θ.
+"""DVP: private ADMM by dual variable perturbation. DVP is penalty perturbation (PP) with the penalty η = dual step θ.
 
 T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017), as described
 by X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (24) to
-(26). The symbols are those of `admm`. The penalty term of the local problem of iteration t contains noise e. The
-density of e is ∝ exp(−α_i(t)‖e‖₂), and α_i(t) is `privacy.epsilon` times α_i(1) q₂^(t−1). Suppose that |L'| ≤ 1 and
-‖x_n‖ ≤ 1, and let c₁ = sup L''. By Theorem 4.1 the privacy loss of agent i over T iterations is at most
+(26). The symbols are those of the module `admm`.
+
+In each iteration, every agent minimizes a local problem whose penalty term contains noise e. The density of e is ∝
+exp(−α_i(t)‖e‖₂), and α_i(t) is `privacy.epsilon` times α_i(1) q₂^(t−1). If |L'| ≤ 1, ‖x_n‖ ≤ 1 and c₁ = sup L'', by
+Theorem 4.1 the privacy loss of agent i over T iterations is at most
 
     P_i(T) = Σ_t C (1.4 c₁ + α_i(t)) / (η_i(t) V_i B_i).
 

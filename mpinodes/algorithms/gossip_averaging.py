@@ -36,9 +36,9 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class GossipAveraging(Algorithm[State]):
-    """Run private gossip averaging: every agent releases its value once, with noise.
+    """Run private gossip averaging: every agent sends its value plus noise once.
 
-    In all later rounds the agents only send mixes of these releases.
+    In all later rounds the agents only send mixes of received vectors.
     """
 
     noise_scale: Annotated[
@@ -84,5 +84,5 @@ class GossipAveraging(Algorithm[State]):
         return Query(s.x, l1=sqrt(s.x.shape[-1]) * l2, l2=l2, uses=1, leaks=RELEASED, calibration=noise)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round: after round 1 the value −∇f_i(0), later the mix of the releases."""
+        """Return the next state: after round 1 the agent's value −∇f_i(0), later the mix of the received vectors."""
         return State(-loss.grad(s.x) if here.t == 1 else inbox.mix())

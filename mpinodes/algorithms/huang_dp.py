@@ -1,15 +1,17 @@
 """Private distributed optimization with geometrically decreasing steps and noise.
 
-Z. Huang, S. Mitra, N. Vaidya, "Differentially Private Distributed Optimization" (2015). The gradient steps are as in
-M. Showkatbakhsh, C. Karakus, S. Diggavi (`two_stage_gaussian`), who extend this method. x_i(t − 1) is the decision of
-round t, a_ij are the mixing weights, and P is the projection onto the constraint set 𝒳 in R^d:
+Z. Huang, S. Mitra, N. Vaidya, "Differentially Private Distributed Optimization" (2015). In each round, every agent
+sends its decision plus Laplace noise, mixes the received vectors, and takes a gradient step at the mix. The gradient
+steps are as in M. Showkatbakhsh, C. Karakus, S. Diggavi (`two_stage_gaussian`), who extend this method. x_i(t − 1) is
+the decision of round t, a_ij are the mixing weights, and P is the projection onto the constraint set 𝒳 in R^d:
 
     y_i = x_i(t−1) + Lap(b(t−1))               the release; x_i(0) = 0 depends on no data and gets no noise
     z_i = Σ_j a_ij y_j
     x_i = P(z_i − γ(t) ∇f_i(z_i)),  γ(t) = c q^(t−1)
 
-The noise scale is b(t) = Δ√d c p^t/(ε(p − q)) with 0 < q < p < 1, where Δ is the largest L2 change of ∇f_i between
-adjacent data. All rounds together are then ε-DP: Σ_t Δ√d γ(t)/b(t) ≤ ε.
+The numbers c, q and p are the settings `first_step`, `step_decay` and `noise_decay`. The noise scale is b(t) = Δ√d c
+p^t/(ε(p − q)) with 0 < q < p < 1, where Δ is the largest L2 change of ∇f_i between adjacent data. All rounds together
+are then ε-DP: Σ_t Δ√d γ(t)/b(t) ≤ ε.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class HuangDP(Algorithm[State]):
-    """Run gradient steps at mixed releases; the steps and the Laplace noise decrease geometrically."""
+    """Run gradient steps at mixes of received vectors. The steps and the Laplace noise decrease geometrically."""
 
     first_step: Annotated[float, Meta(gt=0, le=1e100, description="c: the step of round 1")] = 0.005
     step_decay: Annotated[Share, Meta(description="q: every step is q times the previous step")] = 0.9

@@ -1,9 +1,9 @@
-"""PP: private M-ADMM by penalty perturbation.
+"""PP: private M-ADMM by penalty perturbation. Every agent minimizes a local problem with noise in its penalty term.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", Algorithm 1.
-PP uses M-ADMM's secret penalties η_i(t). The noise, the conditions and the claimed privacy loss P_i(T) are as in
-`dvp_admm`. The secrecy of η_i gives no privacy: an attacker who has the messages can fit the growth of η_i
-(`scripts/papers/appendix_e.py`).
+The noise, the conditions and the claimed privacy loss P_i(T) are as in the module `dvp_admm`. The penalties η_i(t) are
+those of M-ADMM, which every agent keeps secret. This secrecy gives no privacy: an attacker who has the messages can fit
+the growth of η_i (`scripts/papers/appendix_e.py`).
 """
 
 from __future__ import annotations

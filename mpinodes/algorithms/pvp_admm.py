@@ -49,8 +49,8 @@ class PVPADMM(Perturbed[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start:
         """Return the message of round t: the start f_i(0) if t = 1, otherwise the minimizer f_i(t − 1).
 
-        The mechanism later adds noise to the minimizer, if the run has noise. If the solver did not reach the gradient
-        norm `tolerance`, the sensitivity of the message is inf.
+        If the run has noise, the mechanism adds the noise to the minimizer. If the solver did not reach the gradient
+        norm `tolerance`, the stated sensitivity of the message is inf.
         """
         if here.t == 1:
             return Start()
@@ -75,8 +75,8 @@ class PVPADMM(Perturbed[State]):
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
         """Return the ε that the paper claims for an agent i in each of the iterations t.
 
-        This ε is a_i(t) · (2C/B_i)/(ρ/N + 2 η_i(t) V_i): the rate of the noise times the L2 sensitivity of the exact
-        minimizer. The docstring of the module `admm` defines the symbols.
+        This ε is the rate of the noise a_i(t) times the L2 sensitivity of the exact minimizer, (2C/B_i)/(ρ/N + 2 η_i(t)
+        V_i). The docstring of the module `admm` defines the symbols.
         """
         a, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
         weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]

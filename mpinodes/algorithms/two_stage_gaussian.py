@@ -1,22 +1,29 @@
 """Private consensus optimization in two stages with Gaussian noise.
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", Algorithm
-1. The paper's t is our round. y_i(1) is 0, and x_i(t − 1) is the decision of round t. P is the projection onto the
-constraint set 𝒳, and w_ij are the mixing weights. Stage I, t = 1 .. T:
+1. In stage I, every agent sends its decision plus noise, mixes the received vectors, and takes a gradient step. In
+stage II, the agents only average. The paper's t is our round. y_i(1) is 0, and x_i(t − 1) is the decision of round t. P
+is the projection onto the constraint set 𝒳, and w_ij are the mixing weights.
+
+Stage I, t = 1 .. T:
 
     y_i(t) = x_i(t−1) + n_i,  n_i ~ N(0, M²(t−1) I)                  (11), the release
     z_i    = P(Σ_j w_ij y_j)                                         (9)
     x_i    = P(z_i − η(t) ∇f_i(z_i))                                 (8)
 
-Stage II, t > T: x_i = Σ_j w_ij y_j (12), which the agent sends in the next round. The first message of stage II,
-y_i(T + 1), is the hand-over. By (11) the hand-over carries noise, but by (12) it carries none. Without noise, anyone
-can compute the last gradient as [z_i(T) − x_i(T)]/η(T), if x_i(T) is in the interior of 𝒳.
+Stage II, t > T: x_i = Σ_j w_ij y_j (12), which the agent sends in the next round.
 
-Let μ and L be the least strong convexity and the largest smoothness of the f_i, and K = (μ + L)/(2μL). Theorem 2 takes
-η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t) with κ = ε²/(4G²(ε + 2 ln(2/δ))). Here 2G is the largest L2 change of ∇f_i
-between adjacent data. By Theorem 1, the run is (ε, δ)-DP if Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)) with Δ(t) = 2η(t)G.
-By exact accounting of Gaussian noise, the run is also (ε, δ)-DP if Σ_t Δ²(t)/M²(t) ≤ m², where m is the largest number
-for which m-GDP implies (ε, δ)-DP. The exact condition allows less noise.
+Hand-over: this is the first message of stage II, y_i(T + 1). By (11) the hand-over carries noise, but by (12) it
+carries none. Without noise, anyone can compute the last gradient as [z_i(T) − x_i(T)]/η(T), if x_i(T) is in the
+interior of 𝒳.
+
+Noise: let μ and L be the least strong convexity and the largest smoothness of the f_i, and K = (μ + L)/(2μL). Let 2G be
+the largest L2 change of ∇f_i between adjacent data. Theorem 2 takes η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t) with κ =
+ε²/(4G²(ε + 2 ln(2/δ))). With Δ(t) = 2η(t)G, the run is (ε, δ)-DP under each of two conditions:
+
+- Theorem 1: Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)).
+- Exact accounting of Gaussian noise: Σ_t Δ²(t)/M²(t) ≤ m², where m is the largest number for which m-GDP implies (ε,
+  δ)-DP. This condition allows less noise.
 """
 
 from __future__ import annotations
@@ -45,7 +52,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class TwoStageGaussian(Algorithm[State]):
-    """Run gradient steps with Gaussian noise in stage I, then averaging without gradients in stage II."""
+    """Run gradient steps with Gaussian noise in stage I, and averaging without gradients in stage II."""
 
     gradient_rounds: Annotated[int, Meta(ge=1, description="T: rounds of stage I, with gradients and noise")] = 100
     handover: Annotated[
@@ -190,7 +197,11 @@ class TwoStageGaussian(Algorithm[State]):
         return Query(s.x, l1=sqrt(s.x.shape[-1]) * l2, l2=l2, uses=made, leaks=RELEASED, calibration=noise)
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round: a projected gradient step at the mix in stage I, the mix in stage II."""
+        """Return the state of the next round.
+
+        In stage I, the new decision is a projected gradient step from the mix of the received vectors. In stage II, the
+        new decision is the mix.
+        """
         mixed = inbox.mix()
         if here.t > self.gradient_rounds:
             return State(mixed)

@@ -46,7 +46,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightBalancing(Algorithm[State]):
-    """Run gradient steps on noisy releases that are mixed by weight balancing."""
+    """Run gradient steps from mixes of received vectors; the weights of the mix come from weight balancing."""
 
     gradient_at: GradientAt = "hidden"
     noise_index: Annotated[

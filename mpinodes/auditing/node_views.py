@@ -49,7 +49,11 @@ class Sight:
     middle: float
 
     def __call__(self, frames: Vector) -> float:
-        """Return the statistic for the messages `frames` of a run: (rounds, agents, numbers of a frame)."""
+        """Return the weighted sum minus `middle` for the messages of a run.
+
+        Args:
+            frames: (rounds, agents, numbers of a message) the messages.
+        """
         return float(_numbers(self.received, frames, len(self.weights)) @ self.weights) - self.middle
 
 

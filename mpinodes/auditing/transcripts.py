@@ -333,7 +333,7 @@ class Replayed:
         return Queries(vectors, self._step.noised.queries[0].uses, RELEASED)
 
     def _public(self, message: Message) -> tuple[Any, ...]:
-        """Return everything that a message states about itself. These facts must not depend on data."""
+        """Return everything that a message states about itself. These statements must not depend on data."""
         if isinstance(message, Solve):
             values = [getattr(message, field.name) for field in fields(message)]
             return tuple(value.tobytes() if isinstance(value, np.ndarray) else value for value in values)

@@ -1,4 +1,4 @@
-"""Check one part of any kind (algorithm, stream, loss, ...): choose and run the tests for this kind."""
+"""Test one part of any kind (an algorithm, a stream, a loss, ...): choose and run the tests for this kind."""
 
 from __future__ import annotations
 

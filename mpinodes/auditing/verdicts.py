@@ -191,7 +191,7 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
 
 
 def judge(shown: Shown, claimed: float | None, pure: float | None, at_delta: float | None) -> tuple[str, bool]:
-    """Compare lower bounds on ε with the claimed and the proven ε.
+    """Compare the lower bounds on ε of a game with the claimed and the proven ε.
 
     Args:
         shown: the lower bounds.

@@ -117,8 +117,8 @@ def distance(
 ) -> float:
     """Compute ‖Z(t) − Z*‖²_J, the squared distance of the algorithm's state after round t from the solution.
 
-    The docstring of the module defines the state Z(t) = (Y(t), f(t)) and the norm. Y* = −(√L)⁺∇Ô(f*) is the only
-    solution of equation (17) of the paper in the range of √L, which also contains Y(t).
+    The docstring of the module defines the state Z(t) = (Y(t), f(t)) and the norm. The part Y* of the solution is
+    −(√L)⁺∇Ô(f*), the only solution of equation (17) of the paper in the range of √L.
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.
@@ -129,8 +129,8 @@ def distance(
         gradients: (n, d) ∇O_i(f*), whose sum is 0.
 
     Raises:
-        ValueError: the graph is directed, is not connected or has only one agent; or the agents have different η; or η
-            is less than half of θ; or θ is not positive. ‖·‖_J need not be a norm if the agents have different η.
+        ValueError: the graph is directed, is not connected or has only one agent; or the agents have different η, for
+            which ‖·‖_J need not be a norm; or η is less than half of θ; or θ is not positive.
     """
     laplacian, signless = laplacians(adjacency)
     eta = common_penalty(penalty, dual_step)

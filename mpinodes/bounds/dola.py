@@ -17,21 +17,7 @@ As printed, the regret of any agent's decisions is at most
 In the convex case the paper prints mL/λ in (46), although λ = 0. The form as printed here has mL in this place.
 
 The form "checked" uses another proof, because the paper's proof compares norms in (32), where squares of norms are
-needed. Let μ_t be the noise scale, b_i(t) agent i's mixture of noisy messages, and G_t² the mean square of the
-gradients at b_i(t). With projection and doubly stochastic A(t), for any step sizes and any v ∈ 𝒳,
-
-    E Σ_t Σ_i f_i(b_i(t)) − f_i(v) ≤ Σ_t (mR²/2)[1/α_t − 1/α_{t−1} − λ]₊ + m d μ_t² [1/α_t − λ]₊ + (m/2) α_t G_t²
-
-If G_t = L, this is at most (mL²/λ)(½ + 4d²/ε²)(1 + log T), or mR²√T + mL²(½ + 4d²/ε²)√T + 3md²L²/ε². But the decisions
-are x_i, not b_i. Let x̄ be the mean of the x_i, D_t² = E Σ_i ‖x_i − x̄‖², J = 11ᵀ/m, and K = Σ_{k ≥ 0} sup_s
-‖A(s+k−1)⋯A(s) − J‖₂, where the product of k = 0 matrices is the identity. Then
-
-    Σ_t D_t ≤ K Σ_t √m(√(2d) μ_t + α_t G_t)
-    E Σ_i f_i(x_i) − f_i(b_i) ≤ 2√m L D_t,  E Σ_i f_i(x_j) − f_i(x_i) ≤ (m + √m) L D_t
-
-because x_i is independent of the noise in b_i. The noise may move b_i outside 𝒳, which (22) overlooks. A regularizer
-has larger gradients outside 𝒳: G_t = L + λ√(2d)μ_t. If gradients have a stochastic error of variance ν² in each
-coordinate (`problem.gradient_noise`), G_t² = (L + λ√(2d)μ_t)² + dν².
+needed. The comment above `regrets` has this proof.
 """
 
 from __future__ import annotations
@@ -51,8 +37,8 @@ from mpinodes.topology import facts
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Compute the bounds of Theorem 2 of the DOLA paper on the regret.
 
-    The list has a bound on an agent's regret by the formula that the paper prints, and bounds on the network regret and
-    on an agent's regret by a corrected proof.
+    The printed formula gives a bound on an agent's regret. A corrected proof gives a bound on the network regret and a
+    bound on an agent's regret.
     """
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     broken = broken_by(setup, weights)
@@ -146,6 +132,22 @@ def regret_as_printed(setup: Setup, weights: Weights, at: Rounds, change: float)
     )
 
 
+# The form "checked" uses another proof, because the paper's proof compares norms in (32), where squares of norms are
+# needed. Let μ_t be the noise scale, b_i(t) agent i's mixture of noisy messages, and G_t² the mean square of the
+# gradients at b_i(t). With projection and doubly stochastic A(t), for any step sizes and any v ∈ 𝒳,
+#
+#     E Σ_t Σ_i f_i(b_i(t)) − f_i(v) ≤ Σ_t (mR²/2)[1/α_t − 1/α_{t−1} − λ]₊ + m d μ_t² [1/α_t − λ]₊ + (m/2) α_t G_t²
+#
+# If G_t = L, this is at most (mL²/λ)(½ + 4d²/ε²)(1 + log T), or mR²√T + mL²(½ + 4d²/ε²)√T + 3md²L²/ε². But the
+# decisions are x_i, not b_i. Let x̄ be the mean of the x_i, D_t² = E Σ_i ‖x_i − x̄‖², J = 11ᵀ/m, and K = Σ_{k ≥ 0}
+# sup_s ‖A(s+k−1)⋯A(s) − J‖₂, where the product of k = 0 matrices is the identity. Then
+#
+#     Σ_t D_t ≤ K Σ_t √m(√(2d) μ_t + α_t G_t)
+#     E Σ_i f_i(x_i) − f_i(b_i) ≤ 2√m L D_t,  E Σ_i f_i(x_j) − f_i(x_i) ≤ (m + √m) L D_t
+#
+# because x_i is independent of the noise in b_i. The noise may move b_i outside 𝒳, which (22) overlooks. A regularizer
+# has larger gradients outside 𝒳: G_t = L + λ√(2d)μ_t. If gradients have a stochastic error of variance ν² in each
+# coordinate (`problem.gradient_noise`), G_t² = (L + λ√(2d)μ_t)² + dν².
 def regrets(setup: Setup, weights: Weights, at: Rounds) -> tuple[Vector, Vector]:
     """Compute the bounds of the corrected proof of Theorem 2: on network regret and on an agent's regret, (h,) each.
 

@@ -15,25 +15,8 @@ The proof has three mistakes:
 3. F in the proof is the expected loss function of future samples. But the run measures the gap on the samples of the
    run, and decisions of later rounds depend on these samples.
 
-The form "checked" uses another proof. Its expectation is over the noise, and over the order in which agents use their
-samples. Each sample is used once. From here on the symbols are:
-
-- T is the number of rounds, φ the regularizer, and L the bound on gradients without the regularizer.
-- f_i^s is the loss function of agent i's batch of round s.
-- x_j(r) is the decision of agent j in round r, and x̄_j(t) the average of x_j(1), ..., x_j(t).
-- R(t) is the checked bound of Theorem 2 on an agent's regret.
-- U_{s,r}, for s < r, is the largest distance by which any decision of round r changes if an agent's batches of rounds s
-  and r are exchanged.
-
-All orders are equally likely. So for s ≥ r, E f_i^s(x_j(r)) equals E f_i^r(x_j(r)). For s < r, E f_i^s(x_j(r)) exceeds
-E f_i^r(x_j(r)) by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
-
-    E F(x̄_j(t)) − F(v) ≤ R(t)/(mt) + (L/(tT)) Σ_{r ≤ t} Σ_{s < r} U_{s,r},  Σ_{s < r} U_{s,r} ≤ √((r−1)V_r)
-    V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² if α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²
-
-where V_r ≥ Σ_{s < r} U_{s,r}². Neither mixing nor projection increases the distance between two points. A gradient step
-of a convex loss function also does not increase this distance, except at a kink, where the gradient jumps. With α =
-1/(φt), R(t)/(mt) decreases like log t/t, but the second term decreases only like 1/√T.
+The form "checked" uses another proof, which is in the comment above `_checked`. Its expectation is over the noise, and
+over the order in which agents use their samples.
 """
 
 from __future__ import annotations
@@ -96,6 +79,25 @@ def _printed(setup: Setup, weights: Weights, at: Rounds) -> Vector:
     )
 
 
+# The form "checked" uses another proof. Its expectation is over the noise, and over the order in which agents use their
+# samples. Each sample is used once. From here on the symbols are:
+#
+# - T is the number of rounds, φ the regularizer, and L the bound on gradients without the regularizer.
+# - f_i^s is the loss function of agent i's batch of round s.
+# - x_j(r) is the decision of agent j in round r, and x̄_j(t) the average of x_j(1), ..., x_j(t).
+# - R(t) is the checked bound of Theorem 2 on an agent's regret.
+# - U_{s,r}, for s < r, is the largest distance by which any decision of round r changes if an agent's batches of rounds
+#   s and r are exchanged.
+#
+# All orders are equally likely. So for s ≥ r, E f_i^s(x_j(r)) equals E f_i^r(x_j(r)). For s < r, E f_i^s(x_j(r))
+# exceeds E f_i^r(x_j(r)) by at most L U_{s,r}. Since F is convex, for any v ∈ 𝒳
+#
+#     E F(x̄_j(t)) − F(v) ≤ R(t)/(mt) + (L/(tT)) Σ_{r ≤ t} Σ_{s < r} U_{s,r},  Σ_{s < r} U_{s,r} ≤ √((r−1)V_r)
+#     V_{r+1} = (1 − α_rφ)²V_r + r(2Lα_r)², or (|1 − α_rφ|√V_r + √r 2Lα_r)² if α_rφ > 1;  V_r ≤ (r−1)(diam 𝒳)²
+#
+# where V_r ≥ Σ_{s < r} U_{s,r}². Neither mixing nor projection increases the distance between two points. A gradient
+# step of a convex loss function also does not increase this distance, except at a kink, where the gradient jumps. With
+# α = 1/(φt), R(t)/(mt) decreases like log t/t, but the second term decreases only like 1/√T.
 def _checked(setup: Setup, weights: Weights, at: Rounds) -> Vector:
     """Compute the bound of the corrected proof of Theorem 4 at the rounds `at`: (h,)."""
     _, agent = dola.regrets(setup, weights, at)

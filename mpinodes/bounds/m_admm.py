@@ -10,27 +10,7 @@ decreases,
 
 There are two forms of every bound, with the printed and with the corrected factor δ(t).
 
-Printed form. ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩. So with M = ηQ
-
-    ‖g_i‖² ≤ (M⁻¹)_ii B(t)/(1 + δ(t)),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)/(1 + δ(t))
-
-On a bipartite graph Q is singular, and the printed form bounds nothing.
-
-Checked form. On any connected graph (34) and (35) give
-
-    B(t) ≥ ⟨g, Mg⟩,  M = ηQ + (2η−θ)L + 2mI,  hence  ‖g_i‖² ≤ (M⁻¹)_ii B(t),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)
-
-if local problems are solved exactly. In fact local problems are solved until the gradient has norm at most τ. So f_i(t)
-is within s_i = τ/(m + 2ηV_i) of the exact minimizer, where V_i is the number of agent i's neighbours. Z(t) is within e
-= ‖s‖√λ_max(θL + ηQ) of its exact value. Therefore the checked form has
-
-    √B(t+1) = √(η(t+1)/η(t)) (√(B(t)/(1 + δ(t))) + e),  ‖g_i‖ ≤ √((M⁻¹)_ii B(t)) + s_i
-
-The printed form has no terms s_i and e.
-
-Comparison. If η = θ in all rounds, both forms have the same δ. Then the checked bound is at most the printed bound, up
-to the terms s_i and e, because 2m ≥ δησ_max(Q). If η > θ, the printed δ, which is not proven, is larger than the
-checked δ. Then the printed bound may be smaller than the checked bound in late rounds.
+The printed form bounds nothing on a bipartite graph. The comment above `Shares` derives both forms.
 
 If releases have noise, the paper bounds the privacy loss, but not the distance from the best decision.
 """
@@ -75,6 +55,27 @@ class Course(NamedTuple):
     start: float
 
 
+# Printed form. ‖Z(t) − Z*‖²_J is at least η⟨g, Qg⟩. So with M = ηQ
+#
+#     ‖g_i‖² ≤ (M⁻¹)_ii B(t)/(1 + δ(t)),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)/(1 + δ(t))
+#
+# On a bipartite graph Q is singular, and the printed form bounds nothing.
+#
+# Checked form. On any connected graph (34) and (35) give
+#
+#     B(t) ≥ ⟨g, Mg⟩,  M = ηQ + (2η−θ)L + 2mI,  hence  ‖g_i‖² ≤ (M⁻¹)_ii B(t),  ‖mean g_i‖² ≤ 1ᵀM⁻¹1/n² · B(t)
+#
+# if local problems are solved exactly. In fact local problems are solved until the gradient has norm at most τ. So
+# f_i(t) is within s_i = τ/(m + 2ηV_i) of the exact minimizer, where V_i is the number of agent i's neighbours. Z(t) is
+# within e = ‖s‖√λ_max(θL + ηQ) of its exact value. Therefore the checked form has
+#
+#     √B(t+1) = √(η(t+1)/η(t)) (√(B(t)/(1 + δ(t))) + e),  ‖g_i‖ ≤ √((M⁻¹)_ii B(t)) + s_i
+#
+# The printed form has no terms s_i and e.
+#
+# Comparison. If η = θ in all rounds, both forms have the same δ. Then the checked bound is at most the printed bound,
+# up to the terms s_i and e, because 2m ≥ δησ_max(Q). If η > θ, the printed δ, which is not proven, is larger than the
+# checked δ. Then the printed bound may be smaller than the checked bound in late rounds.
 class Shares(NamedTuple):
     """Hold the factors that give the bounds of a round with penalty η.
 
@@ -94,9 +95,9 @@ class Shares(NamedTuple):
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared distance from the best decision, for the mean decision and for the farthest agent's decision.
 
-    Each bound is computed by Theorem 3.2 as the paper prints it, and by a corrected proof. The best decision is the
-    last row of `minimizer`. If the graph, the penalties or the losses break an assumption, the values are inf. The
-    bounds apply only if releases have no noise and are not rounded.
+    Each bound is computed by Theorem 3.2 as the paper prints it, and by a corrected proof. If the graph, the penalties
+    or the losses break an assumption, the values are inf. The bounds apply only if releases have no noise and are not
+    rounded. The best decision is the last row of `minimizer`.
     """
     at, best = np.asarray(horizons, dtype=np.int64), np.atleast_2d(minimizer)[-1]
     noised = "Theorem 3.2 is about M-ADMM without noise; for noised releases the paper bounds privacy, not the error"
@@ -115,7 +116,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _course(setup: Setup, best: Vector, iterations: int) -> Course:
-    """Collect the constants of a run that Theorem 3.2 needs.
+    """Return the constants of a run that Theorem 3.2 needs.
 
     Raises:
         ValueError: penalties differ between agents; dual steps differ between agents or rounds; the first penalty is

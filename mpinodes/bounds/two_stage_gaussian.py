@@ -33,19 +33,8 @@ corrected closed form is
 
     B = G²K²(1 + 2/(1−β))(1 + log T)/T + (2√(2p)G/√κ)K²(4 + 8/(1−β))/√T + 4pK²/κ
 
-The form "checked" evaluates the sums of the proof for any step sizes, noise scales and doubly stochastic weights. Let
-ν² be the variance of gradients, Ĝ² = G² + ν²p, c_t = [1 − η_t/K]₊, ρ_t = ‖W(t) − J‖₂, and M_t the noise scale of x(t),
-with M_0 = D_1 = 0:
-
-    B_0 = ‖x*‖²,  B_t = c_t(B_{t−1} + pM_{t−1}²) + η_t²Ĝ² + 2η_tG(D_t + √p M_{t−1})
-    D_{t+1} = ρ_{t+1}(D_t + √p(M_{t−1} + M_t) + η_tĜ)
-
-Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T, so N B_t bounds the squared error of each agent. The proof does not need x*
-to be inside 𝒳, because Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for z̄ ∈ 𝒳 is enough. After a hand-over with noise scale M_T, which
-may be 0:
-
-    E‖x̄(t) − x*‖² ≤ B_T + pM_T²/N
-    E‖x_i(t) − x*‖² ≤ 2N(ρ_{T+1}⋯ρ_t)²(min{B_T, sup ‖x‖²} + pM_T²) + 2(B_T + pM_T²/N)
+The form "checked" evaluates the sums of the proof for any step sizes, noise scales and doubly stochastic weights. The
+comment above `_checked` has these sums.
 """
 
 from __future__ import annotations
@@ -114,7 +103,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
 
 
 def _constants(setup: Setup, minimizer: Vector) -> Constants:
-    """Collect the constants of a run that Theorem 2 needs."""
+    """Return the constants of a run that Theorem 2 needs."""
     e, algorithm, regularizer = setup.experiment, cast(Any, setup.algorithm), setup.experiment.problem.regularizer
     reach, best = setup.feasible.diameter(setup.dimension) / 2, np.atleast_2d(minimizer)[-1]
     samples = np.float64(constants.terms(setup) * constants.sample_gradient(setup, reach))
@@ -160,6 +149,19 @@ def _printed(setup: Setup, c: Constants, at: Rounds, beta: float) -> tuple[Vecto
     return np.full(len(at), mean), np.asarray(agents)
 
 
+# The form "checked" evaluates the sums of the proof for any step sizes, noise scales and doubly stochastic weights. Let
+# ν² be the variance of gradients, Ĝ² = G² + ν²p, c_t = [1 − η_t/K]₊, ρ_t = ‖W(t) − J‖₂, and M_t the noise scale of
+# x(t), with M_0 = D_1 = 0:
+#
+#     B_0 = ‖x*‖²,  B_t = c_t(B_{t−1} + pM_{t−1}²) + η_t²Ĝ² + 2η_tG(D_t + √p M_{t−1})
+#     D_{t+1} = ρ_{t+1}(D_t + √p(M_{t−1} + M_t) + η_tĜ)
+#
+# Then B_t ≥ E Σ_i ‖x_i(t) − x*‖²/N for t ≤ T, so N B_t bounds the squared error of each agent. The proof does not need
+# x* to be inside 𝒳, because Σ_i ⟨∇f_i(x*), z̄ − x*⟩ ≥ 0 for z̄ ∈ 𝒳 is enough. After a hand-over with noise scale M_T,
+# which may be 0:
+#
+#     E‖x̄(t) − x*‖² ≤ B_T + pM_T²/N
+#     E‖x_i(t) − x*‖² ≤ 2N(ρ_{T+1}⋯ρ_t)²(min{B_T, sup ‖x‖²} + pM_T²) + 2(B_T + pM_T²/N)
 def _checked(setup: Setup, weights: Weights, c: Constants, at: Rounds) -> tuple[Vector, Vector]:
     """Compute the corrected bounds on the squared errors of the mean decision and of an agent's decision: (h,) each.
 

@@ -22,27 +22,10 @@ the formulas after 3 to Theorem 3, whose steps follow the doubling scheme:
 
 The paper assumes that gradients are bounded on all of R^d and that loss functions are strongly convex, but no loss
 function has both properties. Here L_i is the bound on the gradient without the regularizer, plus the regularizer times
-a bound on the root-mean-square norm of x_i: the largest M_t + S_t of the recursion below.
+a bound on the root-mean-square norm of x_i, which the checked form computes.
 
-The form "checked" does not bound the gradient of the regularizer, but computes a bound round by round. Let M_t² ≥
-E‖x̄‖², S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, σ_t the noise scale, L_c the bound on gradients
-after clipping and without the regularizer, and λ the regularizer. For any step sizes and any v, since Σ_i (x_i − x̄) =
-0:
-
-    M_{t+1}² = (|1 − αλ|M + αL_c)² + 2dσ²/n + α²ν²d/n
-    S_{t+1}² = ((ρ + αλ)S + δM + α√n L_c)² + 2ndρ²σ² + nα²ν²d
-    E Σ_t Σ_i f_i(x_i) − f_i(v) ≤ Σ_t (n/2)[1/α_t − 1/α_{t−1} − λ]₊(M + ‖v‖)² + dσ²/α
-                                      + (nα/2)((L_c + λM)² + ν²d/n) + √n L_c S + (λ/2)S²
-    E Σ_i f_i(x_j) − f_i(x_i)   ≤ (n + √n) L_c S + (nλ/2)(S² + 2SM)
-
-In the first round M = S = 0.
-
-Under Theorem 2 the first term is nonzero only in round 1, and the regret is logarithmic. This holds for μ̃ ≤ (1/n) Σ
-μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², where x̂_j is the weighted average of agent j's decisions. This bound
-needs μ̃ ≤ (1/2n) Σ μ_i. The paper has ½ Σ μ_i in equations (53) to (70), because the proof forgets the factor n of 1/α.
-
-Under Theorem 3 the checked bound grows faster than √T, for two reasons. The doubling scheme does not restart at x(1),
-although equation (82) assumes this. And on R^d only M bounds x̄(2^m).
+The form "checked" does not bound the gradient of the regularizer, but computes a bound round by round. The comment
+above `Region` has this recursion.
 """
 
 from __future__ import annotations
@@ -61,9 +44,9 @@ from mpinodes.topology import facts
 
 
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
-    """Compute the bounds on the regret: Theorem 2 for steps of the form 1/(μ (t + s)), Theorem 3 for other steps.
+    """Compute the bounds on the regret: of Theorem 2 for steps of the form 1/(μ (t + s)), of Theorem 3 for other steps.
 
-    Each theorem is evaluated as the paper prints it, and by a corrected proof.
+    Each bound is computed as the paper prints it, and by a corrected proof.
     """
     weights, at = Weights.of(setup), np.asarray(horizons, dtype=np.int64)
     strong, graph, e = constants.strongly_convex_steps(setup), setup.topology, setup.experiment
@@ -110,6 +93,26 @@ def _as_paper(setup: Setup) -> bool:
     return not setup.experiment.private or (printed and constants.calibrated(setup))
 
 
+# The form "checked" does not bound the gradient of the regularizer, but computes a bound round by round. Let M_t² ≥
+# E‖x̄‖², S_t² ≥ E Σ_i ‖x_i − x̄‖², ρ_t = ‖W(t) − J‖₂, δ_t = ‖W(t)1 − 1‖₂, σ_t the noise scale, L_c the bound on
+# gradients after clipping and without the regularizer, and λ the regularizer. For any step sizes and any v, since Σ_i
+# (x_i − x̄) = 0:
+#
+#     M_{t+1}² = (|1 − αλ|M + αL_c)² + 2dσ²/n + α²ν²d/n
+#     S_{t+1}² = ((ρ + αλ)S + δM + α√n L_c)² + 2ndρ²σ² + nα²ν²d
+#     E Σ_t Σ_i f_i(x_i) − f_i(v) ≤ Σ_t (n/2)[1/α_t − 1/α_{t−1} − λ]₊(M + ‖v‖)² + dσ²/α
+#                                       + (nα/2)((L_c + λM)² + ν²d/n) + √n L_c S + (λ/2)S²
+#     E Σ_i f_i(x_j) − f_i(x_i)   ≤ (n + √n) L_c S + (nλ/2)(S² + 2SM)
+#
+# In the first round M = S = 0.
+#
+# Under Theorem 2 the first term is nonzero only in round 1, and the regret is logarithmic. This holds for μ̃ ≤ (1/n) Σ
+# μ_i. The theorem also bounds Σ μ_j‖x̂_j − x*‖², where x̂_j is the weighted average of agent j's decisions. This bound
+# needs μ̃ ≤ (1/2n) Σ μ_i. The paper has ½ Σ μ_i in equations (53) to (70), because the proof forgets the factor n of
+# 1/α.
+#
+# Under Theorem 3 the checked bound grows faster than √T, for two reasons. The doubling scheme does not restart at x(1),
+# although equation (82) assumes this. And on R^d only M bounds x̄(2^m).
 class Region(NamedTuple):
     """Hold, for each of the rounds 1 to T, the step size, the noise scale, and bounds on the decisions.
 

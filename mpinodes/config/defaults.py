@@ -319,7 +319,10 @@ def _part(
 
 
 def _problem(problem: Tree, problems: Problems) -> Tree:
-    """Convert the values in the section `problem`, and move the keys of the loss and of the set to `settings`."""
+    """Return the section `problem`, with all values converted to their types.
+
+    The settings of the loss and of the feasible set are moved to the key `settings`.
+    """
     own = {key: field for key, field in keys_of(Problem).items() if key != "settings"}  # users do not set "settings"
     parts = {kind: _chosen(kind, problem, problems) for kind in (registry.LOSSES, registry.SETS)}
     of_loss, of_set = (registry.keys(kind, part) if part else {} for kind, part in parts.items())

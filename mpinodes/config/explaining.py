@@ -83,7 +83,7 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
 
 
 def listed() -> str:
-    """Return the text of `--list`: for each kind of part, its key, and then a line for each installed part."""
+    """Return the text of `--list`: for each kind of part, the key that chooses it, and a line for each part."""
     lines = []
     for kind in registry.KINDS:
         lines.append(kind.key)

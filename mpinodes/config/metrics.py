@@ -1,4 +1,4 @@
-"""Find the metrics that `record.metrics` names."""
+"""Find the classes of the metrics that `record.metrics` names."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ ROUNDS = 12  # number of rounds of a stream
 def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a loss function at random samples and points, and report faults.
 
-    The tests are `bounds`, `gradients` and, if the loss function has a `prox`, `minimizers`.
+    `bounds` tests the statements of the loss function, and `gradients` its gradients and values. If the loss function
+    has a `prox`, `minimizers` tests the results of `prox`.
     """
     rng = np.random.default_rng(seed)
     report.take("pairs of samples", bounds(loss, rng), PAIRS)

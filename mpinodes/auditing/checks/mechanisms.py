@@ -63,7 +63,7 @@ class OneRound(Draws):
         self._t, self._others = t, Draws(seed + 1, Purpose.NOISE, agent)
 
     def at(self, t: int) -> np.random.Generator:
-        """Return the generator of round t."""
+        """Return the random number generator of round t."""
         return super().at(t) if t == self._t else self._others.at(t)
 
 
@@ -114,7 +114,9 @@ def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -
 
 
 def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) -> Iterator[Fault]:
-    """Test that the numbers in events are valid, and that the noise has the distribution that the events state.
+    """Test that the noise of a mechanism has the distribution that the mechanism states in its events.
+
+    The other numbers in the events must be valid, too.
 
     Args:
         values: (releases, d) the released values before noise.
