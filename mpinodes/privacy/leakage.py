@@ -52,8 +52,9 @@ class Lanes:
     class `Norms`.
 
     Args:
-        events: (rounds, agents) the noise and leakage of every message. The algorithm has hidden parts. An unknown
-            message counts here as a message that does not depend on hidden state.
+        events: (rounds, agents) the noise and leakage of every message. The algorithm has hidden parts (parts of its
+            state that no message reveals). An unknown message counts here as a message that does not depend on hidden
+            state.
 
     Attributes:
         reads: (rounds, agents, vectors of a message, hidden parts) how far a vector moves at most if a hidden part
@@ -78,8 +79,8 @@ class Lanes:
     ) -> tuple[Vector, Vector]:
         """Bound how far each message moves, and how far the hidden parts have moved after the last round.
 
-        A lane is one change of the data. A use is a message that is the first to depend on the loss function of a round
-        with changed samples.
+        Hidden parts are parts of an agent's state that no message reveals. A lane is one change of the data. A use is a
+        message that is the first to depend on the loss function of a round with changed samples.
 
         Args:
             rounds: the rounds to compute.
@@ -181,10 +182,10 @@ class Signed:
 
     The *dynamics* are the weights with which the agent's hidden state changes. They are known exactly, with their
     signs, so these bounds are at most the bounds of the class `Norms`. For each earlier round, the class stores how far
-    a gradient change of size 1 in that round moves the hidden parts now.
+    a gradient change of size 1 in that round moves the hidden state now.
 
     If new samples enter with a message that does not depend on hidden state, nothing states how the samples change the
-    hidden parts. This change is then taken as inf, and followed by norms, until the next message without hidden parts.
+    hidden state. This change is then taken as inf, and followed by norms, until the next such message.
 
     Args:
         events: the noise and leakage (the effect of earlier samples) of the agent's messages, one event for each round.
@@ -206,7 +207,7 @@ class Signed:
         The array has the axes (vectors of the message, groups). Messages are counted from 0. The result is inf if the
         leakage (the effect of earlier samples) of the message is unknown, and for a message that depends on hidden
         state after such a message. It is 0 for any other message that does not depend on hidden state. The call also
-        updates the stored state of the hidden parts to round t.
+        updates the stored hidden state to round t.
         """
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
@@ -269,8 +270,9 @@ def response(events: Events, groups: int) -> Norms | Signed:
 def is_signed(events: Events) -> bool:
     """Return whether the class `Signed` is used for one agent, because its bounds may be tighter than those of `Norms`.
 
-    Three conditions must hold. The algorithm has hidden parts, the leakage (the effect of earlier samples) of every
-    message that depends on hidden state is exact, and at least one weight in the leakage of a message is negative.
+    Three conditions must hold. The algorithm has hidden state (which no message reveals), the leakage (the effect of
+    earlier samples) of every message that depends on hidden state is exact, and at least one weight in the leakage of a
+    message is negative.
     """
     return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
 
@@ -284,9 +286,9 @@ def has_signs(events: Events) -> bool:
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
-    """Return the sum over hidden parts of weight times size, for each group of samples; 0 times inf is taken as 0.
+    """Return the sum of weight times size over the hidden parts of a state, for each group of samples.
 
-    The terms are added in the order of the hidden parts.
+    0 times inf is taken as 0. The terms are added in the order of the hidden parts.
 
     Args:
         weights: (hidden parts,) the weight of each part.
@@ -342,8 +344,8 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 class Ceilings:
     """Bound how far each message can move if any sample of an earlier message changes, block by block of rounds.
 
-    The bounds are those of the function `ceilings` if `is_signed` is false. They follow from the norms of the hidden
-    parts, and ignore the signs of weights.
+    The bounds are those of the function `ceilings` if `is_signed` is false. They follow from norms of the hidden state,
+    and ignore the signs of weights.
     """
 
     def __init__(self) -> None:
