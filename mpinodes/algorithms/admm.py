@@ -9,7 +9,7 @@ distance to its neighbors (8), and then updates its dual variable (9). The symbo
 - λ_i is the dual variable of agent i. All λ_i start at 0.
 - O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖² is the objective of agent i, where L is the loss function.
 - C is `problem.weight`, ρ/N is `problem.regularizer`, θ is the dual step, and η is the penalty, which equals θ.
-- c₁ is sup L'' times the largest ‖x_n‖².
+
 
 With sums over the neighbors j of agent i, iteration t is
 
@@ -56,12 +56,13 @@ class State(NamedTuple):
     dual: Vector  # (d,) λ_i(t)
 
 
-# The privacy of the perturbed variants, without the index i. With the step 1/(2ηV_i) and the center c = mean_j ½(f_i +
-# f_j) − λ_i/(ηV_i), the iterate f_i(t) of equation (8) minimizes O_i(f) + ‖f − c‖²/(2·step). The perturbed variants add
-# noise e with density ∝ exp(−α(t)‖e‖₂) to the center. Given all earlier messages and the data, an output f is the
-# minimizer for exactly one noise vector e. Two adjacent data sets give two such vectors e for the same f. Their L2
-# distance is at most step·2C/B. The density of f contains the determinant |∂e/∂f| = det(I + step·∇²O). The determinants
-# for two adjacent data sets have a ratio of at most 1 + (C c₁/B)/(ρ/N + 1/step).
+# The privacy of the perturbed variants, without the index i. c₁ is sup L'' times the largest ‖x_n‖². With the step
+# 1/(2ηV_i) and the center c = mean_j ½(f_i + f_j) − λ_i/(ηV_i), the iterate f_i(t) of equation (8) minimizes O_i(f) +
+# ‖f − c‖²/(2·step). The perturbed variants add noise e with density ∝ exp(−α(t)‖e‖₂) to the center. Given all earlier
+# messages and the data, an output f is the minimizer for exactly one noise vector e. Two adjacent data sets give two
+# such vectors e for the same f. Their L2 distance is at most step·2C/B. The density of f contains the determinant
+# |∂e/∂f| = det(I + step·∇²O). The determinants for two adjacent data sets have a ratio of at most 1 + (C c₁/B)/(ρ/N +
+# 1/step).
 #
 # If k samples are replaced, the bound on the distance of the two e is k times as large. For the determinant, let m =
 # ρ/N + 1/step and write I + step·∇²O = step·(m I + H + K). Here H = (C/B) Σ L''_n x_n x_nᵀ is the sum over the replaced

@@ -21,7 +21,7 @@ class Finding(NamedTuple):
     """Hold the worst result over all replays of one agent.
 
     Each replay changes a sample, and measures how far the agent's messages change. Only compared messages count. A
-    message is *direct* if it uses a new loss function that contains the changed sample.
+    message is *direct* if it is the first to depend on some loss function that contains the changed sample.
 
     Attributes:
         agent: the number of the agent.
@@ -60,7 +60,7 @@ def claimed(events: Events, carried: Vector) -> Vector:
 
     Args:
         events: (rounds,) the noise and the sensitivity of each message of one agent.
-        carried: (rounds,) whether the message uses a new loss function that contains the changed sample.
+        carried: (rounds,) whether the message is the first to depend on some loss function with the changed sample.
     """
     reply, first = response(events, 1), np.zeros(1, np.int64)
     return np.array([reply.step(t, first[: int(carried[t])])[:, 0] for t in range(len(events))])
@@ -131,7 +131,7 @@ class Compared(NamedTuple):
         over: (r,) the measured change of the message divided by the accountant's bound: the largest ratio over the
             vectors of the message, in L1 or L2. The ratio of a vector is 0 if the vector did not change, or if its
             bound is inf.
-        carried: (r,) whether the message uses a new loss function that contains the changed sample.
+        carried: (r,) whether the message is the first to depend on some loss function with the changed sample.
         l2: (r, vectors of a message) the measured L2 change of each vector.
         bound: (r, vectors of a message) the accountant's bound on the L2 change of each vector.
         differing: an entry (round, fact on the recorded data, fact on adjacent data) for each fact that a message

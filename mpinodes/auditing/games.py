@@ -35,10 +35,10 @@ class Canary(NamedTuple):
     Attributes:
         agents: the agents whose loss functions contain the changed samples.
         change: the difference between the two data sets.
-        size: how easily the data sets are told apart. If the adversary sees all links: how far the change moves
-            messages (or noised gradients), in noise scales, as a mean over `PILOTS` simulated runs (see `_size`); inf
-            if a message without noise changes. If the adversary sees only some links: twice the mean of the statistic
-            `sight`, divided by its standard deviation, at most 1e300.
+        size: how easily the two data sets are told apart. If the adversary sees all links, this is how far the change
+            moves messages in noise scales: the result of `_size`, as a mean over `PILOTS` simulated runs. If the
+            adversary sees only some links, this is twice the mean of the statistic `sight`, divided by its standard
+            deviation, and at most 1e300.
         sight: the number that an adversary who sees only some links computes from a run in order to decide; None if the
             adversary sees all links.
     """
@@ -128,7 +128,7 @@ def canary(ready: Ready, seed: int) -> Canary:
     frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """Return the mean divided by the standard deviation of a data set's statistic, over runs on the run's data."""
+        """Return the mean divided by the standard deviation of `target.sight`, over runs on the run's data."""
         assert target.sight
         values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -140,7 +140,7 @@ def canary(ready: Ready, seed: int) -> Canary:
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
     """Return, for each of several adjacent data sets, the statistic by which the adversary detects the data set.
 
-    A statistic is a weighted sum of the received numbers. If the most powerful test is known for every data set, its
+    A statistic is a weighted sum of the received numbers. If the most powerful tests are known for all data sets, their
     statistics are returned. If not, all statistics are learnt from simulated runs.
 
     Args:
@@ -215,10 +215,10 @@ def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
     """Simulate k pairs of runs, one run on each of two adjacent data sets, and return a number for each run: (k, 2).
 
-    The number is the log-likelihood ratio of the run's messages: run's data over adjacent data. If secret coins draw
-    the batches, the ratio averages over the coins of the changed sample. If `target` has a statistic `sight`, the
-    number is the value of this statistic instead. All runs have independent noise. If `target.size` is inf, no run is
-    simulated, and the numbers are arbitrary.
+    The number says how much better the messages fit the run's data than the adjacent data: it is their log-likelihood
+    ratio. If secret coins draw the batches, the ratio averages over the coins of the changed sample. If `target` has a
+    statistic `sight`, the number is the value of this statistic instead. All runs have independent noise. If
+    `target.size` is inf, no run is simulated, and the numbers are arbitrary.
 
     Args:
         setup: the setup of the small experiment.

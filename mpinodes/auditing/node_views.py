@@ -58,7 +58,7 @@ class Sight:
 
 
 def received(setup: Setup, rounds: int) -> NDArray[np.bool_]:
-    """Return whether the adversary knows the message of each round and each sending agent: (rounds, agents).
+    """Return, for each round and each sending agent, whether the adversary knows the message: (rounds, agents).
 
     The adversary consists of agents, the viewers. The viewers know all messages that they send. They also know all
     messages that are sent to them, even if a message is lost or arrives after the last round.

@@ -276,7 +276,7 @@ def _law(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test that noise signs are fair and independent of the noised values, and that neighboring draws are independent.
+    """Test that signs are fair and independent of the values before noise, and that neighbors are independent.
 
     Details of the tests:
 

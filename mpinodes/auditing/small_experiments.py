@@ -415,14 +415,14 @@ def probes(
 ) -> list[Probe]:
     """Return the probes of an algorithm: the small experiments on which the audit plays its games.
 
-    - There is a probe for each entry of `Algorithm.probes`. If the user chooses words in the section `algorithm`, there
-      is only one such probe: the first entry, with the user's words in place of the entry's words.
+    - There is a probe for each entry of `Algorithm.probes`. If the section `algorithm` sets strings other than `name`
+      and `path`, there is only one such probe: the first entry, with these strings in place of its own strings.
     - If the algorithm noises gradients, there are two further probes, with public and with secret batches (rate ½).
     - If the algorithm does not need all samples in every round, the last probe is for the game on one run.
 
     Args:
-        section: the section `algorithm` of the run. Only keys whose value is a string (a word) apply to the probes. If
-            the section has neither `name` nor `path`, the algorithm is the default algorithm of mpinodes.
+        section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes. If the
+            section has neither `name` nor `path`, the algorithm is the default algorithm of mpinodes.
         seed: the seed of the audit.
         folder: where the data files of the probes are written.
         adjacency: with "one-agent", adjacent data sets differ in all samples of an agent; otherwise in one sample. The

@@ -315,7 +315,7 @@ class Replayed:
     def _inside(self, t: int, sample: Any) -> Queries:
         """Return the gradients of round t before noise, if the sample number `sample` is in every batch of the round.
 
-        The other samples are in a batch as in the run.
+        For all other samples, the coins of the run decide whether they are in a batch.
         """
         releaser: Any = self._step.releaser
         row, coins = list(self._setup.stream.samples(self.agent)(t)).index(sample), releaser.batches
@@ -393,9 +393,10 @@ class Replayed:
         return [None if scale == 0 else release - value for value, release, scale in pairs] or [None] * self._vectors
 
     def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
-        """Return the noise vector that the agent must have added to its local minimization `ask` in round t.
+        """Return the noise vector that the agent must have added to its local minimization in round t.
 
-        With this vector added to the center of `ask`, the minimizer is the recorded release.
+        `ask` is the minimization, near a point that is called the center. With the noise vector added to the center,
+        the minimizer is the recorded release.
         """
         x = self.said(t)
         return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)

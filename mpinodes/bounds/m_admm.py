@@ -141,7 +141,7 @@ def _course(setup: Setup, best: Vector, iterations: int) -> Course:
 
 
 def _shares(course: Course, eta: float, printed: bool) -> Shares:
-    """Compute the factors of one penalty η, by the formula that the paper prints or by the corrected proof.
+    """Compute the factors that give the bounds of a round with penalty η, in the printed or in the corrected form.
 
     Raises:
         ValueError: the graph is bipartite, so that the printed formula does not bound the decisions; or the graph, the
