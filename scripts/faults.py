@@ -40,7 +40,8 @@ import numpy as np
 from mpinodes.algorithms.dpsda_ps import DPSDAPS
 from mpinodes.core.parts import Metric
 RANK = int(os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0")))
-Path(f"process-{RANK}").write_text(str(os.getpid()))
+Path(f"draft-{RANK}").write_text(str(os.getpid()))
+Path(f"draft-{RANK}").rename(f"process-{RANK}")  # the file appears when it is complete
 
 def note(name):
     if not os.path.exists(name):
