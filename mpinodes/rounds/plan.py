@@ -72,10 +72,10 @@ class Plan:
         return Order(end, self.stopped or bool(is_due), self.stopped, self._before)
 
     def came(self, logged: Order) -> None:
-        """Record that a chunk has arrived from all agents, and adapt the length of later chunks.
+        """Record that a chunk of rounds has come from all agents, and adapt the number of rounds in later chunks.
 
-        The length is halved, but at least 1, if more than `LONG` seconds have passed since the previous chunk arrived.
-        The length is doubled, up to `longest`, if less than half of `LONG` seconds have passed.
+        If more than `LONG` seconds have passed since the previous chunk, the number is halved. If less than half of
+        `LONG` seconds have passed, the number is doubled, up to `longest`.
 
         Args:
             logged: the order of the last chunk that the logger has logged. If the order asks for a checkpoint, all
