@@ -1,12 +1,12 @@
 """Run an experiment: mpirun -n N python -m mpinodes.run [experiment.toml] [key=value ...].
 
-N - 1 ranks are agents, and the last rank is the logger. Without arguments, 7 agents (-n 8) learn by DOLA from
-25,000 synthetic samples, at a proven privacy loss of ε = 1. Keys are the dotted keys of the TOML file:
-privacy.epsilon=0.5.
+N - 1 ranks are agents, and the last rank is the logger. The experiment has default values for all keys: with -n 8, 7
+agents run DOLA on 25,000 synthetic samples, with the proven privacy loss ε = 1. Keys are the dotted keys of the TOML
+file, as in privacy.epsilon=0.5.
 
-Exit codes: 0 done; 2 bad input; 3 a rank failed; 4 a deadline passed; 5 stopped by a signal, to be resumed; 130
-interrupted; 141 the output pipe was closed. If a rank was killed, the launcher sets the code: 9 (MPICH), 137 (Open
-MPI, srun).
+Exit codes: 0 done; 2 bad input; 3 a rank failed; 4 a rank waited too long for another rank; 5 stopped by a signal, and
+can be resumed; 130 interrupted; 141 the output pipe was closed. If a rank was killed, the launcher sets the code: 9
+(MPICH), 137 (Open MPI, srun).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 def inform(options: argparse.Namespace, ranks: int | None) -> None:
-    """Print the information for which the option --list, --explain or --dry-run asks.
+    """Print the information for the option --list, --explain or --dry-run.
 
-    If the command line has several of these options, --list is obeyed, or else --explain.
+    If there are several of these options, only one is obeyed: --list before --explain before --dry-run.
 
     Args:
         options: the parsed command line.
-        ranks: the number of MPI processes, including the logger; None in lockstep.
+        ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
         BadInput: the word of --explain is no key and no part, or the experiment cannot be run.
@@ -75,7 +75,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
 
 @command
 def main(argv: list[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command `mpinodes.run`, and return its exit code."""
     started = launcher()
     ranks = started.size if started else None
     speaks = started is None or started.rank == 0

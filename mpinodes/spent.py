@@ -1,12 +1,14 @@
 """Compute the privacy loss of publishing several finished runs: python -m mpinodes.spent RUN...
 
-A RUN is the directory of a finished run; if the run has repeats, all repeats are included. The privacy losses of runs
-on the same data are composed. If the records say which samples each run used, the privacy losses are composed for each
-sample separately. If the runs use several data sets and no sample is in two of them, the result is the largest privacy
-loss of a single data set. Two runs on your files are taken to have common samples, unless the two runs have different
-names in data.identity and different files in data.file. By different names you declare that no sample is in both data
-sets. The result holds only if the settings of all runs were fixed before the first run. Exit code 2: the command line
-is wrong, or the runs cannot be read or cannot be combined.
+A RUN is the directory of a finished run, with all its repeats. The privacy losses of runs on the same data are
+composed. If the records say which samples each run used, the losses are composed for each sample separately. If the
+runs use several data sets without common samples, the result is the largest privacy loss of a single data set.
+
+Two runs on your files count as runs on the same data, unless they have different names in data.identity and different
+files in data.file. By different names you declare that the data sets have no common sample. The result holds only if
+the settings of all runs were fixed before the first run.
+
+Exit code 2: the command line is wrong, or the runs cannot be read or cannot be combined.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from mpinodes.launch.launching import command
 
 @command
 def main(argv: list[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command `mpinodes.spent`, and return its exit code."""
     parser = Parser("spent", __doc__)
     parser.add_runs("RUN", "the directory of a finished run")
     delta = "the delta of the proven epsilon (default: the least delta of the runs)"

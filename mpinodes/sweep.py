@@ -1,13 +1,15 @@
 """Do all runs of a study: python -m mpinodes.sweep [study.toml | STUDY] [key=a,b,c ...].
 
-A study is an experiment in which some keys have several values. Each key of study.grid, the list study.seeds, and each
-list on the command line vary independently of each other: there is a run for each combination of their values. The keys
-of the table study.zip vary together, and so do the keys of study.cases. study.exclude leaves runs out. The settings of
-all runs are checked before the first run starts. Each run is computed in one process, with the same bits as under
-mpirun; with --mpi, a separate mpirun computes each run. As many runs as there are cores are computed at the same time,
-with --mpi one. Under mpirun -n N, the runs are computed by N - 1 ranks. To continue a study, give the same command
-again, or the directory of the study. Exit code 1: a run failed. 2: the command line or the settings of a run are
-invalid, or the output cannot be written.
+A study is an experiment in which some keys have several values. There is a run for each combination of the values of
+the keys in study.grid, of the seeds in study.seeds, and of the lists on the command line. The keys in study.zip vary
+together, and so do the keys in study.cases. study.exclude leaves runs out.
+
+The settings of all runs are checked before the first run starts. Each run is computed in one process; the results are
+bit-identical to those under mpirun. The number of runs at the same time is the number of cores. With --mpi, a separate
+mpirun computes each run, one after the other. Under mpirun -n N, N - 1 ranks compute the runs. To continue a study,
+give the same command again, or the directory of the study.
+
+Exit code 1: a run failed. 2: the command line or the settings of a run are invalid, or the output cannot be written.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from mpinodes.launch.launching import INTERRUPTED, command, find_world, launcher
 
 @command
 def main(argv: list[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command `mpinodes.sweep`, and return its exit code."""
     parser = Parser("sweep", __doc__)
     parser.add_words("study.toml | STUDY | key=a,b,c", "a study, then overrides")
     parser.add_argument("--mpi", action="store_true", help="start a separate mpirun for each run, one after the other")

@@ -1,10 +1,11 @@
 """Watch runs while they go on, from another shell: python -m mpinodes.watch RUN...
 
-Print the number of completed rounds, the mean loss so far, the rounds per second and the remaining time. After the last
-round, print which part of the summary is being computed. The command only reads files of the runs, so it does not slow
-them down. The command ends when all runs have ended, with exit code 0, or 1 if a run failed or ended before its last
-round. A run from which no new round comes for a long time counts as failed. Exit code 2: a RUN exists, but is neither
-the directory of a run nor empty.
+The command prints the number of completed rounds, the mean loss so far, the rounds per second and the remaining time.
+After the last round, it prints which part of the summary is being computed. It only reads files of the runs, so it does
+not slow the runs down.
+
+The command ends when all runs have ended. Exit codes: 0; 1 if a run failed or ended before its last round; 2 if a RUN
+exists, but is neither the directory of a run nor empty. A run counts as failed if no new round comes for a long time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mpinodes.launch.launching import INTERRUPTED, command
 
 @command
 def main(argv: list[str]) -> int:
-    """Run the command and return its exit code."""
+    """Run the command `mpinodes.watch`, and return its exit code."""
     parser = Parser("watch", __doc__)
     parser.add_runs("RUN", "a run directory; it may be created later")
     runs = parser.parse_args(argv).runs

@@ -1,14 +1,14 @@
-"""Write and read the checkpoints of a run. A run can continue from the state after the round of a checkpoint.
+"""Write and read the checkpoints of a run. A run can continue after the round of a checkpoint.
 
-A participant is an agent or the logger. Each participant writes a file for each checkpoint:
+A participant is an agent or the logger. For a checkpoint, each participant writes one file:
 
     RUN/checkpoint/<round>-agent-<i>   the state of an agent, which is as private as the agent's data
     RUN/checkpoint/<round>-logger      the state of the logger
 
 A checkpoint is complete when all participants have written their files. The last complete checkpoint is kept until the
-next checkpoint is complete. The run proceeds in chunks of consecutive rounds. Agents may be two chunks ahead of the
-logger, so there may be up to five checkpoints while the run goes on, and after a kill. A signal that stops the run
-leaves up to two. When a run is finished, two are left if `checkpoint.every` is set, otherwise none.
+next checkpoint is complete. Agents may be ahead of the logger, so up to five checkpoints may exist during a run and
+after a kill, and up to two after a signal has stopped the run. A finished run has two checkpoints if `checkpoint.every`
+is set, otherwise none.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from mpinodes.runlog.snapshot import Damaged
 FOLDER = "checkpoint"
 LOGGER = "logger"
 
-INSTEAD = "the checkpoint before it is taken, or, if there is none, the run starts again"
+INSTEAD = "the run continues from the checkpoint before, or, if there is none, starts again"
 LAYOUT = 6  # the version of the content of a checkpoint file; raise it whenever the content changes
 
 Kept: TypeAlias = Mapping[str, Any]
 
 
 class Stopped(Exception):
-    """Signal that a signal of the operating system stopped the run, which has written a checkpoint.
+    """Report that a signal of the operating system stopped the run, which has written a checkpoint.
 
     The arguments of the exception are the run directory and the last round.
     """
@@ -47,11 +47,13 @@ class Stopped(Exception):
             signal: the name of the signal that stopped the run.
         """
         run, t = self.args
-        return f"{signal}: stopped after round {t}, and all is kept; to go on: python -m mpinodes.run --resume {run}"
+        return f"{signal}: stopped after round {t}; all rounds are kept; continue: python -m mpinodes.run --resume {run}"
 
 
 class Order(NamedTuple):
-    """Hold the instructions of the logger, to the agents and to itself, for one chunk of consecutive rounds.
+    """Hold an instruction of the logger: what agents and logger do after the next rounds.
+
+    These consecutive rounds, which are sent to the logger together, are called a chunk.
 
     Attributes:
         end: the last round of the chunk.
@@ -67,11 +69,11 @@ class Order(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Hold the rows of all agents for consecutive rounds, as the logger receives them.
+    """Hold the numbers that all agents logged in some consecutive rounds, as the logger receives them.
 
     Attributes:
-        rows: (agents, rounds, numbers) a row of numbers for each agent and round; the next chunk overwrites this array.
-        order: the order that the agents followed in this chunk; None if the run ended early.
+        rows: (agents, rounds, numbers) the numbers of each agent and round; the next chunk overwrites this array.
+        order: what to do after these rounds (`Order`); None if the run ended early.
     """
 
     rows: Vector
@@ -79,7 +81,7 @@ class Chunk(NamedTuple):
 
 
 def places(run: Path, repeats: int) -> list[Path]:
-    """Return the directories of all repeats of a run; the run directory itself if there is only one repeat."""
+    """Return the directories of all repeats of a run; with one repeat, only the run directory."""
     if repeats == 1:
         return [run]
     width = len(str(repeats - 1))
@@ -87,12 +89,12 @@ def places(run: Path, repeats: int) -> list[Path]:
 
 
 def name_of(agent: int) -> str:
-    """Return the name of an agent in the names of checkpoint files, such as "agent-3"."""
+    """Return the name of an agent in file names of checkpoints, such as "agent-3"."""
     return f"agent-{agent}"
 
 
 class Keeper:
-    """Write, read and remove the checkpoint files of one participant (an agent or the logger) of a run.
+    """Write, read and remove the checkpoint files of one participant of a run: an agent or the logger.
 
     Args:
         run: the run directory.
@@ -112,12 +114,12 @@ class Keeper:
         return sorted((int(t) for t in rounds if t.isdecimal()), reverse=True)
 
     def save(self, t: int, content: Mapping[str, Any], lasting: bool = False) -> None:
-        """Write the state of the participant (an agent or the logger) after round t.
+        """Write the state of this agent, or of the logger, after round t to a checkpoint file.
 
         Args:
             t: the round.
             content: the state, as plain data.
-            lasting: whether to wait until the file would survive a loss of power.
+            lasting: whether to flush the file to disk, so that it survives a loss of power.
 
         Raises:
             TypeError: a value is not plain data; the message names the value.
@@ -130,7 +132,7 @@ class Keeper:
         self._kept.append(t)
 
     def load(self, t: int) -> dict[str, Any]:
-        """Return the state of the participant (an agent or the logger) after round t.
+        """Return the state of this agent, or of the logger, after round t, from the checkpoint file.
 
         Raises:
             Damaged: the file is damaged, or belongs to another round, participant or run.
@@ -148,21 +150,27 @@ class Keeper:
         return content
 
     def forget_before(self, t: int) -> None:
-        """Remove this participant's checkpoints of rounds before t. A removed file may stay, renamed, to be reused."""
+        """Remove this participant's checkpoints of rounds before t.
+
+        The file that was removed last is only renamed; the next checkpoint overwrites this file.
+        """
         while self._kept and self._kept[0] < t:
             self._forget(self._kept.pop(0))
 
     def keep_two(self) -> None:
         """Remove all checkpoints of this participant except the last two.
 
-        Call this method only when all participants have written the files of the last checkpoint.
+        Call this method only after all participants have written the files of the last checkpoint.
         """
         while len(self._kept) > 2:
             self._forget(self._kept.pop(0))
         Path(self._draft).unlink(missing_ok=True)
 
     def forget_after(self, t: int) -> None:
-        """Remove this participant's checkpoints of rounds after t, which an earlier attempt of the run has written."""
+        """Remove this participant's checkpoints of rounds after t, which an earlier attempt of the run has written.
+
+        The file that was removed last is only renamed; the next checkpoint overwrites this file.
+        """
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
 
@@ -175,7 +183,7 @@ class Keeper:
 
 
 def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
-    """Return one `Keeper` for each agent, which reads and writes the checkpoint files of this agent.
+    """Return for each agent the object that writes and reads the checkpoint files of the agent.
 
     Args:
         run: the run directory.
@@ -186,7 +194,7 @@ def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
 
 
 def discard(run: Path) -> None:
-    """Remove all checkpoints of a run, and the rounds.log that the checkpoints refer to."""
+    """Remove all checkpoints of a run, and rounds.log, from which a run continues after a checkpoint."""
     import shutil  # imported here, because most agents do not need this module
 
     shutil.rmtree(run / FOLDER, ignore_errors=True)

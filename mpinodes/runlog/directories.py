@@ -1,4 +1,4 @@
-"""Create, remove and lock run directories. A lock lets only one process at a time write to a run directory."""
+"""Create, remove and lock run directories. Under a lock, only one process at a time writes to a run directory."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PATIENCE = 10.0  # seconds to wait for another process that writes to a run dire
 
 @contextmanager
 def new_directory(experiment: Experiment) -> Iterator[Path]:
-    """Create and lock the run directory: `output.dir`, or runs/<name>-<number> with the next free number.
+    """Create and lock a run directory, and write experiment.toml into it.
 
-    The directory is locked until the context ends, and is inspected under this lock. So of several runs that start in
-    the same directory, one run goes on. experiment.toml is written at once, so that `--resume` works after a kill.
+    The path is `output.dir`, or runs/<name>-<number> with the next free number. The directory is locked until the
+    context ends. If several runs start in the same directory, only one of them goes on.
 
     Raises:
-        BadInput: the directory cannot be written, has other files than those of a run that was killed before round 1,
-            or is locked by another process.
+        BadInput: the directory cannot be written, is locked by another process, or has other files than those of a run
+            that was killed before round 1.
     """
     with ExitStack() as lock:
         try:
@@ -51,24 +51,24 @@ def new_directory(experiment: Experiment) -> Iterator[Path]:
             raise
         except (OSError, ValueError) as error:
             wanted = experiment.output.dir if experiment.output else "runs"
-            why = getattr(error, "strerror", None) or error
-            raise BadInput(f"output.dir: cannot write to {wanted!r}: {why}; set another output.dir") from error
+            reason = getattr(error, "strerror", None) or error
+            raise BadInput(f"output.dir: cannot write to {wanted!r}: {reason}; set another output.dir") from error
         yield path
 
 
 def _require_unused(path: Path) -> None:
-    """Check that a directory has no files but those of a run that was killed before round 1.
+    """Check that a directory is empty, or has only files of a run that was killed before round 1.
 
     Raises:
         BadInput: the directory has other files, or its log.txt is not empty.
     """
     is_used = (path / LOG).exists() and (path / LOG).stat().st_size > 0
     if is_used or {file.name for file in path.iterdir()} - UNBEGUN:
-        raise BadInput(f"output.dir = {str(path)!r}: not empty: set another directory, or delete this one")
+        raise BadInput(f"output.dir = {str(path)!r}: not empty: set another directory, or delete this directory")
 
 
 def unmake_directory(path: Path) -> None:
-    """Remove a run directory that is not needed, and also the parent directory `runs` if `runs` is empty then."""
+    """Remove a run directory that is not needed; if its parent directory `runs` is then empty, remove `runs`, too."""
     shutil.rmtree(path, ignore_errors=True)
     if path.parent.name == RUNS:
         with suppress(OSError):
@@ -76,17 +76,17 @@ def unmake_directory(path: Path) -> None:
 
 
 def require_there(directory: Path) -> None:
-    """Raise `FileNotFoundError` if the run directory was removed or renamed while the run went on."""
+    """Raise `FileNotFoundError` if the run directory was removed or renamed during the run."""
     if not directory.is_dir():
-        raise FileNotFoundError(f"{directory} is gone: a run directory stays where it is until the run ends")
+        raise FileNotFoundError(f"{directory} is gone: a run directory must not be moved or removed during the run")
 
 
 @contextmanager
 def held(run: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Lock a run directory for writing until the context ends, because two writers would destroy the record.
+    """Lock a run directory until the context ends, so that no other process writes to it.
 
-    For the directory of a repeat, the directory of the whole run is locked. If there is no log.txt, or if the file
-    system does not support locks, nothing is locked.
+    The lock is on log.txt. For the directory of a repeat, the directory of the whole run is locked. Nothing is locked
+    if there is no log.txt, or if the file system does not support locks.
 
     Raises:
         BadInput: another process held the lock for `patience` seconds, or log.txt cannot be written.
@@ -104,15 +104,15 @@ def held(run: Path, patience: float = PATIENCE) -> Iterator[None]:
         end = time.monotonic() + patience
         while not _locked(log.fileno()):
             if time.monotonic() > end:
-                raise BadInput(f"{run}: another process is at work on it; mpinodes watch shows the progress")
+                raise BadInput(f"{run}: another process is at work on this run; mpinodes watch shows its progress")
             time.sleep(0.05)
         yield
 
 
 def is_held(run: Path) -> bool:
-    """Return whether a process, perhaps this process, has locked a run directory.
+    """Return whether some process, perhaps this process, has locked a run directory.
 
-    Return True also if the lock cannot be tested, for example because there is no log.txt.
+    If the lock cannot be tested, for example because there is no log.txt, return True.
     """
     try:
         with (run / LOG).open("rb") as log:
@@ -123,9 +123,12 @@ def is_held(run: Path) -> bool:
 
 
 def _locked(fd: int) -> bool:
-    """Try to lock an open file, given by its descriptor; return False if another process holds the lock.
+    """Try to lock an open file; return False if another process holds the lock.
 
-    Return True also if the file system does not support locks.
+    If the file system does not support locks, return True.
+
+    Args:
+        fd: the descriptor of the file.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -137,17 +140,17 @@ def _locked(fd: int) -> bool:
 
 
 def draft_of(path: Path) -> Path:
-    """Return the temporary path where a file is written first; the complete file is then renamed to `path`."""
+    """Return the temporary path of a file: the file is written there, and renamed to `path` when it is complete."""
     return path.with_name(path.name + ".part")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file completely, or leave the old file unchanged if an error occurs."""
+    """Write a text file. If an error occurs, the old file stays unchanged."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a binary file completely, or leave the old file unchanged if an error occurs."""
+    """Write a binary file. If an error occurs, the old file stays unchanged."""
     draft = draft_of(path)
     try:
         draft.write_bytes(content)

@@ -1,6 +1,7 @@
-"""Write `record.h5` when a run has ended: a NetCDF-4 file, written by plain h5py, which xarray opens.
+"""Write `record.h5`, the file with the results of a run, when the run has ended.
 
-Every dimension is an HDF5 dimension scale with a coordinate variable (the labels along the dimension).
+The file has the format NetCDF-4 and is written by h5py; xarray can open the file. Every dimension has a coordinate
+variable, which holds the labels along the dimension.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ WORTH = 0.7  # a variable is compressed if the compressed size is at most this f
 
 
 class _Draft(io.FileIO):
-    """Write the bytes of a record for HDF5. Errors of writes are stored, because HDF5 crashes if a write fails.
+    """Write the bytes of a record for HDF5, and store errors instead of raising them.
+
+    HDF5 crashes if a write fails.
 
     Attributes:
         failure: the error of a write or a change of size; None if there was no error. After an error, nothing more is
@@ -58,9 +61,9 @@ class _Draft(io.FileIO):
 
 @contextmanager
 def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
-    """Open a new `record.h5` for writing; the file appears, complete, when the context ends.
+    """Open a new `record.h5` for writing; the complete file appears when the context ends.
 
-    After an error in the context, no new file appears.
+    If an error occurs in the context, no new file appears.
 
     Args:
         run: the run directory.
@@ -86,11 +89,10 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
 
 
 def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Variables) -> None:
-    """Write `record.h5`: the variables of all rounds, and the variables that are known only at the end.
+    """Write `record.h5`: the variables of all rounds from rounds.log, and the variables that are known only at the end.
 
     Args:
-        record: the reader of `rounds.log`, which reads a few rounds at a time. Its attributes that are texts are
-            copied.
+        record: the reader of rounds.log. Its attributes that are texts are copied.
         run: the run directory.
         horizons: the rounds at which results, such as regret, are measured, as a one-dimensional array.
         variables: the variables that are known only at the end, such as regret and privacy loss.
@@ -114,14 +116,16 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
 
 
 def add_dimension(file: h5py.File, name: str, values: NDArray[Any]) -> None:
-    """Create a NetCDF dimension and its coordinate variable (the labels along the dimension)."""
+    """Create a dimension of the record, with a variable that holds the labels along the dimension."""
     dataset = file.create_dataset(name, data=values)
     dataset.make_scale(name)
     write_words(dataset, {**long_names.attributes(name, "", ""), DIMS: name})
 
 
 def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0) -> Any:
-    """Create a variable of the record, and write its values. A missing dimension is created with the labels 0, 1, ...
+    """Create a variable of the record, write its values, and return its HDF5 dataset.
+
+    If a dimension is missing, the dimension is created with the labels 0, 1, ...
 
     Args:
         file: the record.
@@ -129,9 +133,6 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
         variable: all values, or the values of the first rounds.
         rounds: the number of all rounds, if `variable` has only the first rounds; the caller then writes the further
             rounds. 0 means that `variable` has all values.
-
-    Returns:
-        The HDF5 dataset.
     """
     dims, values, label, unit = variable
     for dimension, size in zip(dims, values.shape, strict=True):
@@ -154,9 +155,9 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
 
 
 def write_words(of: Any, words: Mapping[str, str]) -> None:
-    """Write text attributes of a dataset or file, as texts of fixed length.
+    """Write text attributes of a dataset or file.
 
-    HDF5 has no checksums for texts of variable length.
+    Each text has a fixed length, because HDF5 has no checksums for texts of variable length.
     """
     for name, word in words.items():
         encoded = word.encode()

@@ -1,14 +1,17 @@
 """Write and read `rounds.log`, the append-only log of a run.
 
-The file begins with a text that identifies the format and its version. After this text come frames. A frame is a head
-(the length of the frame's content, the number of the frame's rounds, and a checksum), the content, and a checksum. Each
-checksum covers what precedes it in the frame since the last checksum, and the previous checksum of the file. So a frame
-is valid only at its position, and the last checksum verifies the whole file. A frame of 0 rounds contains facts in
-MessagePack: attributes, sizes of dimensions, or the descriptions of the variables. Every other frame contains float64
-numbers: for each variable, its values in the rounds of the frame.
+The file begins with a text that identifies the format and its version. After this text come blocks, called frames. A
+frame has four parts: a head (the length of the content, and the number of rounds), a checksum, the content, and a
+second checksum. The content is one of:
 
-Crash safety: a frame that the end of the file cuts short is ignored, because it was not written completely. Any other
-frame with a wrong checksum is damaged, and reading it raises an error.
+- float64 numbers: for each variable, its values in the rounds of the frame;
+- if the number of rounds is 0, facts in MessagePack: attributes, sizes of dimensions, or the descriptions of the
+  variables.
+
+Each checksum also covers the checksum before it. So the last checksum verifies the whole file.
+
+After a crash, the last frame may be cut short by the end of the file. Such a frame is ignored. If another frame has a
+wrong checksum, reading it raises an error.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ SIZES, SUM = Struct("<QQ"), 16  # the head's length and number of rounds; the by
 
 
 class Variable(NamedTuple):
-    """Hold an array of a record, with its axes and its description.
+    """Hold an array of a record, with the names of its axes, a label and a unit.
 
     Attributes:
         dims: the names of the axes.
@@ -54,11 +57,11 @@ Variables: TypeAlias = Mapping[str, Variable]
 
 
 class Unreadable(BadInput):
-    """Signal that a log or a record is damaged."""
+    """Report that a log or a record is damaged."""
 
 
 class Position(NamedTuple):
-    """Hold a position between two frames of a log: a byte offset, and the last checksum before this offset."""
+    """Hold a position between two blocks of a log: the byte offset, and the last checksum before this offset."""
 
     byte: int
     checksum: bytes
@@ -69,7 +72,7 @@ def _checksum(before: bytes, content: bytes | memoryview) -> bytes:
 
 
 class _Opened:
-    """An open file; the method `close` closes the file, and garbage collection does so if `close` was not called."""
+    """Hold an open file, until the method `close` is called or the object is garbage-collected."""
 
     def __init__(self, path: Path, flags: int) -> None:
         self._path, self._fd = path, os.open(path, flags | os.O_CLOEXEC)
@@ -77,13 +80,14 @@ class _Opened:
 
 
 class Log(_Opened):
-    """`rounds.log`, open for appending.
+    """Append rounds to `rounds.log`.
 
     Args:
         path: the file.
         facts: a dictionary with the `attributes` of the record, and the `sizes` of its dimensions.
-        place: the position in an existing log after which the old content is cut off and new rounds are appended. The
-            caller has verified this position by `require`. None: a new file is created, and replaces an old file.
+        place: a position in an existing log: the content after this position is cut off, and new rounds are appended
+            there. The caller has verified this position by `require`. None: a new file is created, and replaces an old
+            file.
         rounds: the number of rounds before this position.
 
     Attributes:
@@ -102,12 +106,12 @@ class Log(_Opened):
         self._put([(msgspec.msgpack.encode(facts), 0)])
 
     def append(self, variables: Variables) -> None:
-        """Write one or more rounds as one frame (a block with a checksum); all calls must have the same variables.
+        """Write the variables of one or more rounds as one block with a checksum.
 
-        If the arrays have no rounds, nothing is written.
+        All calls must have the same variables. If the arrays have no rounds, nothing is written.
 
         Raises:
-            BadInput: the log contains variables with different names, order, axes or shapes.
+            BadInput: the log contains variables with other names, order, axes or shapes.
             OSError: the write failed, for example because the disk is full; the file stays as it was.
         """
         declared = [(name, v.dims, v.values.shape[1:]) for name, v in variables.items()]
@@ -115,7 +119,7 @@ class Log(_Opened):
             names = {name for name, *_ in declared} ^ {name for name, *_ in self._declared}
             change = f"with other variables ({', '.join(sorted(names))})" if names else "in another order or shape"
             raise BadInput(
-                f"{self._path}: the earlier rounds were recorded {change}: keep the metrics with which the run began"
+                f"{self._path}: the earlier rounds were logged {change}: keep the metrics with which the run began"
             )
         rounds = len(next(iter(variables.values())).values)
         if rounds == 0:
@@ -129,10 +133,10 @@ class Log(_Opened):
         self.rounds += rounds
 
     def _put(self, frames: list[tuple[bytes, int]]) -> None:
-        """Append frames (blocks with checksums) ; after an error, cut the file to its old length.
+        """Append blocks with checksums to the file; after an error, cut the file to its old length.
 
         Args:
-            frames: pairs of content and number of rounds; 0 rounds for facts.
+            frames: for each block, a pair: the content, and the number of rounds, which is 0 for facts.
 
         Raises:
             OSError: the write failed.
@@ -150,17 +154,17 @@ class Log(_Opened):
                 rest, at = rest[done:], at + done
         except OSError as error:
             os.ftruncate(self._fd, self.place.byte)
-            why = f"{os.strerror(error.errno or 0)}; the record ends with round {self.rounds}"
-            raise OSError(error.errno, why, str(self._path)) from None
+            reason = f"{os.strerror(error.errno or 0)}; the record ends with round {self.rounds}"
+            raise OSError(error.errno, reason, str(self._path)) from None
         self.place = Position(at, checksum)
 
     def sync(self) -> None:
-        """Wait until all written data would survive a loss of power."""
+        """Flush all written data to disk, so that they survive a loss of power."""
         os.fsync(self._fd)
 
 
 class _Logged(NamedTuple):
-    """The description of a variable in a log.
+    """Describe a variable in a log.
 
     Attributes:
         dims: the names of the axes, the round first.
@@ -179,7 +183,7 @@ class _Logged(NamedTuple):
 
 
 class LogReader(_Opened):
-    """`rounds.log`, open for reading, of a run that goes on, was killed, or has ended and keeps its checkpoints.
+    """Read `rounds.log`, the log of a run that goes on, was killed, or has ended and keeps its checkpoints.
 
     Args:
         path: the file.
@@ -190,7 +194,7 @@ class LogReader(_Opened):
         sizes: the sizes of all dimensions except the round.
         columns: the descriptions of the variables, by name.
         rounds: the number of rounds.
-        place: the end of the last complete frame.
+        place: the end of the last complete block.
 
     Raises:
         FileNotFoundError: there is no log.
@@ -214,11 +218,11 @@ class LogReader(_Opened):
             raise self._damaged("its first line is wrong")
         self.read_on(end)
 
-    def _damaged(self, why: str) -> Unreadable:
-        return Unreadable(f"{self._path}: damaged after round {self.rounds}, or not the log of a run ({why})")
+    def _damaged(self, reason: str) -> Unreadable:
+        return Unreadable(f"{self._path}: damaged after round {self.rounds}, or not the log of a run ({reason})")
 
     def read_on(self, end: int | None = None) -> None:
-        """Verify the frames that were added since the last call, read their facts, and note where their rounds are.
+        """Verify the part of the file that was added since the last call, so that its rounds can be read.
 
         Args:
             end: the byte at which reading ends; None: the end of the file.
@@ -229,19 +233,19 @@ class LogReader(_Opened):
         size = os.fstat(self._fd).st_size
         end = size if end is None else min(size, end)
         if size < self.place.byte:
-            raise self._damaged("it was cut off since it was opened, as where its run goes on")
+            raise self._damaged("it became shorter while it was read; perhaps its run was resumed")
         while (content_at := self.place.byte + SIZES.size + SUM) <= end:
             head = os.pread(self._fd, SIZES.size + SUM, self.place.byte)
             of_head = _checksum(self.place.checksum, head[: SIZES.size])
             if head[SIZES.size :] != of_head:
-                raise self._damaged("a checksum is another")
+                raise self._damaged("a checksum is wrong")
             length, rounds = SIZES.unpack_from(head)
             if content_at + length + SUM > end:
                 return
             whole = memoryview(os.pread(self._fd, length + SUM, content_at))
             checksum = _checksum(of_head, whole[:length])
             if whole[length:] != checksum:
-                raise self._damaged("a checksum is another")
+                raise self._damaged("a checksum is wrong")
             if rounds:
                 self._starts.append(self.rounds)
                 self._chunks.append((content_at, rounds))
@@ -274,13 +278,13 @@ class LogReader(_Opened):
             place = at + 8 * (rounds * of.before + (first - start) * of.size)
             piece = values[first - last : end - last or None]
             if os.preadv(self._fd, [piece.data], place) < piece.nbytes:
-                raise self._damaged("it was cut off since it was opened, as where its run goes on")
+                raise self._damaged("it became shorter while it was read; perhaps its run was resumed")
             first, k = end, k + 1
         return Variable(of.dims, values, of.label, of.unit)
 
 
 def require(path: Path, place: Position) -> None:
-    """Verify that the content of a log before a position has not changed since the position was noted.
+    """Check that the part of a log before a position still has the checksum that was stored with the position.
 
     Raises:
         Unreadable: the content before `place` is shorter or different.

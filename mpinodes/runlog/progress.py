@@ -1,7 +1,7 @@
 """Show the progress of a run or a study: a bar on a terminal, otherwise a line of text every few seconds.
 
-A run also writes its progress to `progress.jsonl`, which programs can read. `warn` prints a warning if a figure or text
-about a finished run cannot be made; the run itself counts as successful.
+A run also writes its progress to progress.jsonl, which programs can read. The function `warn` prints a warning if a
+page or figure of a finished run cannot be made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ FILE = "progress.jsonl"
 
 
 def on_terminal() -> bool:
-    """Return whether stderr is a terminal; under a launcher in `LAUNCHERS`, whether the launcher's stderr is one."""
+    """Return whether stderr is a terminal.
+
+    If mpirun, srun or another launcher in `LAUNCHERS` started this process, return whether stderr of the launcher is a
+    terminal.
+    """
     if getattr(sys.stderr, "closed", True):  # stderr is closed, or None in a daemon
         return False
     if sys.stderr.isatty():
@@ -60,7 +64,11 @@ class Bar:
                 )
 
     def show(self, done: int, note: str = "") -> float:
-        """Show the number of units done, and a note; return the rate of this process in units per second."""
+        """Show how many units are done, with a note.
+
+        Returns:
+            The number of units per second that this process has done.
+        """
         now = time.perf_counter()
         rate = (done - self._begin) / max(now - self._start, 1e-9)
         if self._bar is not None:
@@ -75,7 +83,9 @@ class Bar:
         return rate
 
     def say(self, text: str, is_last: bool) -> None:
-        """Show a line of text in the place of the bar; without a bar, print the line, at most every few seconds.
+        """Show a line of text in place of the bar.
+
+        Without a bar, the line is printed, but at most one line every few seconds.
 
         Args:
             text: the text after the title.
@@ -97,7 +107,7 @@ class Bar:
 
 
 def in_minutes(seconds: float) -> str:
-    """Return a number of seconds as text, in hours and minutes, in minutes and seconds, or in seconds."""
+    """Return a number of seconds as text, such as "2 h 5 min", "3 min 7 s" or "12 s"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -106,14 +116,14 @@ def in_minutes(seconds: float) -> str:
 
 
 def progress_of(directory: Path) -> dict[str, Any]:
-    """Return the last entry of a run's progress.jsonl; an empty dictionary if the last entry cannot be read."""
+    """Return the last entry of a run's progress.jsonl, or an empty dictionary if this entry cannot be read."""
     with suppress(OSError, ValueError, LookupError):
         return dict(json.loads((directory / FILE).read_text("utf-8").splitlines()[-1]))
     return {}
 
 
 class Progress:
-    """Show the progress of a run on the terminal, and write its progress to progress.jsonl.
+    """Show the progress of a run on stderr, and write its progress to progress.jsonl.
 
     Args:
         directory: the run directory.
@@ -150,11 +160,13 @@ class Progress:
         self._jsonl.flush()
 
     def finishing(self, step: str, done: int, of: int) -> None:
-        """Show the progress of a step after the last round, such as finding the comparators, and append an entry.
+        """Show the progress of a step after the last round, such as the search for best fixed decisions.
+
+        The progress is also appended to progress.jsonl.
 
         Args:
             step: the name of the step.
-            done: the number of horizons done.
+            done: the number of horizons (rounds at which results are measured) that are done.
             of: the number of all horizons.
         """
         with suppress(OSError), self._file.open("a", encoding="utf-8") as file:  # a full disk must not stop the run
@@ -168,22 +180,22 @@ class Progress:
 
 
 def write_stderr(text: str) -> None:
-    """Write to stderr; ignore errors if stderr is full, closed, or None (in a daemon)."""
+    """Write to stderr. If stderr is full, closed, or None (in a daemon), do nothing."""
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def warn(directory: Path, failure: str, error: Exception) -> None:
-    """Print one line of warning on stderr, and append the traceback to log.txt in the run directory.
+    """Print a warning of one line on stderr, and append the traceback of an error to log.txt in the run directory.
 
     Args:
         directory: the run directory.
         failure: the part of the message that says which result cannot be shown.
-        error: the reason.
+        error: the error.
     """
     log = directory / "log.txt"
     with suppress(OSError), log.open("a", encoding="utf-8", errors="backslashreplace") as file:
         file.write("".join(traceback.format_exception(error)))
-    why = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    write_stderr(f"mpinodes: warning: {failure}, but all results are in {directory} ({why}; traceback in {log})\n")
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    write_stderr(f"mpinodes: warning: {failure}, but all results are in {directory} ({reason}; traceback in {log})\n")

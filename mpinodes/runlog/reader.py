@@ -1,7 +1,7 @@
 """Read the rounds of a run from `record.h5`, or from `rounds.log` if there is no record.h5 yet.
 
-Some data in an HDF5 file have no checksums, such as texts of variable length and the names of dimension scales. If such
-data are damaged, HDF5 may loop forever when it reads them. So this module never reads such data.
+This module reads only data with checksums. If other data of an HDF5 file are damaged, such as the names of dimension
+scales, HDF5 may loop forever when it reads them.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Reader:
         path: the file that is read: record.h5 if it exists, otherwise rounds.log.
         attrs: the attributes of the record, texts and numbers, by name.
         names: the names of all variables and coordinates.
-        by_round: the names of the variables that have a row for every round.
+        by_round: the names of the variables that have a value for every round.
         rounds: the number of rounds.
 
     Raises:
@@ -115,24 +115,27 @@ class Reader:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Convert errors, except `BadInput` and `FileNotFoundError`, to `Unreadable` with a message of one line."""
+        """Turn errors of the `with` block into `Unreadable`, with a message of one line.
+
+        `BadInput` and `FileNotFoundError` are raised unchanged.
+        """
         try:
             yield
         except (BadInput, FileNotFoundError):
             raise
         except Exception as error:
-            why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            raise Unreadable(f"{self.path}: damaged, or not the record of a run ({why})") from error
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+            raise Unreadable(f"{self.path}: damaged, or not the record of a run ({reason})") from error
 
     def __contains__(self, name: str) -> bool:
         return name in self._dims
 
     def read(self, name: str, rounds: slice = slice(None)) -> Variable:
-        """Return a variable of the record: its values, its axes and its description.
+        """Return a variable of the record: its values, the names of its axes, its label and its unit.
 
         Args:
             name: the name of the variable.
-            rounds: the rounds to read, counted from 0, if the variable has a row for every round.
+            rounds: the rounds to read, counted from 0, if the variable has a value for every round.
 
         Raises:
             KeyError: there is no variable of that name.
@@ -144,9 +147,10 @@ class Reader:
             return self._source.read(name, rounds)
 
     def events(self, layout: Layout) -> Events:
-        """Return the privacy events of all rounds; most of the file is read when the events are used.
+        """Return the events of all rounds: the numbers from which the privacy loss of the run is computed.
 
-        An event describes one vector of a message: the scale of its noise, its sensitivities, and the first used round.
+        An event describes one vector of a message, by the scale of its noise, its sensitivities, and the round of the
+        loss that the vector uses first. Most of the file is read only when the events are used.
 
         Args:
             layout: the fields of an event.
@@ -171,7 +175,10 @@ class Reader:
 
 @dataclass(frozen=True)
 class Rows:
-    """Read recorded privacy events like an array with an entry per message, (rounds, agents), or (rounds,) of an agent.
+    """Read recorded events like an array: indexing reads the events from the file.
+
+    An event describes one message for privacy accounting. The axes are (rounds, agents), or (rounds,) for the events of
+    one agent.
 
     Attributes:
         read: a function that returns the events of all agents in the rounds `first` + 1 to `last`.
@@ -188,7 +195,10 @@ class Rows:
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> Any:
-        """Return the events of consecutive rounds for an index `first:last`, or one agent's events for `:, agent`."""
+        """Return the events of consecutive rounds for an index `first:last`.
+
+        For an index `:, agent`, return an object that reads the events of this agent.
+        """
         if isinstance(index, tuple):
             return replace(self, agent=index[1], shape=self.shape[:1])
         first, last, _ = index.indices(len(self))
@@ -196,7 +206,7 @@ class Rows:
 
 
 def is_recorded(run: Path) -> bool:
-    """Return whether a run directory contains a record of rounds."""
+    """Return whether a run directory has record.h5 or rounds.log."""
     return (run / RECORD).exists() or (run / NAME).exists()
 
 
@@ -206,7 +216,9 @@ def _plain(value: Any) -> Any:
 
 
 def load(run: Path) -> xarray.Dataset:
-    """Read the record of a run directory into memory. If the run has not ended, the record has the rounds so far.
+    """Return the record of a run as an `xarray.Dataset` in memory.
+
+    If the run has not ended, the record has the rounds so far.
 
     Raises:
         FileNotFoundError: there is no record.

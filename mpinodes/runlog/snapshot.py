@@ -1,8 +1,7 @@
 """Write plain data to a file and read them again, bit for bit, without pickle.
 
-Plain data are None, booleans, integers, floats, texts, bytes, and NumPy arrays of numbers or booleans. Plain data are
-also tuples, lists, dictionaries, dataclasses and named tuples that contain plain data. A file is a checksum and then
-MessagePack.
+Plain data are numbers, texts, bytes, None, and NumPy arrays of numbers or booleans. Tuples, lists, dictionaries,
+dataclasses and named tuples of plain data are plain data, too. A file is a checksum, followed by MessagePack.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Damaged(ValueError):
-    """Signal that a file no longer has the content that `save` wrote."""
+    """Report that a file no longer has the content that `save` wrote."""
 
 
 def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = False) -> None:
-    """Write a file completely, or leave the old file unchanged if an error occurs.
+    """Write plain data to a file. If an error occurs, the old file stays unchanged.
 
     Args:
         path: the path of the file.
         content: plain data, by name.
-        draft: the path where the file is written first. An existing file there is overwritten, which is faster than
+        draft: the path where the file is written first. If a file exists there, it is overwritten, which is faster than
             creating a file.
-        lasting: whether to wait until the file would survive a loss of power.
+        lasting: whether to flush the file to disk, so that it survives a loss of power.
 
     Raises:
         TypeError: a value is not plain data; the message names the value.
@@ -71,7 +70,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def packed_up(content: Mapping[str, Any]) -> bytes:
-    """Return plain data (such as numbers, texts, arrays, and lists of these) as bytes in MessagePack format.
+    """Return plain data (numbers, texts, arrays, and collections of these) as bytes in MessagePack format.
 
     Raises:
         TypeError: a value is not plain data; the message names the value.
@@ -104,12 +103,12 @@ def _packed(value: Any, where: str) -> Any:
         parts = {name: _packed(getattr(value, name), f"{where}.{name}") for name in names}
         return {"of": [kind.__module__, kind.__qualname__], "parts": parts}
     plain = "arrays of numbers, numbers, texts, tuples, lists, dictionaries, dataclasses and named tuples"
-    raise TypeError(f"{where} is a {kind.__name__}, which cannot be written down in a file: keep state in {plain}")
+    raise TypeError(f"{where} is a {kind.__name__}, which cannot be stored in a file: keep the state in {plain}")
 
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Return the field names of a dataclass or named tuple class; an empty tuple for any other class."""
+    """Return the names of the fields of a dataclass or a named tuple; an empty tuple for any other class."""
     if is_dataclass(kind):
         return tuple(field.name for field in fields(kind))
     return tuple(getattr(kind, "_fields", ())) if issubclass(kind, tuple) else ()
@@ -143,7 +142,9 @@ _OPENERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _made(module: str, name: str, parts: dict[str, Any]) -> Any:
-    """Return an object of a class that is already imported, without running the code of the class.
+    """Return an object of a class with these field values, without running the code of the class.
+
+    The class must be imported already.
 
     Args:
         module: the module of the class.

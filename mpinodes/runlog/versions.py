@@ -1,4 +1,4 @@
-"""Define the version of the layout of a run's files, and collect the versions of the software that made the run."""
+"""Define the version of the format of a run's files, and find the versions of the software that made the run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ VERSION = 3  # of rounds.log, record.h5 and summary.json; raise it whenever thes
 
 
 def require_version(version: int | None, where: str) -> None:
-    """Raise an error if a record has a layout (a format of files) that this version of mpinodes cannot read.
+    """Check that the files of a run have the format version that this mpinodes can read.
 
     Args:
-        version: the version of the layout, as the record states it; None if the record states no version.
+        version: the version of the format, as the record states it; None if the record states no version.
         where: the run directory, for the message.
 
     Raises:
-        BadInput: the version of the layout is not the version that this mpinodes reads.
+        BadInput: the files have another version.
     """
     if version == VERSION:
         return
@@ -39,10 +39,12 @@ def require_version(version: int | None, where: str) -> None:
 
 @lru_cache
 def versions(mpi: str) -> dict[str, str]:
-    """Return the versions of mpinodes, Python and NumPy, the host, and the git commit of mpinodes, if known.
+    """Return the versions of mpinodes, Python, NumPy and MPI, and the name of the host.
+
+    The git commit of mpinodes is added if it is known.
 
     Args:
-        mpi: the name and version of the MPI library, which are returned under "mpi".
+        mpi: the name and version of the MPI library.
     """
     names = {"mpinodes": __version__, "python": platform.python_version(), "numpy": np.__version__, "mpi": mpi}
     names["host"] = platform.node()

@@ -1,4 +1,4 @@
-"""The same step in every round t: alpha(t) = value."""
+"""Define the constant step size: alpha(t) = value in every round t."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Constant"]
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """Give the same step in every round: alpha(t) = value."""
+    """Use the same step size in every round: alpha(t) = value."""
 
     value: Annotated[Finite, Meta(description="the step of every round")] = 0.1
 
     def __call__(self, t: int) -> float:
-        """Return the step `value` in every round t."""
+        """Return the step size `value`, for every round t."""
         return self.value

@@ -1,4 +1,4 @@
-"""The steps of the doubling trick: alpha(t) = initial / sqrt(2^m) in the rounds t = 2^m .. 2^(m+1) − 1."""
+"""Define the step sizes of the doubling trick: alpha(t) = initial / sqrt(2^m) in the rounds t = 2^m .. 2^(m+1) − 1."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Doubling"]
 
 @dataclass(frozen=True)
 class Doubling(Schedule):
-    """Give the steps of the doubling trick: alpha(t) = initial / sqrt(2^m) for t = 2^m .. 2^(m+1) − 1."""
+    """Use the step sizes of the doubling trick: alpha(t) = initial / sqrt(2^m) in the rounds t = 2^m .. 2^(m+1) − 1."""
 
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 
     def __call__(self, t: int) -> float:
-        """Return the step initial / sqrt(2^m) of round t, where 2^m is the largest power of two that is at most t."""
+        """Return the step size of round t: initial / sqrt(2^m), where 2^m is the largest power of two up to t."""
         return self.initial / sqrt(1 << (t.bit_length() - 1))

@@ -1,4 +1,4 @@
-"""Steps that decrease as 1/t in the rounds t = 1, 2, ...: alpha(t) = initial / t."""
+"""Define step sizes that decrease as 1/t: alpha(t) = initial / t in the rounds t = 1, 2, ..."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Inverse"]
 
 @dataclass(frozen=True)
 class Inverse(Schedule):
-    """Give the steps alpha(t) = initial / t."""
+    """Use the step size alpha(t) = initial / t in round t."""
 
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 
     def __call__(self, t: int) -> float:
-        """Return the step initial / t of round t."""
+        """Return the step size of round t: initial / t."""
         return self.initial / t

@@ -1,4 +1,4 @@
-"""Steps that decrease as 1/sqrt(t) in the rounds t = 1, 2, ...: alpha(t) = initial / sqrt(t)."""
+"""Define step sizes that decrease as 1/sqrt(t): alpha(t) = initial / sqrt(t) in the rounds t = 1, 2, ..."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["InverseSqrt"]
 
 @dataclass(frozen=True)
 class InverseSqrt(Schedule):
-    """Give the steps alpha(t) = initial / sqrt(t)."""
+    """Use the step size alpha(t) = initial / sqrt(t) in round t."""
 
     initial: Annotated[Finite, Meta(description="the step of round 1")] = 1.0
 
     def __call__(self, t: int) -> float:
-        """Return the step initial / sqrt(t) of round t."""
+        """Return the step size of round t: initial / sqrt(t)."""
         return self.initial / sqrt(t)

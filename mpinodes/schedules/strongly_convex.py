@@ -1,4 +1,4 @@
-"""Steps for strongly convex losses: alpha(t) = 1 / (modulus * (t + offset)) in the rounds t = 1, 2, ..."""
+"""Define step sizes for strongly convex losses: alpha(t) = 1 / (modulus * (t + offset)) in the rounds t = 1, 2, ..."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["StronglyConvex"]
 
 @dataclass(frozen=True)
 class StronglyConvex(Schedule):
-    """Give the steps alpha(t) = 1 / (modulus * (t + offset)), for strongly convex losses."""
+    """Use the step size alpha(t) = 1 / (modulus * (t + offset)) in round t, for strongly convex losses."""
 
     modulus: Annotated[
         Finite,
@@ -26,5 +26,5 @@ class StronglyConvex(Schedule):
     from_losses = "modulus"
 
     def __call__(self, t: int) -> float:
-        """Return the step 1 / (modulus * (t + offset)) of round t."""
+        """Return the step size of round t: 1 / (modulus * (t + offset))."""
         return 1 / (self.modulus * (t + self.offset))

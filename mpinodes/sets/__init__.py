@@ -1,4 +1,4 @@
-"""Hold the constraint sets 𝒳, to which decisions are projected, one file each. Experiments find a set by its name.
+"""Hold the constraint sets 𝒳, one file each. Decisions are projected onto the set.
 
-A set imports only `core`, other sets, numpy and scipy.
+An experiment names its set in `problem.set`. A set imports only `core`, other sets, numpy and scipy.
 """

@@ -1,4 +1,4 @@
-"""The L2 ball ‖x‖₂ ≤ radius of the whole vector x."""
+"""Define the L2 ball: all vectors x with ‖x‖₂ ≤ radius."""
 
 from __future__ import annotations
 
@@ -17,40 +17,44 @@ __all__ = ["Ball"]
 
 @dataclass(frozen=True)
 class Ball(Set):
-    """Define the L2 ball ‖x‖₂ ≤ radius of the whole vector x."""
+    """Define the L2 ball: all vectors x with ‖x‖₂ ≤ radius."""
 
     solid = True
 
     def project(self, x: Vector) -> Vector:
-        """Return x if x is in the ball, otherwise x scaled to the norm `radius`."""
+        """Return the projection of x onto the ball: x itself, or x scaled to the norm `radius` if x is outside."""
         return shortened(x, self.radius)
 
     def support(self, g: Vector) -> float:
-        """Return the support function at g, the largest ⟨g, v⟩ over v in the ball: radius · ‖g‖₂."""
+        """Return the support function of the ball at g, the largest ⟨g, v⟩ over v in the ball: radius · ‖g‖₂."""
         return self.radius * norm(g)
 
     def reach(self, d: int) -> float:
-        """Return the largest L2 norm of a point of the ball: the radius, for any dimension d."""
+        """Return the largest L2 norm of a point of the ball: `radius`, for any dimension d."""
         return self.radius
 
     @property
     def inradius(self) -> float:
-        """Return `radius`, the radius of the largest ball around 0 that is contained in this set."""
+        """Return the radius of the largest ball around 0 inside this set: `radius`."""
         return self.radius
 
     def within(self, margin: float) -> Self:
         """Return the set of all points of this set that are at least `margin` away from its boundary.
 
-        The result has the radius `radius` − `margin`.
+        It has the same shape, with the radius `radius` − `margin`.
         """
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return a list of one constraint: the vector of the coordinates `used` has L2 norm at most the radius."""
+        """Describe the ball by a cone constraint: the vector of the coordinates `used` has L2 norm at most `radius`.
+
+        Returns:
+            A list with this one constraint, for the solver of the best fixed decision.
+        """
         return [self.cone(np.arange(len(used)), len(used))]
 
     def cone(self, places: NDArray[np.int64], d: int) -> Cone:
-        """Return the constraint that the coordinates `places` of a vector (d,) have L2 norm at most the radius."""
+        """Return the constraint that the coordinates `places` of a vector (d,) have L2 norm at most `radius`."""
         from scipy import sparse  # imported here because agents run without scipy
 
         rows = sparse.vstack([sparse.csr_array((1, d)), -sparse.eye_array(d, format="csr")[places]])

@@ -1,4 +1,4 @@
-"""The box [−radius, radius]^d."""
+"""Define the box [−radius, radius]^d."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["Box"]
 
 @dataclass(frozen=True)
 class Box(Set):
-    """Define the box [−radius, radius]^d."""
+    """Define the box [−radius, radius]^d: all vectors whose coordinates are between −radius and radius."""
 
     by_blocks = True
     solid = True
 
     def project(self, x: Vector) -> Vector:
-        """Clip each coordinate to [−radius, radius]."""
+        """Return the projection of x onto the box: each coordinate is clipped to [−radius, radius]."""
         return np.minimum(np.maximum(x, -self.radius), self.radius)
 
     def support(self, g: Vector) -> float:
-        """Return the support function at g, the largest ⟨g, v⟩ over v in the box: radius · ‖g‖₁."""
+        """Return the support function of the box at g, the largest ⟨g, v⟩ over v in the box: radius · ‖g‖₁."""
         return self.radius * float(np.abs(g).sum())
 
     def reach(self, d: int) -> float:
@@ -35,15 +35,19 @@ class Box(Set):
 
     @property
     def inradius(self) -> float:
-        """Return the radius of the largest ball around 0 that lies in the box."""
+        """Return the radius of the largest ball around 0 inside the box: `radius`."""
         return self.radius
 
     def within(self, margin: float) -> Box:
-        """Return the smaller box of all points that are at least `margin` away from the boundary of this box."""
+        """Return the box of all points that are at least `margin` away from the boundary of this box."""
         return replace(self, radius=self.radius - margin)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return the constraints x_k ≤ radius and −x_k ≤ radius for all k in `used`, as a list of one `Cone`."""
+        """Describe the box by linear constraints on the coordinates `used`: x_k ≤ radius and −x_k ≤ radius.
+
+        Returns:
+            A list with one `Cone` that has all these constraints, for the solver of the best fixed decision.
+        """
         from scipy import sparse  # imported here because agents run without scipy
 
         identity = sparse.eye_array(len(used), format="csr")

@@ -1,4 +1,4 @@
-"""All of R^d: no constraint."""
+"""Define R^d as the set of decisions: there is no constraint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Unconstrained"]
 
 @dataclass(frozen=True)
 class Unconstrained(Set):
-    """Define the set R^d, for decisions without constraint."""
+    """Define R^d as the set of decisions: there is no constraint."""
 
     bounded = False
     by_blocks = True
@@ -24,11 +24,11 @@ class Unconstrained(Set):
     inradius = inf
 
     def project(self, x: Vector) -> Vector:
-        """Return the point x itself."""
+        """Return x itself, because x is in the set."""
         return x
 
     def support(self, g: Vector) -> float:
-        """Return the support function at g, the largest ⟨g, v⟩ over v in R^d: inf, or 0 if g = 0."""
+        """Return the support function of R^d at g, the largest ⟨g, v⟩ over v in R^d: inf, or 0 if g = 0."""
         return inf if g.any() else 0.0
 
     def reach(self, d: int) -> float:
@@ -36,7 +36,7 @@ class Unconstrained(Set):
         return inf
 
     def within(self, margin: float) -> Unconstrained:
-        """Return R^d itself, because the ball of any radius around any point is contained in R^d."""
+        """Return R^d itself, because R^d has no boundary."""
         return self
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:

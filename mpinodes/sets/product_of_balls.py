@@ -1,4 +1,4 @@
-"""The product of L2 balls: ‖x_B‖₂ ≤ radius for the coordinates x_B of every agent's block B."""
+"""Define a product of L2 balls, one for each agent: ‖x_B‖₂ ≤ radius for the coordinates x_B of an agent's block B."""
 
 from __future__ import annotations
 
@@ -16,21 +16,30 @@ __all__ = ["ProductOfBalls"]
 
 @dataclass(frozen=True)
 class ProductOfBalls(Ball):
-    """Define the product of L2 balls: ‖x_B‖₂ ≤ radius for the coordinates x_B of every agent's block B."""
+    """Define a product of L2 balls, one for each agent.
+
+    Each agent has a block B of the coordinates. The set has all x with ‖x_B‖₂ ≤ radius for every block B.
+    """
 
     by_blocks = True
     of_blocks = True
 
     def project(self, x: Vector) -> Vector:
-        """Return x after projecting each agent's block onto the L2 ball of radius `radius`."""
+        """Return the projection of x: each agent's block is projected onto the L2 ball of radius `radius`."""
         parts = [super(ProductOfBalls, self).project(x[..., block]) for block in self.blocks]
         return np.concatenate(parts, axis=-1)
 
     def support(self, g: Vector) -> float:
-        """Return the support function at g, the largest ⟨g, v⟩ over v in the product: radius · Σ_B ‖g_B‖₂."""
+        """Return the support function of the set at g, the largest ⟨g, v⟩ over v in the set.
+
+        The result is radius · Σ_B ‖g_B‖₂, the sum over all blocks B.
+        """
         return sum(super(ProductOfBalls, self).support(g[block]) for block in self.blocks)
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Return one constraint for each block: the coordinates `used` of the block have L2 norm at most the radius."""
+        """Describe the set by one cone constraint for each block, for the solver of the best fixed decision.
+
+        The constraint says that the block's coordinates in `used` have L2 norm at most `radius`.
+        """
         places = [np.flatnonzero((used >= block.start) & (used < block.stop)) for block in self.blocks]
         return [self.cone(block, len(used)) for block in places]

@@ -91,7 +91,7 @@ def test_a_log_that_is_cut_off_while_it_is_open_is_not_read_as_if_it_was_whole(t
     reader = LogReader(tmp_path / NAME)
     os.truncate(tmp_path / NAME, ends[2][0])
     for read in (reader.read_on, lambda: reader.read("loss", 0, 12)):
-        with pytest.raises(BadInput, match="it was cut off since it was opened"):
+        with pytest.raises(BadInput, match="it became shorter while it was read"):
             read()
 
 

@@ -62,7 +62,7 @@ def test_of_two_at_work_on_a_run_one_is_refused(words, monkeypatch, tmp_path, ca
             *([lambda words: report.main([f"{words[0]}/repeat-0"])] if words else []),
         ):  # fmt: skip
             assert command([str(other)]) == 2
-            assert "another process is at work on it" in capfd.readouterr().err
+            assert "another process is at work on this run" in capfd.readouterr().err
     go_on(other)
     assert differences(one, other) == []
 

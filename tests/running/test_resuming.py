@@ -200,7 +200,7 @@ def test_what_is_damaged_is_said_and_the_checkpoint_before_is_taken(hurt, monkey
     assert differences(one, other) == []
     said = capfd.readouterr().err
     assert ("rounds.log" if "rounds" in hurt else "damaged") in said
-    assert "the checkpoint before it is taken" in said
+    assert "the run continues from the checkpoint before" in said
 
 
 @pytest.mark.parametrize("piece", ["checkpoint/15-agent-1", "checkpoint/15-logger", "rounds.log", "agent-0 as agent-1"])
