@@ -47,7 +47,7 @@ class Stopped(Exception):
             signal: the name of the signal that stopped the run.
         """
         run, t = self.args
-        return f"{signal}: stopped after round {t}; all rounds are kept; continue: python -m mpinodes.run --resume {run}"
+        return f"{signal}: stopped after round {t}; no round is lost; to go on: python -m mpinodes.run --resume {run}"
 
 
 class Order(NamedTuple):

@@ -1,4 +1,4 @@
-"""Hold the streams of losses, one file each. A stream yields the loss of each agent in each round.
+"""Hold the data streams, one file each. A stream provides the loss of each agent in each round.
 
-Experiments find a stream by its name (`data.name`).
+An experiment names its stream in `data.name`.
 """

@@ -1,9 +1,10 @@
-"""UCI's Adult data: income above 50,000 dollars (+1) or not (−1); 30,162 training and 15,060 test samples, d = 105.
+"""Provide UCI's Adult data: is the income above 50,000 dollars (+1) or not (−1)?
 
-Rows with a missing value are left out. 98 features are one-hot indicators. Six features are numbers, scaled to [0, 1]
-by public constants. One feature is the constant 1. Every sample is then divided by its L2 norm if this norm is above 1.
-The papers on ADMM use all 45,222 rows for training, and divide each of the six features by its largest value in the
-data; to do the same, set data.rows=all and data.scaling=maxima.
+There are 30,162 training and 15,060 test samples with d = 105 features. Rows with a missing value are left out. 98
+features are one-hot indicators, six are numbers that are scaled to [0, 1] by public constants, and one is the constant
+1. A sample with an L2 norm above 1 is then scaled to norm 1. The papers on ADMM use all 45,222 rows for training, and
+divide each of the six numbers by its largest value in the data. To do the same, set data.rows=all and
+data.scaling=maxima.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["Adult"]
 
 @dataclass(frozen=True)
 class Adult(FileStream):
-    """Provide UCI's Adult data: income above 50,000 dollars (+1) or not (−1)."""
+    """Provide UCI's Adult data, with labels for the income: above 50,000 dollars (+1) or not (−1)."""
 
     rows: Annotated[
         Literal["split", "all"],
@@ -44,17 +45,17 @@ class Adult(FileStream):
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven for runs on these data; an empty text if an epsilon can be proven.
+        """Return the reason why no epsilon is proven for runs on these data, or "" if an epsilon can be proven.
 
-        The possible reasons are a partition of the samples by label, and scaling by the maxima of the data.
+        The possible reasons are `partition` = by-label, and `scaling` = maxima, because the maxima depend on the data.
         """
-        maxima = "columns are divided by maxima read off the data (set data.scaling=public)"
+        maxima = "columns are divided by the largest values in the data (set data.scaling=public)"
         return together(super().unproven_because, maxima if self.scaling == "maxima" else "")
 
     def open(self) -> tuple[Source, Source | None]:
         """Return adult.data as the training set and adult.test as the test set.
 
-        With `rows` = all, both files are the training set, and there is no test set.
+        With `rows` = all, both files together are the training set, and there is no test set.
         """
         paths = self.source_files
         sources = adult.read_by_maxima(paths) if self.scaling == "maxima" else [adult.read(path) for path in paths]

@@ -1,7 +1,7 @@
-"""CIFAR-10, cats (+1) against the other nine classes (−1): 32 × 32 × 3 pixels in [0, 1].
+"""Provide CIFAR-10: cats (+1) against the other nine classes (−1); 32 × 32 × 3 pixels in [0, 1].
 
-The data are the 50,000 images of CIFAR-10's five training files; a tenth of the images are cats. By default, as in the
-papers, 42,000 images are training samples (`data.train`), and 8,000 are test samples.
+The samples are the 50,000 images of CIFAR-10's five training files; a tenth of the images are cats. By default, as in
+the papers, 42,000 images are training samples (`data.train`), and 8,000 are test samples.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CAT = 3
 
 @dataclass(frozen=True)
 class Cifar10(FileStream):
-    """Provide CIFAR-10 data: cats (+1) against the other nine classes (−1)."""
+    """Provide the images of CIFAR-10, with the label +1 for cats and −1 for the other nine classes."""
 
     train: Train = 0.84
 
@@ -32,5 +32,5 @@ class Cifar10(FileStream):
     }
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training and a test set, both from CIFAR-10's five training files."""
+        """Return a training set and a test set, which are both from CIFAR-10's five training files."""
         return split(against_rest(cifar10.read(self.source_files), CAT), self.train)

@@ -1,9 +1,9 @@
-"""UCI's optical digits, 6 (−1) against 8 (+1): 8 × 8 pixels in [0, 1]. The data come with the package.
+"""Provide UCI's optical digits: 6 (−1) against 8 (+1); 8 × 8 pixels in [0, 1]. The data come with the package.
 
 digits.csv.gz contains all rows of these two digits in UCI's optdigits.tes, unchanged, with pixels from 0 to 16: E.
 Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
-doi:10.24432/C50P49, under CC BY 4.0. The 181 + 174 = 355 rows are 284 training and 71 test samples. As in the
-papers' task on MNIST, the label of a 6 is −1, and the label of an 8 is +1.
+doi:10.24432/C50P49, under CC BY 4.0. Of the 181 + 174 = 355 rows, 284 are training samples and 71 test samples. The
+labels are those of the papers' task on MNIST.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE = Path(__file__).with_name("digits.csv.gz")
 
 @dataclass(frozen=True)
 class Digits(LabelledStream):
-    """Provide the digits 6 (−1) and 8 (+1) of UCI's optical digits."""
+    """Provide the digits 6 and 8 of UCI's optical digits, with the labels −1 for a 6 and +1 for an 8."""
 
     feature_bound: ClassVar[float] = 1.0
     drawn_from_seed = False
@@ -45,7 +45,7 @@ class Digits(LabelledStream):
     }
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training set of 80 % of the rows and a test set of 20 %, each row with 64 pixels in [0, 1]."""
+        """Return a training set of 80 % of the images, and a test set of 20 %; an image has 64 pixels in [0, 1]."""
         (rows,) = once(FILE, "", lambda: [np.loadtxt(FILE, delimiter=",")])
         labels = np.where(rows[:, -1] == 8, 1.0, -1.0)
         return split(in_memory(rows[:, :-1] / 16, labels), train=0.8)

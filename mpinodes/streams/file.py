@@ -1,4 +1,7 @@
-"""The user's own samples: .npz, .csv, .parquet or LIBSVM text, one file for all agents or one for each agent."""
+"""Provide the user's own samples, from one file for all agents, or from one file for each agent.
+
+The formats are .npz, .csv, .parquet and LIBSVM text.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ BLOCK = 1 << 22  # the largest number of floats that `scaled_by_themselves` read
 
 @dataclass(frozen=True)
 class File(LabelledStream):
-    """Provide the samples of a user's file; the settings state how targets are read, and which facts are public."""
+    """Provide the samples of a user's file.
+
+    The settings state how targets are read, and which facts about the file are public.
+    """
 
     file: Annotated[
         str,
@@ -100,27 +106,30 @@ class File(LabelledStream):
 
     @property
     def has_labels(self) -> bool:
-        """Return whether the targets become labels ±1."""
+        """Return whether the targets are two labels, which become ±1."""
         return self.targets == "labels"
 
     def _fits(self, number: int) -> bool:
-        """Return whether `data.targets` allows this number of different labels or classes."""
+        """Return whether the setting `data.targets` allows this number of different labels or classes."""
         return 2 <= number <= MOST_CLASSES if self.targets == "classes" else number == 2
 
     @property
     def classes(self) -> int:
-        """Return the number of classes; 0 if targets are not classes.
+        """Return the number of classes, or 0 if the targets are not classes.
 
-        If the user does not state the labels of the classes, the different targets in the file are counted.
+        If `data.labels` does not list the classes, the different targets in the file are counted.
         """
         return len(self.labels or self._found) if self.targets == "classes" else 0
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven for runs on this file; an empty text if an epsilon can be proven.
+        """Return the reasons why no epsilon is proven for runs on this file, or "" if an epsilon can be proven.
 
-        The possible reasons are a partition of the samples by label (unless each agent has its own file), facts that
-        the user has not stated, and columns that seem to be scaled by numbers computed from the data.
+        The possible reasons are:
+
+        - the samples are divided by label (only if all agents share one file);
+        - the user has not stated a fact that is then taken from the data, such as the labels;
+        - a column seems to be scaled by its own mean or standard deviation.
         """
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
@@ -139,10 +148,10 @@ class File(LabelledStream):
 
     @property
     def public(self) -> str:  # type: ignore[override]
-        """Return a condition of the privacy proof, as a text, if some columns have a largest |entry| of exactly 1.
+        """Return a condition under which the privacy proof holds, or "" if there is no condition.
 
-        The user may have divided such a column by its largest |entry|, which is a fact about the data. If there is no
-        such column, the text is empty.
+        The condition is about columns whose largest absolute value is exactly 1. If the user has divided such a column
+        by its largest absolute value, the scale depends on the data.
         """
         names = self._scaled[1]
         condition = "to a largest size of exactly 1: what is proven holds if public constants scaled them."
@@ -150,11 +159,11 @@ class File(LabelledStream):
 
     @cached_property
     def _scaled(self) -> list[str]:
-        """Return two texts that name the columns that seem to be scaled by their own data.
+        """Return two texts that name columns which seem to be scaled by numbers computed from the data.
 
-        The first text names the columns of standard deviation 1, and the second text the columns with a largest |entry|
-        of 1. A text is empty if there are no such columns. Columns are checked in every file, in all files together,
-        and in the training samples; a text names the columns of the first of these sets with such columns.
+        The first text names columns with standard deviation 1, the second text columns with a largest absolute value of
+        1. A text is "" if there are no such columns. Columns are tested in every file, in all files together, and in
+        the training samples. A text names the columns of the first of these data sets that has such columns.
         """
         reasons = ["", ""]
         for source in (*self._files, self._whole, self._sources[0]):
@@ -167,12 +176,12 @@ class File(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """Return the bound on the absolute values of all features, which the user states by `data.bound`."""
+        """Return the bound on the absolute values of all features, which the user states as `data.bound`."""
         return float(self.bound)
 
     @property
     def feature_norm(self) -> float:
-        """Return the smaller of two bounds on a sample's L2 norm: `data.norm`, and √d times `data.bound`."""
+        """Return the bound on the L2 norm of a sample: the smaller one of `data.norm` and √d times `data.bound`."""
         return min(float(self.norm), super().feature_norm)
 
     @property
@@ -213,7 +222,7 @@ class File(LabelledStream):
 
     @cached_property
     def _found(self) -> list[float]:
-        """Return the different targets of the file, ascending. They are the labels if the user states no labels.
+        """Return the different targets in the file, ascending; they are the labels if the user states no labels.
 
         Raises:
             BadInput: the file has too few or too many different targets.
@@ -228,7 +237,7 @@ class File(LabelledStream):
         raise BadInput(f"{self.file}: {len(labels)} different targets ({shown}); two labels expected: {remedy}")
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return the pair (training set, test set), made from all files; the test set is None without test samples.
+        """Return the training set and the test set, made from all files. Without test samples, the test set is None.
 
         Raises:
             BadInput: a file is missing or malformed, has too few or too many different labels, or `data.train` is not 1
@@ -250,12 +259,12 @@ class File(LabelledStream):
 
     @property
     def remedy(self) -> str:
-        """Return the end of the error message about a sample that exceeds `data.bound` or `data.norm`."""
+        """Return the last words of the error message about a sample that exceeds `data.bound` or `data.norm`."""
         return " (data.bound or data.norm); a bound must hold for all possible data"
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:
-        """Return the training rows of every agent: the rows of the agent's own file, or a share of the common file.
+        """Return the training rows of every agent: the rows of the agent's own file, or a part of the common file.
 
         With `partition` = shared, every agent has all rows, also if there is a file for each agent.
         """
@@ -271,7 +280,7 @@ class File(LabelledStream):
 
 
 def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return which columns have standard deviation 1 up to rounding, and which have a largest |entry| of exactly 1.
+    """Find columns that seem to be scaled by numbers computed from the data.
 
     A column is not reported if all of its entries that are not 0 have the same absolute value, as labels ±1 have.
 
@@ -280,7 +289,9 @@ def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np
         with_targets: whether to check the targets too.
 
     Returns:
-        Two arrays (d + 1,); the last entry is for the targets.
+        Two arrays (d + 1,) of booleans, with an entry for each column, and a last entry for the targets. The first
+        array marks columns with standard deviation 1 up to rounding, the second array columns with a largest absolute
+        value of exactly 1.
     """
     total, width = len(source.targets), source.dimension
     sums, sizes = np.zeros((3, width + 1)), np.zeros(width + 1)

@@ -1,9 +1,9 @@
-"""Provide the base of streams with a fixed training set, which is divided among agents and used in batches.
+"""Provide the base of streams with a fixed training set: divide the samples among the agents, and choose batches.
 
-An agent's share is its set of training rows, and a batch is the samples of one round. An epoch is one pass over a
-share. `LabelledStream` is the base class of all data sets in this folder except `olr`, `FileStream` that of the data
-sets with published files. `deal` divides the rows among the agents, and `BatchOrder` chooses the samples of a round.
-The last functions of the file combine and split data sets (`Source`).
+An agent's share is its set of training rows. A batch is the set of samples that an agent uses in one round. An epoch is
+one pass over a share. `LabelledStream` is the base class of all data sets in this folder except `olr`, and `FileStream`
+the base class of the data sets with published files. `deal` divides the rows among the agents, and `BatchOrder` chooses
+the samples of a round. The last functions of this module combine and split data sets (`Source`).
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ LOSSES_BY = ("of", "_own", "_batches", "_size", "_order", "samples", "groups", "
 
 
 class Cycle(Struct, frozen=True):
-    """Map a round to its batch, for a share whose batches are the same in every epoch.
+    """Map a round to its batch, if an agent uses the same batches in every epoch (a pass over its samples).
 
-    The samples of a batch are always used together, so each batch is a group (`Stream.groups`).
+    The samples of a batch are then always used together, so privacy accounting treats a batch as one unit, a group
+    (`Stream.groups`).
 
     Attributes:
         batches: the number of batches in an epoch.
@@ -64,22 +65,24 @@ class Cycle(Struct, frozen=True):
     batches: int
 
     def __call__(self, t: int) -> list[int]:
-        """Return a list with one index: the index of the batch of round t within its epoch, from 0."""
+        """Return a list with one number: the index of the batch of round t within its epoch, counted from 0."""
         return [(t - 1) % self.batches]
 
 
 @dataclass(frozen=True)
 class BatchOrder:
-    """Choose the samples of each round from an agent's share: one batch a round, epoch after epoch.
+    """Choose the samples that an agent uses in each round: the next batch of its training samples.
 
-    Samples that are left at the end of an epoch, and are fewer than a batch, are not used in this epoch.
+    An epoch is one pass over the samples. If fewer samples than a batch are left at the end of an epoch, these samples
+    are not used in this epoch.
 
     Attributes:
         seed: the seed of the random orders of samples.
         owner: the agent, or 0 if all agents share the samples. Different owners have different random orders.
-        samples: the number of samples in the share.
+        samples: the number of training samples of the agent.
         batch: the number of samples in a round.
-        shuffle: whether a new order is drawn for every epoch. If not, every epoch uses the rows in their order.
+        shuffle: whether a new random order is drawn for every epoch. If not, every epoch uses the samples in their
+            order.
     """
 
     seed: int
@@ -90,13 +93,16 @@ class BatchOrder:
     _latest: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)  # epoch -> its order
 
     def __call__(self, t: int) -> list[int]:
-        """Return the samples of round t, as indices into the share."""
+        """Return the indices of the samples that the agent uses in round t, counted among the agent's own samples."""
         epoch, place = divmod((t - 1) * self.batch, self.samples // self.batch * self.batch)
         batch = slice(place, place + self.batch)
         return self._order(epoch)[batch].tolist() if self.shuffle else list(range(self.samples)[batch])
 
     def between(self, first: int, last: int) -> Indices:
-        """Return the samples of rounds `first` to `last`, round by round, as indices into the share."""
+        """Return the indices of the samples that the agent uses in rounds `first` to `last`, round by round.
+
+        The indices count the agent's own samples.
+        """
         epoch_size = self.samples // self.batch * self.batch
         places = np.arange((first - 1) * self.batch, last * self.batch)  # counted through all epochs
         if not self.shuffle:
@@ -108,7 +114,7 @@ class BatchOrder:
         return np.concatenate(rows)
 
     def _order(self, epoch: int) -> Indices:
-        """Return all samples of the share, in the order of an epoch."""
+        """Return the indices of all samples of the agent, in the order in which one epoch uses them."""
         if epoch not in self._latest:
             self._latest.clear()
             self._latest[epoch] = Draws(self.seed, Purpose.SHUFFLE, self.owner).at(epoch).permutation(self.samples)
@@ -117,11 +123,11 @@ class BatchOrder:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LabelledStream(Stream):
-    """Provide a fixed training set that is divided among the agents and used in batches, epoch after epoch.
+    """Provide a fixed training set that is divided among the agents, each of which uses its share in batches.
 
-    In each round an agent uses the next `batch` samples of its share. If fewer than `batch` samples remain at the
-    end of an epoch, the agent does not use these samples in this epoch. With `batch` = "all", an agent uses all its
-    samples in every round, for any number of rounds.
+    In each round, an agent uses the next `batch` samples of its share. An epoch is one pass over the share. If fewer
+    than `batch` samples are left at the end of an epoch, the agent does not use them in this epoch. With `batch` =
+    "all", an agent uses all its samples in every round, for any number of rounds.
     """
 
     lengthens = ("epochs",)
@@ -149,7 +155,7 @@ class LabelledStream(Stream):
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether the order in which an agent uses its rows is known not to depend on the seed."""
+        """Return whether the order in which an agent uses its samples does not depend on the seed."""
         return self.batch == "all" or not self.shuffle
 
     @property
@@ -159,20 +165,20 @@ class LabelledStream(Stream):
 
     @property
     def unproven_because(self) -> str:
-        """Return why no epsilon is proven for runs on these data; an empty text if an epsilon can be proven.
+        """Return the reason why no epsilon is proven for runs on these data, or "" if an epsilon can be proven.
 
-        The only reason of this class is a partition of the samples by label. Subclasses add further reasons.
+        The only reason in this class is that the samples are divided by label. Subclasses may have other reasons.
         """
         if self.partition != "by-label":
             return ""
-        return "who owns which sample depends on the labels (give each agent a file: data.file=part-{agent}.npz)"
+        return "which agent has a sample depends on its label (give each agent a file: data.file=part-{agent}.npz)"
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return True if the methods that make, read, check and number samples are those of `LabelledStream`.
+        """Return whether this class makes all losses and numbers all samples in the way of `LabelledStream`.
 
-        Return False if a subclass overrides one of these methods, or a user's subclass defines `make_loss` or
-        `__post_init__`.
+        Return False if a subclass overrides one of the methods in `LOSSES_BY`, or if a user's subclass defines
+        `make_loss` or `__post_init__`.
         """
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
         if any({"make_loss", "__post_init__"} & part.keys() for part in users):
@@ -182,7 +188,7 @@ class LabelledStream(Stream):
     @property
     @abstractmethod
     def feature_bound(self) -> float:
-        """Return a bound on the absolute values of all features, which is known without looking at the data."""
+        """Return a bound on the absolute values of all features, which must be known without looking at the data."""
 
     @property
     @abstractmethod
@@ -191,9 +197,9 @@ class LabelledStream(Stream):
 
     @abstractmethod
     def open(self) -> tuple[Source, Source | None]:
-        """Return the pair (training set, test set); the test set is None if there are no test samples.
+        """Return the training set and the test set. The test set is None if there are no test samples.
 
-        If the targets of the samples are labels, the labels are ±1.
+        If the targets of the samples are labels, the labels must be ±1.
 
         Raises:
             BadInput: a file is missing or malformed.
@@ -204,7 +210,9 @@ class LabelledStream(Stream):
         return self.open()
 
     def once(self, draw: Callable[[], Arrays], *of: object) -> Arrays:
-        """Return random arrays that the function `draw` makes from the seed, and cache them with `shelf.drawn_once`.
+        """Return random arrays that the function `draw` makes from the seed.
+
+        The arrays are made once and then read from a cache (`shelf.drawn_once`).
 
         Args:
             draw: draws the arrays.
@@ -213,13 +221,19 @@ class LabelledStream(Stream):
         return drawn_once(f"{type(self).__module__} {type(self).__qualname__} {self.seed} {of}", draw)
 
     def forget(self) -> None:
-        """Release the memory of data that were read from files. Losses that exist already keep their own samples."""
+        """Release the memory of the data that were read from files.
+
+        Losses that were already made keep their own samples.
+        """
         self.__dict__.pop("_sources", None)
         self.__dict__.pop("_everything", None)
 
     @property
     def title(self) -> str:
-        """Return the name of the data, with the number of records if the files contain only a part of the data set."""
+        """Return the name of the data.
+
+        If the files lack records of the published data set, the name says how many records the files have.
+        """
         return self.name + subset(*(source for source in self._sources if source))
 
     @cached_property
@@ -229,29 +243,32 @@ class LabelledStream(Stream):
 
     @cached_property
     def shares(self) -> tuple[Indices, ...]:
-        """Return the training rows of every agent, ascending.
+        """Return for every agent the indices of its training samples, ascending.
 
         Raises:
-            BadInput: the sizes of the shares do not fit the number of samples.
+            BadInput: the setting `sizes` does not fit, or there are too few samples.
         """
         return deal(self._sources[0].targets, self)
 
     def source_rows(self, agent: int) -> Indices:
-        """Return the rows of the training set that an agent has: its share."""
+        """Return the indices of an agent's samples in the training set."""
         return self.shares[agent]
 
     @property
     def rounds(self) -> int | None:
-        """Return the number of rounds in all epochs of the smallest share; None if the rounds never end."""
+        """Return for how many rounds the data last: all epochs of the agent with the fewest samples.
+
+        With `batch` = "all", return None, because the data then last for any number of rounds.
+        """
         return None if self.batch == "all" else self.epochs * self._epoch
 
     @cached_property
     def _epoch(self) -> int:
-        """Return the number of rounds in one epoch of the smallest share."""
+        """Return the number of rounds in one epoch of the agent with the fewest samples."""
         return min(map(self._batches, range(self.agents)))
 
     def _batches(self, agent: int) -> int:
-        """Return the number of rounds in one epoch of this agent's share."""
+        """Return the number of rounds in one epoch of this agent."""
         return len(self.shares[agent]) // self._size(agent)
 
     def _size(self, agent: int) -> int:
@@ -263,7 +280,7 @@ class LabelledStream(Stream):
         return self._sources[0].features(self.shares[0])
 
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """Return a function that maps a round to the loss of the agent's samples of that round."""
+        """Return a function that maps a round to the loss of the samples that the agent uses in this round."""
         features, targets = self._own(agent)
         if self.batch == "all":
             whole = self.make_loss(features, targets)
@@ -284,10 +301,9 @@ class LabelledStream(Stream):
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """Return a function that merges the losses of several rounds of an agent.
+        """Return an object that merges the losses of several rounds of an agent into one loss.
 
-        The arguments of the function are a first and a last round. The function returns one loss function of all
-        samples that the agent uses in these rounds.
+        A call with a first and a last round returns the loss of all samples that the agent uses in these rounds.
         """
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
@@ -297,13 +313,12 @@ class LabelledStream(Stream):
         return BatchOrder(self.seed, owner, len(self.shares[agent]), self._size(agent), shuffle)
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
-        """Return the features and targets of the agent's share, after checking that no sample breaks a stated bound.
+        """Return the features and targets of the agent's samples, after checking them.
 
-        The error message about a sample reveals something about the sample. The accountant does not cover error
-        messages.
+        The error message about a sample reveals something about the sample, which privacy accounting does not cover.
 
         Raises:
-            BadInput: a sample is in two shares, exceeds the stated bounds on features, or has a number that is too
+            BadInput: a sample belongs to two agents, exceeds the stated bounds on features, or has a number that is too
                 large to compute with; the message names the sample.
         """
         train, rows = self._sources[0], self.shares[agent]
@@ -312,7 +327,7 @@ class LabelledStream(Stream):
             alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
             dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])
             if len(np.unique(dealt)) < len(dealt):
-                raise BadInput(f"{self.name}: a training sample is in `shares` twice; only one agent may have it")
+                raise BadInput(f"{self.name}: a training sample is in `shares` twice; only one agent may have a sample")
         features = doubles(self._everything if self.partition == "shared" else train.features(rows))
         targets = doubles(train.targets[rows])
         limits = (
@@ -329,29 +344,32 @@ class LabelledStream(Stream):
 
     @property
     def remedy(self) -> str:
-        """Return the end of the error message about a sample that exceeds the stated bounds on features."""
-        return " that privacy is accounted for: the file is not the data set of this name"
+        """Return the last words of the error message about a sample that exceeds the stated bounds on features."""
+        return " for which privacy is accounted: the file is not the data set of this name"
 
     def passes(self, rounds: int) -> int:
-        """Return the largest number of times that one sample may be used in the first `rounds` rounds.
+        """Return how often one sample may be used, at most, in the first `rounds` rounds.
 
-        The number is computed for the smallest share, whose samples are used most often.
+        The number is for the agent with the fewest samples, which uses each of its samples most often.
         """
         return -(-rounds // self._epoch)
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function that maps a round to the indices of the groups of samples that the round uses.
+        """Return a function that maps a round to the indices of the groups of samples that the agent uses in the round.
 
-        The samples of a group are always used together. If all epochs have the same batches, or there is one epoch,
-        each batch is a group. If epochs have different orders, each sample alone is a group, with its index in the
-        agent's share as its number.
+        The samples of a group are always used together; privacy accounting treats a group as one unit. If all epochs
+        have the same batches, or if there is only one epoch, each batch is a group. If epochs have different orders,
+        each sample is a group of its own, whose index is the index of the sample among the agent's samples.
         """
         if not self.shuffle or self.epochs == 1 or self.batch == "all":
             return Cycle(self._batches(agent))
         return self.samples(agent)
 
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function that maps a round to its samples, as indices into the agent's share."""
+        """Return a function that maps a round to the indices of the samples that the agent uses in this round.
+
+        The indices count the agent's own samples, from 0.
+        """
         if agent not in self._newest:
             self._newest.clear()
             self._newest[agent] = self._order(agent)
@@ -359,15 +377,21 @@ class LabelledStream(Stream):
 
     @cached_property
     def _newest(self) -> dict[int, BatchOrder]:
-        """Return the order of the agent that `samples` was last asked for, so that its order is drawn once."""
+        """Return a dictionary that caches the order of the agent for which `samples` was called last."""
         return {}
 
     def labelled(self) -> Mapping[str, Source]:
-        """Return the sets "train" and "test" if targets are labels or classes; otherwise an empty mapping."""
+        """Return the training set and the test set, by the names "train" and "test".
+
+        If the targets are neither labels nor classes, return an empty mapping.
+        """
         return self._by_name() if self.has_labels or self.classes else {}
 
     def real_valued(self) -> Mapping[str, Source]:
-        """Return the sets "train" and "test" if targets are real numbers; otherwise an empty mapping."""
+        """Return the training set and the test set, by the names "train" and "test".
+
+        If the targets are labels or classes, return an empty mapping.
+        """
         return {} if self.has_labels or self.classes else self._by_name()
 
     def _by_name(self) -> Mapping[str, Source]:
@@ -377,7 +401,7 @@ class LabelledStream(Stream):
 
 @dataclass(frozen=True)
 class FileStream(LabelledStream):
-    """Provide a published data set from its published files, which are downloaded if they are missing."""
+    """Provide a published data set from its files. Missing files are downloaded."""
 
     dir: Annotated[
         str,
@@ -400,11 +424,12 @@ class FileStream(LabelledStream):
 
 
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
-    """Return the training rows of every agent, ascending.
+    """Divide the training samples among the agents; return for every agent the indices of its samples, ascending.
 
-    With `partition` = shared, every agent has all rows. Otherwise the shares are drawn at random from the seed, or cut
-    from the rows in the order of the labels. With `partition` = even or by-label, the sizes differ by at most 1. With
-    `partition` = uneven, some rows may be in no share.
+    - With `partition` = shared, every agent has all samples.
+    - With even, uneven or by-label, each sample has at most one agent. The samples are divided at random, by the seed;
+      with by-label, in the order of the labels.
+    - With even or by-label, the numbers of samples differ by at most 1. With uneven, some samples may have no agent.
 
     Args:
         targets: (N,) the targets of all training samples, by which `partition` = by-label sorts them.
@@ -440,26 +465,32 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
 
 
 def subset(*sources: Source) -> str:
-    """Return the remark "(subset: ...)" if files have fewer records than published; otherwise an empty text."""
+    """Return the remark "(subset: ...)" if files have fewer records than the published data set, otherwise ""."""
     files = {source.files: (source.records, source.upstream) for source in sources if source.files}
     records, upstream = sum(k for k, _ in files.values()), sum(k or 0 for _, k in files.values())
     return f" (subset: {records:,} of {upstream:,})" if records < upstream else ""
 
 
 def choose(source: Source, rows: Indices, targets: Vector) -> Source:
-    """Return the chosen rows of a source, with new targets, one for each of these rows."""
+    """Return a data set with some rows of `source`, and with other targets.
+
+    Args:
+        source: the data set.
+        rows: the indices of the rows.
+        targets: the new target of each of these rows.
+    """
     return replace(source, targets=targets, features=lambda wanted: source.features(rows[wanted]))
 
 
 def against_rest(source: Source, positive: float) -> Source:
-    """Return all samples of a source with labels: +1 for the class `positive`, −1 for all other classes."""
+    """Return a data set with new labels: +1 for the samples of the class `positive`, −1 for all other samples."""
     return replace(source, targets=np.where(source.targets == positive, 1.0, -1.0))
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """Return one source with the rows of several sources, one source after the other.
+    """Return one data set with the rows of several data sets, one data set after the other.
 
-    The names of the columns, and the number of published records, are not kept.
+    The names of the columns, and the number of published records, are lost.
     """
     ends = np.cumsum([len(source.targets) for source in sources])
 
@@ -475,23 +506,22 @@ def joined(sources: Sequence[Source]) -> Source:
 
 
 def in_memory(features: Features, targets: Vector) -> Source:
-    """Return a source of samples that are in memory: features (N, d) and targets (N,)."""
+    """Return a data set of samples that are in memory: features (N, d) and targets (N,)."""
     numbers = arrays(features)
     return Source(np.ravel(targets), numbers.shape[1], lambda rows: numbers[rows])
 
 
 def split(source: Source, train: float) -> tuple[Source, Source | None]:
-    """Split samples at random into a training and a test set. The split does not depend on the seed of the run.
+    """Split samples at random into a training set and a test set, independently of the seed of the run.
 
     The rows of both sets are in random order.
 
     Args:
         source: the samples.
-        train: a number above 1 is the number of training samples. A number of at most 1 is the share of training
-            samples.
+        train: the number of training samples if above 1, otherwise their fraction of all samples.
 
     Returns:
-        The training set and the test set. The latter is None if no samples are left for tests.
+        The training set and the test set. The test set is None if no samples are left.
     """
     total = len(source.targets)
     order = Draws(0, Purpose.SPLIT).at(0).permutation(total)
@@ -502,5 +532,5 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
 
 
 def together(*reasons: str) -> str:
-    """Join the reasons that are not empty, separated by semicolons."""
+    """Join the reasons that are not empty, with semicolons between them."""
     return "; ".join(reason for reason in reasons if reason)

@@ -1,8 +1,8 @@
-"""Synthetic points in a cube, whose mean is to be estimated.
+"""Provide synthetic points in a cube, whose mean is to be estimated.
 
-M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", section V:
-all agents have the same number of points in the cube [−R, R]^p. Each coordinate is normal with mean 0.7R and variance
-1, truncated to [−R, R]: a coordinate outside this interval is drawn again. The paper states neither the dimension p nor
+The data are from M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed
+Optimization", section V. All agents have the same number of points in the cube [−R, R]^p. Each coordinate is normal
+with mean 0.7R and variance 1; a coordinate outside [−R, R] is drawn again. The paper states neither the dimension p nor
 the number R.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["Mean"]
 
 @dataclass(frozen=True)
 class Mean(LabelledStream):
-    """Provide truncated normal points in the cube [−R, R]^p, without targets (the targets are 0)."""
+    """Provide points in the cube [−R, R]^p with truncated normal coordinates. The points have no targets."""
 
     batch: Batches = "all"
     points: Annotated[int, Meta(ge=1, le=10**8, description="points of each agent, if shares have equal size")] = 100
@@ -38,7 +38,7 @@ class Mean(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """Return R, the largest possible |coordinate| of a point."""
+        """Return R, the largest possible absolute value of a coordinate."""
         return self.radius
 
     def open(self) -> tuple[Source, Source | None]:

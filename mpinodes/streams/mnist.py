@@ -16,7 +16,7 @@ PIXELS = 28 * 28
 
 @dataclass(frozen=True)
 class MnistDigits(FileStream):
-    """Provide MNIST data with the classes 0 to 9 as targets, for losses of several classes such as softmax."""
+    """Provide MNIST with the classes 0 to 9 as targets, for losses with several classes such as softmax."""
 
     wanted: ClassVar = fetch.MNIST
     name: ClassVar[str] = "MNIST"
@@ -26,7 +26,7 @@ class MnistDigits(FileStream):
     defaults = {"problem": {"loss": "softmax", "average": True, "set": "none"}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return the training set and the test set, which are read from MNIST's four files.
+        """Return the training set and the test set, as published in MNIST's four files.
 
         Raises:
             BadInput: a file is missing or malformed, its images do not have 28 × 28 pixels, or a label is above 9.

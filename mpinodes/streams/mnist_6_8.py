@@ -1,4 +1,4 @@
-"""MNIST, 6 (−1) against 8 (+1): 28 × 28 pixels in [0, 1].
+"""Provide the digits 6 (−1) and 8 (+1) of MNIST: 28 × 28 pixels in [0, 1].
 
 MNIST's training file has 5,918 + 5,851 = 11,769 images of these two digits. By default, as in the papers, 8,000 are
 training samples (`data.train`), and the others are test samples.
@@ -22,7 +22,7 @@ PIXELS = 28 * 28
 
 @dataclass(frozen=True)
 class Mnist(FileStream):
-    """Provide the digits 6 (−1) and 8 (+1) of MNIST."""
+    """Provide the digits 6 and 8 of MNIST, with the labels −1 for a 6 and +1 for an 8."""
 
     train: Train = 8000
 
@@ -33,7 +33,7 @@ class Mnist(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training and a test set, both from MNIST's training file.
+        """Return a training set and a test set, which are both from MNIST's training file.
 
         Raises:
             BadInput: a file is missing or malformed, or its images do not have 28 × 28 pixels.

@@ -1,7 +1,8 @@
-"""Mushrooms, edible (−1) against poisonous (+1): 8,124 samples of 112 binary features; 21 features of a sample are 1.
+"""Provide the mushrooms data: edible (−1) against poisonous (+1); 8,124 samples of 112 binary features.
 
-By default, as in the papers, 6,000 are training samples (`data.train`), and the others are test samples. The file is
-UCI's agaricus-lepiota.data, or LIBSVM's `mushrooms`, which was made from UCI's file.
+In every sample, 21 features are 1. By default, as in the papers, 6,000 samples are training samples (`data.train`), and
+the others are test samples. The file is UCI's agaricus-lepiota.data, or LIBSVM's `mushrooms`, which was made from UCI's
+file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["Mushrooms"]
 
 @dataclass(frozen=True)
 class Mushrooms(FileStream):
-    """Provide the mushrooms data: edible (−1) against poisonous (+1)."""
+    """Provide the mushrooms data, with the labels −1 for edible and +1 for poisonous mushrooms."""
 
     train: Train = 6000
 
@@ -29,7 +30,10 @@ class Mushrooms(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training and a test set, both from one file. LIBSVM's label 2 and UCI's letter p mean poisonous."""
+        """Return a training set and a test set, which are both from one file.
+
+        LIBSVM's label 2 and UCI's letter p mean poisonous.
+        """
         (path,) = self.source_files
         if path.name.endswith(".data"):
             return split(agaricus.read(path), self.train)

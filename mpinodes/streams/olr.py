@@ -1,8 +1,8 @@
-"""Online linear regression on synthetic data, for any number of rounds.
+"""Provide synthetic data for online linear regression, for any number of rounds.
 
-H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 6.1: the
-features a(t) of round t are uniform in [−0.5, 0.5]^d, the targets are b(t) = a(t)·x̂ + N(0, 0.2), and the true
-parameter is x̂ ~ N(0, I). We take the number 0.2 as the variance of the noise, not as the standard deviation.
+The data are from H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives",
+section 6.1. The features a(t) of round t are uniform in [−0.5, 0.5]^d, the targets are b(t) = a(t)·x̂ + N(0, 0.2), and
+the true parameter is x̂ ~ N(0, I). We take the number 0.2 as the variance of the noise, not as the standard deviation.
 """
 
 from __future__ import annotations
@@ -28,16 +28,19 @@ FEWEST = 10
 
 
 def every_round(t: int) -> range:
-    """Return the range that contains only t − 1, the index of the group to which the samples of round t belong.
+    """Return the index of the group of samples that is used in round t, as a range with the one number t − 1.
 
-    A group is a set of samples that are always used together. Every round has new samples, so each round has one group.
+    The samples of a group are always used together. Each round uses new samples, so each round has its own group.
     """
     return range(t - 1, t)
 
 
 @dataclass(frozen=True)
 class OLR(Stream):
-    """Provide samples (a(t), b(t)) of a linear model x̂ for any number of rounds, all drawn from the seed."""
+    """Provide samples (a(t), b(t)) of a linear model with the parameter x̂, for any number of rounds t.
+
+    All samples are drawn from the seed.
+    """
 
     dimension: Annotated[int, Meta(ge=1, le=1_000_000, description="d, the number of coordinates of a decision")] = 21
     batch: Batch = 1
@@ -63,13 +66,16 @@ class OLR(Stream):
         return type(self) is OLR
 
     def of(self, agent: int) -> Callable[[int], Loss]:
-        """Return a function that maps a round to this agent's loss; with `partition` = shared, equal for all agents."""
+        """Return a function that maps a round to the agent's loss.
+
+        With `partition` = shared, all agents have the same loss.
+        """
         truth = self._truth()
         data = Draws(self.seed, Purpose.DATA, 0 if self.partition == "shared" else agent)
         return lambda t: self.make_loss(*self._drawn(data.at(t), self.batch, truth))
 
     def real_valued(self) -> dict[str, Source]:
-        """Return a test set, drawn from the same distribution as the samples of the rounds."""
+        """Return a test set, drawn from the distribution of the samples in the rounds."""
         number = max(FEWEST, min(TEST_SAMPLES, TEST_NUMBERS // self.dimension))
         return {"test": in_memory(*self._drawn(Draws(self.seed, Purpose.TEST).at(0), number, self._truth()))}
 
@@ -81,13 +87,12 @@ class OLR(Stream):
         return features, features @ truth + sqrt(self.variance) * draw.standard_normal(number)
 
     def groups(self, agent: int) -> Callable[[int], range]:
-        """Return a function that maps a round to a range with one index: the group of the samples of this round.
+        """Return a function that maps a round to the index of its group of samples, as a range with one number.
 
-        A group is a set of samples that are always used together. Every round has new samples, which form one group of
-        the agent.
+        The samples of a group are always used together. Each round uses new samples, so each round has its own group.
         """
         return every_round
 
     def samples(self, agent: int) -> Callable[[int], range]:
-        """Return a function that maps a round to the indices of its samples; each sample is used in one round only."""
+        """Return a function that maps a round to the indices of its samples. Each sample is used in one round only."""
         return lambda t: range((t - 1) * self.batch, t * self.batch)

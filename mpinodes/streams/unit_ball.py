@@ -1,8 +1,8 @@
-"""Synthetic labelled samples in the unit ball.
+"""Provide synthetic labelled samples in the unit ball.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", section 6: d = 10 and
-100,000 samples. The paper does not say how the samples are labelled. Here the features a are uniform in the L2 unit
-ball, and the label is sign(a·x̂), where x̂ is a random direction; a point with a·x̂ = 0 has the label −1.
+The data are from C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", section 6: d
+= 10 and 100,000 samples. The paper does not say how the samples are labelled. Here the features a are uniform in the L2
+unit ball. The label is +1 if a·x̂ > 0, otherwise −1, where x̂ is a random direction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEST_SAMPLES = 10_000
 
 @dataclass(frozen=True)
 class UnitBall(LabelledStream):
-    """Provide uniform points in the unit ball, each labelled by its side of a random hyperplane through 0."""
+    """Provide uniform points in the L2 unit ball, labelled ±1 by the side of a random hyperplane through 0."""
 
     dimension: Annotated[int, Meta(ge=1, le=100_000, description="d, the number of features of a sample")] = 10
     total: Annotated[int, Meta(ge=1, le=10**9, description="training samples of all agents together")] = 100_000
@@ -37,7 +37,7 @@ class UnitBall(LabelledStream):
     defaults = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training and a test set, both drawn from the seed."""
+        """Return a training set and a test set, which are both drawn from the seed."""
         points, labels, test_points, test_labels = self.once(self._drawn, self.total, self.dimension)
         return in_memory(points, labels), in_memory(test_points, test_labels)
 

@@ -162,7 +162,7 @@ def test_shares_by_label_are_read_off_the_labels(tmp_path):
     proven, because = run(file, *stated, "data.partition=by-label")
     assert realised(tmp_path / "run", f"data.file={other}") == pytest.approx(7, rel=1e-6)
     assert proven is None
-    assert because.startswith("who owns which sample depends on the labels")
+    assert because.startswith("which agent has a sample depends on its label")
     assert run(file, *stated, "data.partition=uneven", "data.sizes=[6,7,5]", "rounds=5") == (pytest.approx(1), "")
 
 
