@@ -63,8 +63,13 @@ class Bar:
                     total=total, initial=done, desc=title, unit=unit, file=sys.stderr, ncols=90, leave=False
                 )
 
-    def show(self, done: int, note: str = "") -> float:
-        """Show how many units are done, with a note.
+    def show(self, done: int, note: str = "", left: float | None = None) -> float:
+        """Show how many units are done, with a note and the remaining time.
+
+        Args:
+            done: the number of units that are done.
+            note: the note.
+            left: the remaining seconds. None: this process is assumed to go on at its rate so far.
 
         Returns:
             The number of units per second that this process has done.
@@ -72,14 +77,17 @@ class Bar:
         now = time.perf_counter()
         rate = (done - self._begin) / max(now - self._start, 1e-9)
         if self._bar is not None:
+            if left is not None:
+                shown = f"{{elapsed}}<{in_minutes(left)}, {{rate_fmt}}{{postfix}}"
+                self._bar.bar_format = f"{{l_bar}}{{bar}}| {{n_fmt}}/{{total_fmt}} [{shown}]"
             self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(done - self._bar.n)
         elif now - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = now
             pace = f"{rate:.0f}" if rate >= 10 else f"{rate:.2g}"
-            left = in_minutes((self._total - done) / max(rate, 1e-9))
+            left = (self._total - done) / max(rate, 1e-9) if left is None else left
             parts = [f"{self._title}: {self._unit} {done} of {self._total}", note, f"{pace} {self._unit}s/s"]
-            write_stderr(f"{', '.join(filter(None, parts))}, {left} left\n")
+            write_stderr(f"{', '.join(filter(None, parts))}, {in_minutes(left)} left\n")
         return rate
 
     def say(self, text: str, is_last: bool) -> None:

@@ -63,7 +63,7 @@ def sweep(
     with MPICommExecutor(world, root=0) as executor:
         if executor is None:
             return None
-        pool = partial(pools.by_executor, cast(Executor, executor))
+        pool = pools.Pool(partial(pools.by_executor, cast(Executor, executor)), world.size - 1)
         return sweeping.sweep(Study.of(asked), pool, pool, part=part)
 
 

@@ -1,6 +1,6 @@
 """Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after another.
 
-A pool is a function with two arguments: a task and a sequence of items. It applies the task to each item, and yields
+A pool is called with two arguments: a task and a sequence of items. It applies the task to each item, and yields
 for each item, as soon as the item is done, a pair: the index of the item and the result of the task. With the pool of
 `processes`, the result is None if the worker process of the item died.
 """
@@ -21,18 +21,28 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpinodes.core.errors import BadInput
 from mpinodes.launch.launching import mpirun
 from mpinodes.studies.plans import PlannedRun, failure
 
-Pool = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]]
+# Modules that a run imports only when it needs them: worker processes share them from the start.
+LATE = ("h5py", "clarabel", "scipy.sparse", "mpinodes.running.closing", "mpinodes.running.logger")
 
 
-def one_by_one(do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-    """Apply `do` to one item after another in this process, and yield the index and the result of each item."""
-    return enumerate(map(do, items))
+class Pool(NamedTuple):
+    """Hold a function that applies a task to items, and the number of items on which it works at the same time."""
+
+    apply: Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[tuple[int, Any]]]
+    size: int
+
+    def __call__(self, do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Apply `do` to all items; yield the index and the result of each item."""
+        return self.apply(do, items)
+
+
+one_by_one = Pool(lambda do, items: enumerate(map(do, items)), 1)  # one item after another, in this process
 
 
 def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -50,9 +60,9 @@ def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[An
 
 @contextmanager
 def processes(size: int) -> Iterator[Pool]:
-    """Provide worker processes for a `with` block: yield a function that applies a task to items in these processes.
+    """Provide worker processes for a `with` block: yield a pool that applies a task to items in these processes.
 
-    The yielded function (a pool) yields the index and the result of each item. If a worker process dies, the result of
+    The yielded pool yields the index and the result of each item. If a worker process dies, the result of
     its item is None, and the other items are not affected. When the block ends, the worker processes end. If an
     exception leaves the block, the workers and their child processes are killed.
 
@@ -63,7 +73,7 @@ def processes(size: int) -> Iterator[Pool]:
         BadInput: no worker process can start, because /dev/shm is not writable.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([f"{__package__}.plans"])
+    context.set_forkserver_preload([f"{__package__}.plans", *LATE])
     new = partial(ProcessPoolExecutor, 1, context, initializer=_obey)
     idle: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
     try:
@@ -89,7 +99,7 @@ def processes(size: int) -> Iterator[Pool]:
 
     threads = ThreadPoolExecutor(size)  # each thread waits for one worker process
     try:
-        yield lambda do, items: by_executor(threads, partial(do_one, do), items)
+        yield Pool(lambda do, items: by_executor(threads, partial(do_one, do), items), size)
     except BaseException:
         threads.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():

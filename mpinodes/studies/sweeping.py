@@ -29,6 +29,7 @@ from mpinodes.finished.runs import COLUMNS, RUNS, TABLE, FinishedRun, columns_of
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import Bar, in_minutes
+from mpinodes.studies.forecast import Forecast, in_order, timed
 from mpinodes.studies.plans import PlannedRun, failure, in_lockstep, note_failure, performed, planned, shown
 from mpinodes.studies.pools import Pool
 from mpinodes.studies.study import FILE, GridPoint, Study
@@ -113,18 +114,20 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
     place = study.place.absolute()
     failed: dict[str, str] = {}
     with ready(study, planner, part) as plans:
-        to_do = [plan for plan in plans if not plan.is_done]
+        to_do = in_order([plan for plan in plans if not plan.is_done])
         if part is None:
             write_table(place, plans)  # the table shows already now which runs are not done
         begun = time.perf_counter()
         perform = partial(performed, runs=place / RUNS, run=run)
+        forecast = Forecast(to_do, runner.size)
         with closing(Bar(f"{study.name}: done", len(to_do), "run")) as bar:
-            for done, (k, reason) in enumerate(runner(perform, to_do), 1):
-                if reason is None:
-                    note_failure(place / RUNS / to_do[k].name, reason := DIED)
-                if reason:
+            for done, (k, outcome) in enumerate(runner(partial(timed, perform), to_do), 1):
+                if outcome is None:
+                    note_failure(place / RUNS / to_do[k].name, DIED)
+                if reason := outcome.result if outcome else DIED:
                     failed[to_do[k].name] = reason
-                bar.show(done, f"{len(failed)} failed" if failed else "")
+                forecast.done(k, outcome)
+                bar.show(done, f"{len(failed)} failed" if failed else "", forecast.left())
         seconds = time.perf_counter() - begun
         if part is None:
             write_table(place, plans)
