@@ -1,4 +1,4 @@
-"""The whole benchmark: python scripts/bench/all.py OUT [--quick] [--only NAME]... [--peers DIR] [--data DIR].
+"""The whole benchmark: python scripts/bench/all.py OUT [--quick] [--only NAME]... [--seeds N].
 
 Takes the rows of rows.py one after the other, prints them, and leaves in OUT the table as text and CSV, the cost model
 that fits it (model.py), plots, and the machine's description. A row that is done (on this machine, with this code of
@@ -53,11 +53,15 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=3, help="how often each row is run at most (3)")
     parser.add_argument("--peers", type=Path, help="where other packages are, or are to be, installed")
     parser.add_argument("--data", type=Path, help="where data sets are: its folders adult, mnist, rcv1")
+    parser.add_argument("--seeds", type=int, help="of the study of one setting (1000; with --quick 4)")
     parser.add_argument("--list", action="store_true", help="print the rows, and which of them are done")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the command that runs is ended, too
     asked.out.mkdir(parents=True, exist_ok=True)
-    table = rows.quick(asked.out) if asked.quick else rows.table(asked.out, asked.data and asked.data.absolute())
+    if asked.quick:
+        table = rows.quick(asked.out, asked.seeds or 4)
+    else:
+        table = rows.table(asked.out, asked.data and asked.data.absolute(), asked.seeds or 1000)
     book = Book(asked.out)
     if asked.list:
         for row in table:
@@ -191,9 +195,20 @@ def take_alone(row: Row, peers: Path | None) -> Run:
     return commands.alone(list(row.words), row.limit)
 
 
+def take_study(row: Row, peers: Path | None) -> Run:
+    """A study, and then the script that is thrown away, doing as many runs."""
+    told = []
+    ours = [sys.executable, str(HERE / "study.py"), *row.words]
+    for command in (lambda: ours, lambda: peer.script(row, told[0]["runs"])):
+        with tempfile.TemporaryDirectory() as there:
+            told.append(json.loads(commands.timed(command(), Path(there), row.limit).out.splitlines()[-1]))
+    return {"ours": told[0], "theirs": told[1]}
+
+
 KINDS: dict[str, Callable[[Row, Path | None], Run]] = {
     "wires": take_wires, "round": take_round, "peers": take_peer, "commands": take_command, "long": take_command,
     "grid": take_watched, "edges": take_watched, "lockstep": take_alone,
+    "study": take_study,
 }  # fmt: skip
 
 
@@ -284,6 +299,19 @@ def show_peer(row: Row, runs: list[Run]) -> Shown:
     return [(row.name, _beside(runs, "ours")), ("    in one process", _beside(runs, "alone"))]
 
 
+def show_study(row: Row, runs: list[Run]) -> Shown:
+    """Seconds and CPU of a study, and ms of CPU of one of its runs, ours and theirs."""
+    number = runs[0]["ours"]["runs"]
+    cells = [str(len(runs)), str(number)]
+    cells += [f"{statistics.median(run['ours'][what] for run in runs):.1f}" for what in ("seconds", "cpu")]
+    cells += [f"{1000 * statistics.median(run[whose]['cpu'] for run in runs) / number:.1f}" for whose in SIDES]
+    ratios = sorted(run["theirs"]["cpu"] / run["ours"]["cpu"] for run in runs)
+    return [(row.name, [*cells, f"{statistics.median(ratios):.3g}", f"{ratios[0]:.2g}-{ratios[-1]:.2g}"])]
+
+
+SIDES = ("ours", "theirs")
+
+
 def _beside(runs: list[Run], mine: str) -> list[str]:
     cells = [str(len(runs))]
     for what, unit in (("rate", 1.0), ("cpu", 1e6)):
@@ -324,6 +352,7 @@ SHOWN: dict[str, tuple[tuple[str, ...], Callable[[Row, list[Run]], Shown]]] = {
     "wires": (("apart", "together"), show_wires),
     "round": (("ratio", "spread", "rounds/s", "bare"), show_round),
     "peers": (("runs", "rounds/s", "theirs", "ratio", "spread", "cpu", "theirs", "ratio", "spread"), show_peer),
+    "study": (("times", "runs", "seconds", "cpu", "ms a run", "theirs", "ratio", "spread"), show_study),
 }
 ABOUT = {
     "commands": "seconds of a command and of its parts, beside a bare start; MB of PSS: all ranks, the middle one, the "
@@ -338,6 +367,8 @@ ABOUT = {
     "round": "rounds per second beside a bare loop written out by hand",
     "peers": "mpinodes, over MPI and in one process, and another, in turn: rounds per second, and µs of CPU of a round "
     "on all ranks; ratios above 1: mpinodes is faster, or takes less",
+    "study": "a study with all its cores: seconds, those of CPU, and ms of CPU of a run, beside a script that one "
+    "writes and throws away, doing as many runs of DOLA; ratios above 1: mpinodes takes less",
 }
 
 

@@ -25,11 +25,16 @@ def prepared(name: str, peers: Path | None) -> Callable[[Row], list[str]]:
         Refused: it is not here, and cannot be had.
     """
     if name.startswith("single-process"):
-        script = str(DRIVERS / "vectorised.py")
-        return lambda row: [sys.executable, script, "--agents", str(row.agents), *_sized(row)]
+        return lambda row: script(row, 1)
     python = environment("disropt", peers)
     alone = ["--consensus"] * ("consensus" in name)
     return lambda row: [*mpirun(row.agents, python), str(DRIVERS / "disropt_ring.py"), *_sized(row), *alone]
+
+
+def script(row: Row, runs: int) -> list[str]:
+    """The command of the script that is thrown away, doing as many runs of a row's size."""
+    words = [str(DRIVERS / "vectorised.py"), "--agents", str(row.agents), *_sized(row), "--runs", str(runs)]
+    return [sys.executable, *words]
 
 
 def _sized(row: Row) -> list[str]:

@@ -21,7 +21,7 @@ class Row(NamedTuple):
 
     Attributes:
         name: what it is called, and by what `--only` finds it.
-        group: commands, long, grid, edges, lockstep, wires, round or peers.
+        group: commands, long, grid, edges, lockstep, wires, round, peers or study.
         ranks: of MPI; 0: one process.
         words: `key=value` of the experiment, or what a peer is told.
         agents, dimension, messages: what the cost model needs to know: messages of a round, over directed edges.
@@ -40,13 +40,13 @@ class Row(NamedTuple):
     limit: float = 300.0
 
 
-def table(out: Path, data: Path | None) -> list[Row]:
+def table(out: Path, data: Path | None, seeds: int) -> list[Row]:
     """All rows; graphs that have to be files are written below `out`, and data sets are read below `data`."""
     return [
         Row("wires", "wires", 2), *commands(), *long(), *grid(AGENTS, DIMENSIONS),
         *edges(out, 16, 300), *edges(out, 32, 150), *lockstep(AGENTS, (10, 64, 784)), *by_algorithm(data),
         *(_bare(ranks, how) for how in ((), ("--apart",)) for ranks in (8, 16, 32, 64, 101)),
-        *peers((784, 10)),
+        *peers((784, 10)), *studies(seeds),
     ]  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def _bare(ranks: int, how: tuple[str, ...]) -> Row:
     return Row(f"bare loop, {ranks} ranks{', apart' * bool(how)}", "round", ranks, how, limit=600)
 
 
-def quick(out: Path) -> list[Row]:
+def quick(out: Path, seeds: int) -> list[Row]:
     """The same in small: whether it runs, not how fast."""
     return [
         Row("wires", "wires", 2, ("--quick",)),
@@ -65,6 +65,7 @@ def quick(out: Path) -> list[Row]:
         _lockstep(4, 10, 16),
         Row("bare loop", "round", 8, ("--quick", "--case", "dpsda-ps")),
         *(row for row in peers((10,), rounds=16) if "script" in row.name),
+        *studies(seeds, 16, "study.seeds=1", "topology.name=ring", "privacy.budget.epsilon=1"),
     ]
 
 
@@ -184,3 +185,13 @@ def peers(dimensions: tuple[int, ...], rounds: int = 1000) -> list[Row]:
             for peer in ("single-process script", "disropt, subgradient", "disropt, consensus alone")
         ]
     return found
+
+
+def studies(seeds: int, rounds: int = 200, *fewer: str) -> list[Row]:
+    """The study of docs/studies.md, and many seeds of the noise of one of its settings; beside the script."""
+    one = ("algorithm.name=dola", "problem.preset=digits", "topology.agents=7", "topology.name=ring", "data.seed=0")
+    shape = {"agents": 7, "dimension": 64, "rounds": rounds, "limit": 7200.0}
+    return [
+        Row("docs/studies.md", "study", 0, (f"rounds={rounds}", *fewer), **shape),
+        Row(f"{seeds} seeds of one setting", "study", 0, (f"rounds={rounds}", *one, f"study.seeds={seeds}"), **shape),
+    ]

@@ -69,6 +69,9 @@ def runs_add_up(out: Path) -> None:
     assert float(runs["wires"]["together_0"]) > 0
     script = runs["single-process script, d = 10"]
     assert float(script["theirs_cpu"]) < float(script["ours_cpu"])
+    for name, number in (("docs/studies.md", 3), ("4 seeds of one setting", 4)):
+        assert float(runs[name]["ours_runs"]) == number
+        assert 0 < float(runs[name]["theirs_cpu"]) < float(runs[name]["ours_cpu"])
 
 
 def figures_are_left_there(out: Path) -> None:

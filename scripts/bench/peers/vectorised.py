@@ -4,8 +4,9 @@
 
 A round does the arithmetic of one of mpinodes (noise, mixing, clipped subgradient of the hinge with its regularizer,
 step, projection), and the losses of every agent's point on every agent's sample are computed in blocks. Nothing is
-sent, checked, accounted for, recorded or certified: what that is worth is for the reader to say. Prints one line of
-JSON: seconds and CPU seconds of the rounds, and of the losses.
+sent, checked, accounted for, recorded or certified: what that is worth is for the reader to say. --runs N does as many
+runs, one after the other, with different noise. Prints one line of JSON: seconds and CPU seconds of the rounds, and of
+the losses.
 """
 
 from __future__ import annotations
@@ -67,19 +68,22 @@ def losses(a, b, decisions, strength=0.01) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("agents", 7), ("dimension", 784), ("rounds", 1000)):
+    for name, value in (("agents", 7), ("dimension", 784), ("rounds", 1000), ("runs", 1)):
         parser.add_argument(f"--{name}", type=int, default=value)
     given = parser.parse_args()
     rng = np.random.default_rng(1)
     a = rng.standard_normal((given.rounds, given.agents, given.dimension))
     a /= np.sqrt(np.vecdot(a, a))[..., None]
     b = np.where(a @ rng.standard_normal(given.dimension) > 0, 1.0, -1.0)
-    clocks = [(time.perf_counter(), time.process_time())]
-    decisions = simulate(a, b, ring(given.agents))
-    clocks.append((time.perf_counter(), time.process_time()))
-    fit = losses(a, b, decisions)
-    clocks.append((time.perf_counter(), time.process_time()))
-    wall, cpu = np.diff(np.array(clocks), axis=0).T.tolist()
+    spent = np.zeros((2, 2))  # of rounds and losses: seconds, and those of CPU
+    for seed in range(given.runs):
+        clocks = [(time.perf_counter(), time.process_time())]
+        decisions = simulate(a, b, ring(given.agents), seed=seed)
+        clocks.append((time.perf_counter(), time.process_time()))
+        fit = losses(a, b, decisions)
+        clocks.append((time.perf_counter(), time.process_time()))
+        spent += np.diff(np.array(clocks), axis=0)
+    wall, cpu = spent.T.tolist()
     print(
         json.dumps(
             {"seconds": sum(wall), "cpu": sum(cpu), "cpu_rounds": cpu[0], "cpu_losses": cpu[1], "loss": fit[-1].mean()}
