@@ -1,4 +1,4 @@
-"""Measure how well a study predicts its remaining time: python scripts/time_left.py [--workers N] [--only NAME].
+"""Measure how well a study predicts its remaining time: python scripts/time_left.py [--only NAME] [key=value]...
 
 The script does ten studies of different kinds. After the first tenth of the runs of a study it notes the predicted
 time left, and at the end of the study it compares the prediction with the time that the other runs really took.
@@ -61,7 +61,7 @@ class Noted(Forecast):
     def done(self, k: int, outcome: Timed | None) -> None:
         """Take into account that run k is done."""
         super().done(k, outcome)
-        if len(self._left) == len(self._plans) * 9 // 10:
+        if len(self._left) == len(self._kinds) * 9 // 10:
             Noted.noted = self.left() or 0.0, time.perf_counter()
 
 
@@ -70,13 +70,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=cores(), help="the number of worker processes")
     parser.add_argument("--only", help="one study, by name")
-    asked = parser.parse_args()
+    parser.add_argument("words", nargs="*", help="further settings of the studies")
+    asked = parser.parse_intermixed_args()
     setattr(sweeping, "Forecast", Noted)  # noqa: B010
     errors = []
     for name, words in STUDIES.items():
         if asked.only in (None, name):
             with tempfile.TemporaryDirectory() as folder, processes(asked.workers) as pool:
-                swept = sweeping.sweep(Study.of([*words, f"output.dir={Path(folder) / 'study'}"]), pool, pool)
+                swept = sweeping.sweep(
+                    Study.of([*words, *asked.words, f"output.dir={Path(folder) / 'study'}"]), pool, pool
+                )
                 predicted, at = Noted.noted
                 took = time.perf_counter() - at
             errors.append(abs(predicted - took) / took)

@@ -1,11 +1,14 @@
-"""The five papers redrawn: python scripts/papers/all.py [--data DIR] [--quick] [--only ITEM]... OUT.
+"""The five papers redrawn: python scripts/papers/all.py [--data DIR] [--quick] [--only ITEM]... [--list] [--keep] OUT.
 
 Every theorem, figure, table and experiment of the papers is in index.toml, with the script beside this one that answers
 for it (an item), or the reason why none does. Items are done one after the other, each with its settings in the TOML
-files here; one that is done, with the same script, settings and data sets, is not done again, and runs that were made
-are kept. OUT gets index.html, verdicts.json and the figures, anew after every item. DIR has a folder for each data set:
-adult, mnist, mushrooms, rcv1, cifar10; what is missing is said to be. --quick takes small forms on made data, in a
-minute: whether it all works, not what holds. The exit code is 1 where an item failed.
+files here. An item that is done is not done again, and runs that were made are kept, unless the item's script,
+settings or data sets, or the code of mpinodes (but for comments and docstrings) have changed since. Every verdict names
+the commit and a hash of the settings that it was made with. --list says for each item what has changed since, and does
+nothing. With --keep an item is not done again because of the code of mpinodes alone. OUT gets index.html, verdicts.json
+and the figures, anew after every item. DIR has a folder for each data set: adult, mnist, mushrooms, rcv1, cifar10; what
+is missing is said to be. --quick takes small forms on made data, in a minute: whether it all works, not what holds. The
+exit code is 1 where an item failed.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from types import ModuleType
 from typing import Any
 
 import page
-from desk import HERE, NOT, NOT_DONE, Desk, Verdict, spent
+from desk import HERE, NOT, NOT_DONE, Desk, Verdict, machine
 
 Json = dict[str, Any]
 SMALL, NOT_RUN = "left out of the small form", "it was not run"
@@ -51,12 +54,12 @@ class Item:
     def of(cls, name: str) -> Item:
         return cls(name, importlib.import_module(name.replace("-", "_")))
 
-    def print_of(self, desk: Desk) -> str:
-        """What its results depend on."""
+    def settings(self, desk: Desk) -> str:
+        """A hash of what its results depend on besides the code of mpinodes: its script, its settings, its data."""
         sources = [str(self.module.__file__), *(str(HERE / name) for name in ("desk.py", *self.module.SETTINGS))]
         texts = [Path(source).read_text() for source in sources]
         data = [name for name in self.module.NEEDS if desk.folder(name)]
-        return hashlib.sha256(repr((texts, data, desk.quick)).encode()).hexdigest()
+        return hashlib.sha256(repr((texts, data, desk.quick)).encode()).hexdigest()[:12]
 
 
 class Book:
@@ -72,20 +75,34 @@ class Book:
             entry = dict(json.loads((self._below / f"{name}.json").read_text()))
         except (OSError, ValueError):
             return {}
-        return entry if entry.keys() >= {"cost", "untold"} else {}
+        return entry if entry.keys() >= {"cost", "code", "settings"} else {}
 
     def text(self, name: str) -> str:
         """What it printed."""
         path = self._below / f"{name}.txt"
         return path.read_text() if path.exists() else ""
 
-    def is_done(self, item: Item, desk: Desk) -> bool:
+    def change(self, item: Item, desk: Desk, is_any_code: bool = False) -> str:
+        """Why it has to be done; empty: it need not.
+
+        Args:
+            item: the item.
+            desk: where it is worked on.
+            is_any_code: whether verdicts by other code of mpinodes count, too.
+        """
         entry = self.entry(item.name)
-        return bool(entry) and not entry["failed"] and entry["print"] == item.print_of(desk)
+        if not entry:
+            return "not done"
+        if entry["failed"]:
+            return f"failed: {entry['failed']}"
+        of = {"its script, settings or data": entry["settings"] != item.settings(desk)}
+        of |= {"the code of mpinodes": entry["code"] != desk.code and not is_any_code}
+        parts = [name for name, is_other in of.items() if is_other]
+        return f"changed since commit {entry['commit'] or 'unknown'}: {' and '.join(parts)}" if parts else ""
 
     def do(self, item: Item, desk: Desk, command: str) -> None:
         """Do it, and write down what came of it."""
-        begun, failed = (time.perf_counter(), spent()), ""
+        begun, failed = (time.perf_counter(), desk.spent()), ""
         desk.begin()
         verdicts: list[Verdict] = []
         with (self._below / f"{item.name}.txt").open("w") as file, contextlib.redirect_stdout(file):
@@ -94,12 +111,12 @@ class Book:
             except Exception as error:  # whatever it is, the other items are done
                 failed = f"{type(error).__name__}: {error}"
                 traceback.print_exc()
-        cpu, before = spent() - begun[1], self.entry(item.name)
-        known = before.get("cost", 0.0) if desk.untold and before.get("quick") == desk.quick else 0.0
+        cpu = desk.spent() - begun[1]
         told = {
-            "print": item.print_of(desk), "command": command, "quick": desk.quick, "failed": failed,
+            "commit": machine.commit(), "code": desk.code, "settings": item.settings(desk), "command": command,
+            "quick": desk.quick, "failed": failed,
             "seconds": round(time.perf_counter() - begun[0], 1), "cpu": round(cpu, 1),
-            "cost": round(max(cpu + desk.kept, known), 1), "kept": round(desk.kept, 1), "untold": desk.untold,
+            "cost": round(cpu + desk.kept, 1), "kept": round(desk.kept, 1), "untold": desk.untold,
             "figures": desk.figures, "verdicts": [verdict._asdict() for verdict in verdicts],
         }  # fmt: skip
         (self._below / f"{item.name}.json").write_text(json.dumps(told, indent=1, ensure_ascii=False))
@@ -120,7 +137,7 @@ def verdicts(index: Json, book: Book) -> list[Json]:
             else v
             for v in own
         ]
-        kept = {key: entry.get(key) for key in ("seconds", "cpu", "cost", "untold", "quick")}
+        kept = {key: entry.get(key) for key in ("seconds", "cpu", "cost", "untold", "quick", "commit", "settings")}
         told += [verdict | {"command": entry.get("command", "")} | kept for verdict in own]
     return told
 
@@ -138,6 +155,8 @@ def main() -> int:
     parser.add_argument("--data", type=Path, metavar="DIR", help=f"where data sets are: {', '.join(DATA)}")
     parser.add_argument("--quick", action="store_true", help="small forms, on made data")
     parser.add_argument("--only", action="append", metavar="ITEM", help="this script, by name")
+    parser.add_argument("--list", action="store_true", help="say of each item what changed since it was done")
+    parser.add_argument("--keep", action="store_true", help="do nothing again because of the code of mpinodes alone")
     asked = parser.parse_args()
     if asked.data is not None and not asked.data.is_dir():
         parser.error(f"--data {asked.data}: no such directory")
@@ -145,7 +164,7 @@ def main() -> int:
     names = list(dict.fromkeys(row["by"] for row in index["items"] if "by" in row))
     if unknown := [word for word in asked.only or () if word not in names]:
         parser.error(f"no item is called {unknown[0]!r}; there are {', '.join(names)}")
-    desk = Desk(asked.out.absolute(), asked.data and asked.data.absolute(), asked.quick)
+    desk = Desk(asked.out.absolute(), asked.data and asked.data.absolute(), asked.quick, machine.code())
     try:
         desk.output.mkdir(parents=True, exist_ok=True)
         alone = (desk.output / ".lock").open("w")
@@ -158,11 +177,16 @@ def main() -> int:
     where = ["--quick"] if asked.quick else [f"--data {asked.data}"] if asked.data else []
     for name in asked.only or names:
         item = Item.of(name)
-        if not book.is_done(item, desk):
-            print(f"{time.strftime('%H:%M:%S')} {name}", file=sys.stderr, flush=True)
+        change = book.change(item, desk, asked.keep)
+        if asked.list:
+            print(f"{name}: {change or 'done, commit ' + book.entry(name)['commit']}")
+        elif change:
+            print(f"{time.strftime('%H:%M:%S')} {name}: {change}", file=sys.stderr, flush=True)
             words = ["python scripts/papers/all.py", *where, f"--only {name} OUT"]
             book.do(item, desk, " ".join(words))
             publish(desk.output, index, book, names)
+    if asked.list:
+        return 0
     publish(desk.output, index, book, names)
     wrong = [f"{name}: {book.entry(name)['failed']}" for name in names if book.entry(name).get("failed")]
     wrong += [f"not in index.toml: {stray}" for stray in strays(index, book, names)]

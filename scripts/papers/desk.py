@@ -9,13 +9,17 @@ import subprocess
 import sys
 import textwrap
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import isnan, nan
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 from typing import Any, NamedTuple
 
+sys.path.append(str(Path(__file__).parents[1] / "bench"))
 import h5py
+import machine
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
@@ -25,10 +29,10 @@ from threadpoolctl import threadpool_limits
 
 import mpinodes
 from mpinodes.core.asked import parse
-from mpinodes.finished.runs import FinishedRun, found
+from mpinodes.finished.runs import RUNS, FinishedRun
 from mpinodes.launch.launching import mpirun
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
-from mpinodes.studies.pools import cores, one_by_one, processes
+from mpinodes.studies.pools import Pool, cores, one_by_one, processes
 from mpinodes.studies.study import Study
 from mpinodes.studies.sweeping import sweep
 
@@ -102,21 +106,24 @@ class Desk:
         output: of the figures; runs and studies are below it.
         data: the directory with a folder for each data set; None: there is none.
         quick: whether the small form is wanted, on made or bundled data alone.
+        code: a hash of the code of mpinodes; what was made by other code is made again.
         figures: of the item at hand, as they are saved.
         keys: settings of the runs whose noise is by their key.
         kept: CPU seconds that the kept runs of the item at hand took when they were made.
-        untold: how many of these nothing is known of.
+        untold: how many studies of these were cut short, so that it is not known what a part of them took.
         used: the runs of the item at hand.
     """
 
     output: Path
     data: Path | None
     quick: bool
+    code: str = ""
     figures: list[str] = field(default_factory=list)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
     kept: float = 0.0
     untold: int = 0
     used: set[Path] = field(default_factory=set)
+    _ended: float = 0.0
 
     def begin(self) -> None:
         """Another item."""
@@ -158,17 +165,27 @@ class Desk:
 
     def once(self, place: Path, make: Callable[[], object]) -> None:
         """Make a run's directory, or another file, where it is not there; what that costs is kept beside it."""
-        cost = place.with_name(f"{place.name}.cpu")
         is_used, self.used = place in self.used, self.used | {place}
-        if (place / "summary.json" if place.suffix != ".npz" else place).exists():
-            if not is_used:
-                self.kept += float(cost.read_text()) if cost.exists() else 0.0
-                self.untold += not cost.exists()
-            return
-        shutil.rmtree(place, ignore_errors=True)  # cut short
-        begun = spent()
-        make()
-        cost.write_text(f"{spent() - begun:.3f}")
+        if (cost := self._cost(place)) is None:
+            begun = self.spent()
+            make()
+            self._note(place, self.spent() - begun)
+        elif not is_used:
+            self.kept += cost
+
+    def _cost(self, place: Path) -> float | None:
+        """CPU seconds that a place took, nan where it was cut short; None, and it is deleted: not made by this code."""
+        note = place.with_name(f"{place.name}.cpu")
+        seconds, _, code = note.read_text().partition(" ") if note.exists() else ("", "", "")
+        if seconds and code == self.code and place.exists():
+            return float(seconds)
+        shutil.rmtree(place, ignore_errors=True)
+        place.unlink(missing_ok=True)
+        return None
+
+    def _note(self, place: Path, seconds: float) -> None:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.with_name(f"{place.name}.cpu").write_text(f"{seconds:.3f} {self.code}")
 
     def arrays(self, path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, np.ndarray]:
         """Of an .npz file, that is made where it is not there."""
@@ -187,22 +204,43 @@ class Desk:
             RuntimeError: one of them failed.
         """
         place = self.output / "studies" / (Path(toml).stem + key)
-        cost, begun, there = place.with_name(f"{place.name}.cpu"), spent(), len(list(place.rglob("summary.json")))
-        study = Study.of([str(HERE / toml), *words, f"output.dir={place}"])
-        if self.quick:  # so few that workers take longer to start
+        before, begun = self._cost(place) or 0.0, self.spent()
+        self._note(place, nan)  # should it be cut short
+        with self.workers() as pool:
+            swept = self.swept(Study.of([str(HERE / toml), *words, f"output.dir={place}"]), pool)
+        self._note(place, before + self.spent() - begun)
+        self.untold += isnan(before)
+        self.kept += 0.0 if isnan(before) else before
+        return [FinishedRun.read(run) for _, run in swept]
+
+    @contextmanager
+    def workers(self) -> Iterator[Pool]:
+        """A pool that does the runs of studies; what its processes spend counts as spent."""
+        if self.quick:  # so few runs that processes take longer to start
             with threadpool_limits(1):
-                swept = sweep(study, one_by_one, one_by_one)
-        else:
-            with processes(min(cores(), len(study.points()))) as pool:
-                swept = sweep(study, pool, pool)
+                yield one_by_one
+            return
+        with processes(cores()) as pool:
+            try:
+                yield pool
+            finally:
+                self._ended += machine.working()
+
+    def swept(self, study: Study, pool: Pool) -> list[tuple[dict[str, Any], Path]]:
+        """Do all runs of a study that are not done; return the settings and the directory of each run.
+
+        Raises:
+            RuntimeError: one of them failed.
+        """
+        swept = sweep(study, pool, pool)
         if swept.failed:
             raise RuntimeError("; ".join(f"{name}: {reason}" for name, reason in swept.failed.items()))
-        before = float(cost.read_text()) if cost.exists() else 0.0
-        self.kept += before
-        self.untold += there if there and not cost.exists() else 0
-        if len(list(place.rglob("summary.json"))) > there:
-            cost.write_text(f"{before + spent() - begun:.3f}")
-        return found([place])
+        return [(plan.settings, swept.directory / RUNS / plan.name) for plan in swept.plans]
+
+    def spent(self) -> float:
+        """CPU seconds so far, of this process, of those that it started and that have ended, and of its workers."""
+        used = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
+        return sum(each.ru_utime + each.ru_stime for each in used) + self._ended + machine.working()
 
     def save(self, figure: Figure, name: str, title: str, verdicts: Sequence[Verdict] = ()) -> None:
         """Write a figure, with what it shows under its title."""
@@ -212,12 +250,6 @@ class Desk:
         self.output.mkdir(parents=True, exist_ok=True)
         figure.savefig(self.output / name)
         self.figures.append(name)
-
-
-def spent() -> float:
-    """CPU seconds so far, of this process and of those that it started and that have ended."""
-    used = [getrusage(who) for who in (RUSAGE_SELF, RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def save(path: Path, **arrays: Any) -> None:

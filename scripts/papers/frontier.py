@@ -18,30 +18,29 @@ import hashlib
 import itertools
 import json
 import os
-import time
+import shutil
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import tomli_w
 from desk import FOUND, HERE, NO_DATA, Desk, Verdict, not_done, panels, save
-from frontier_data import Field, Json, Rows, Split, Vector, shares
+from frontier_data import Field, Json, Rows, Split, Vector, shares, together
 from frontier_data import field as data_of
-from frontier_runs import Noise, Priced, accuracy, best_within, models, priced
+from frontier_models import Outcome, Reader, accuracy, best_within, loss
 from matplotlib.axes import Axes
 from scipy import stats
-from threadpoolctl import threadpool_limits
 
-from mpinodes.core.asked import Tree
+from mpinodes.core.asked import Tree, merge
+from mpinodes.studies.pools import Pool
 from mpinodes.studies.study import Study
 
 NEEDS = ("adult", "mnist")
-SETTINGS = ("frontier.toml", "frontier_data.py", "frontier_runs.py")
+SETTINGS = ("frontier.toml", "frontier_data.py", "frontier_models.py")
 PAPER, ITEM = "beyond", "The frontier"
 READINGS = ("last", "second half")
 ONE_AGENT = "two-stage-gaussian"  # whose trials are those of one agent, too
@@ -56,8 +55,8 @@ LOOKS = {
     CURATOR: ("#000000", "*"),
 }  # fmt: skip
 QUICK = {
-    "data": ["synthetic"], "splits": 2, "train": 2000, "validation": 400, "test": 1000, "seeds_tuning": 1,
-    "seeds_oracle": 1, "seeds": 2,
+    "data": ["synthetic"], "shares": ["skewed"], "splits": 2, "train": 2000, "validation": 400, "test": 1000,
+    "seeds_tuning": 1, "seeds_oracle": 1, "seeds": 1,
 }  # fmt: skip
 
 
@@ -73,54 +72,67 @@ class Place(NamedTuple):
         return f"{TITLES[self.data]}, {self.agents} agents, {self.share} shares"
 
 
+class Method(NamedTuple):
+    """Define one method that is compared, or several that are made of the same runs.
+
+    Attributes:
+        trials: its cases in the study, by name.
+        names: of what is made of its runs.
+    """
+
+    trials: dict[str, Tree]
+    names: tuple[str, ...]
+
+
 @dataclass
 class Work:
     """What is asked for, and what is at hand.
 
     Attributes:
         desk: where.
+        pool: of the processes that do the runs.
         design: of the study file.
-        trials: by method, the experiments that are its trials.
+        base: what all trials have in common.
+        methods: all that are compared.
         budgets: ε; inf first.
         agents: how many there may be.
         cells: directory of what is done, a file for each place and ε.
     """
 
     desk: Desk
+    pool: Pool
     design: Json
-    trials: dict[str, list[Tree]]
+    base: Tree
+    methods: list[Method]
     budgets: list[float]
     agents: list[int]
     cells: Path
     _fields: dict[str, Field] = field(default_factory=dict)
-    _priced: dict[Any, Priced] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, desk: Desk) -> Work:
-        text = (HERE / "frontier.toml").read_text()
-        tree = tomllib.loads(text)
-        design = tree.pop("design")
+    def of(cls, desk: Desk, pool: Pool) -> Work:
+        base = tomllib.loads((HERE / "frontier.toml").read_text())
+        design, study = base.pop("design"), base.pop("study")
         if desk.quick:
             design |= QUICK
-            tree["data"]["columns"] = 6
-            tree["study"]["grid"] = {"privacy": {"budget": {"epsilon": [2]}}, "topology": {"agents": [4]}}
-            tree["study"]["cases"] = tree["study"]["cases"][::4]
-        design |= {"dimension": tree["data"]["columns"], "radius": tree["problem"]["radius"]}
-        texts = [text, *((HERE / name).read_text() for name in SETTINGS[1:]), str(desk.quick)]
+            base["data"]["columns"] = 6
+            study["grid"] = {"privacy": {"budget": {"epsilon": [2]}}, "topology": {"agents": [4]}}
+            study["cases"] = study["cases"][::4]
+        design |= {"dimension": base["data"]["columns"], "radius": base["problem"]["radius"]}
+        texts = [*((HERE / name).read_text() for name in SETTINGS), str(desk.quick), desk.code]
         digest = hashlib.sha256(repr(texts).encode()).hexdigest()[:8]
-        place = desk.output / "studies" / f"frontier-{digest}"
-        (place / "cells").mkdir(parents=True, exist_ok=True)
-        (place / "study.toml").write_text(tomli_w.dumps(tree))
-        study = Study.of([str(place / "study.toml")])
-        trials: dict[str, list[Tree]] = {}
-        first = study.points()[0].settings
-        for point in study.points():
-            if all(point.settings[key] == first[key] for key in ("privacy.budget.epsilon", "topology.agents")):
-                trials.setdefault(point.settings["algorithm.name"], []).append(point.asked)
+        cells = desk.output / "studies" / f"frontier-{digest}" / "cells"
+        cells.mkdir(parents=True, exist_ok=True)
+        trials: dict[str, dict[str, Tree]] = {}
+        for case in study["cases"]:
+            trials.setdefault(case["algorithm"]["name"], {})[case["name"]] = case
         assert len({len(each) for each in trials.values()}) == 1, "as many trials of each method"
-        grid = {axis.key: [point[axis.key] for point in axis.points] for axis in study.axes}
-        budgets = [np.inf, *map(float, grid["privacy.budget.epsilon"])]
-        return cls(desk, design, trials, budgets, grid["topology.agents"], place / "cells")
+        methods = [Method(cases, (name,)) for name, cases in trials.items()]
+        for kind, names in ((ALONE, (ALONE, ONE_SHOT)), (CURATOR, (CURATOR,))):
+            one = {f"{kind}-{name}": case | {"baseline": kind} for name, case in trials[ONE_AGENT].items()}
+            methods.append(Method(one, names))
+        budgets = [np.inf, *map(float, study["grid"]["privacy"]["budget"]["epsilon"])]
+        return cls(desk, pool, design, base, methods, budgets, study["grid"]["topology"]["agents"], cells)
 
     @property
     def data(self) -> list[str]:
@@ -134,150 +146,125 @@ class Work:
             self._fields[name] = data_of(name, self.desk.folder(name), self.design)
         return self._fields[name]
 
-    def price(self, trial: Tree, epsilon: float, agents: int, samples: int) -> Priced:
-        """Of a trial; what it costs hangs on no data."""
-        key = trial["name"], epsilon, agents, samples
-        if key not in self._priced:
-            parts = self.cells.parent / f"parts-{agents}x{samples}"
-            if not parts.exists():
-                parts.mkdir()
-                rows = self.field_of("synthetic").public.train
-                for i in range(agents):
-                    some = rows.at(slice(i * samples, (i + 1) * samples))
-                    save(parts / f"part-{i}.npz", features=some.features, targets=some.targets)
-            self._priced[key] = priced(trial, epsilon, agents, samples, str(parts / "part-{agent}.npz"))
-        return self._priced[key]
-
 
 # -------------------------------------------------------------------------------------------------------------- cells
-class Outcome(NamedTuple):
-    """What came of some seeds of a trial.
+class Cell:
+    """All methods at one place and ε: a study of all trials on public and on private data, and one of those chosen."""
 
-    Attributes:
-        models: by reading, (agents, s, d).
-        lost: (s,) by an online method, by round and agent; None: it is none.
-        price: of the trial.
-    """
+    def __init__(self, work: Work, place: Place, epsilon: float) -> None:
+        self._work, self._place, self._epsilon = work, place, epsilon
+        self._name = f"{place.data}-{place.share}-{place.agents}-{epsilon:g}"
+        self.path = work.cells / f"{self._name}.json"
 
-    models: list[Vector]
-    lost: Vector | None
-    price: Priced
+    def make(self) -> None:
+        """Do its runs, and write down what they show."""
+        begun, work = self._work.desk.spent(), self._work
+        data = work.field_of(self._place.data)
+        skew = work.design["skew"] if self._place.share == "skewed" else 0.0
+        splits = [data.public, *data.splits]
+        self._own = [shares(split.train, self._place.agents, skew) for split in splits]  # of split 0 the public samples
+        runs = work.cells.parent / "runs" / self._name
+        for s, own in enumerate(self._own):
+            for i, rows in [*enumerate(own), ("all", together(own))]:
+                save(runs / "data" / f"{s}-{i}.npz", features=rows.features, targets=rows.targets)
+        trials = {name: case for method in work.methods for name, case in method.trials.items()}
+        validation = [split.validation for split in splits]
+        public = self._scores(self._outcomes(runs, "public", trials, range(1)), validation)
+        oracle = self._scores(self._outcomes(runs, "oracle", trials, range(1, len(splits))), validation)
+        chosen = {
+            (name, how): best(method, name, scores)
+            for method in work.methods
+            for name in method.names
+            for how, scores in (("public", public), ("oracle", oracle))
+        }
+        again = {trial: trials[trial] for trial, _, _ in chosen.values()}
+        final = self._outcomes(runs, "final", again, range(1, len(splits)))
+        told: Json = {"methods": {}, "majority": [_majority(split) for split in data.splits]}
+        for (name, how), choice in chosen.items():
+            told["methods"].setdefault(name, {})[how] = _told(name, choice, final[choice[0]], data)
+        told["best"] = [_best(split, work.design["radius"]) for split in data.splits]
+        told["optimum"] = data.best
+        half = self.path.with_suffix(".half")
+        half.write_text(json.dumps(told | {"cpu": work.desk.spent() - begun}))
+        os.replace(half, self.path)
+        shutil.rmtree(runs)
+
+    def _outcomes(self, runs: Path, phase: str, trials: dict[str, Tree], splits: range) -> Outcomes:
+        """Do a study of some trials, on some splits."""
+        cases = {f"{name}-split{s}": (name, s) for name in trials for s in splits}
+        seeds = {"public": "seeds_tuning", "oracle": "seeds_oracle", "final": "seeds"}[phase]
+        privacy = {"budget": {"epsilon": self._epsilon}} if np.isfinite(self._epsilon) else {"mechanism": "none"}
+        study = {
+            "cases": [self._case(trials[name], case, runs, s, phase) for case, (name, s) in cases.items()],
+            "seeds": self._work.design[seeds] if np.isfinite(self._epsilon) else 1,
+        }
+        more = {
+            "topology": {"agents": self._place.agents}, "privacy": privacy, "study": study, "comparator": False,
+            "record": {"transcript": True}, "output": {"dir": str(runs / phase)},
+        }  # fmt: skip
+        readers: dict[str, Reader] = {}
+        found: Outcomes = {name: {s: [] for s in splits} for name in trials}
+        for settings, place in self._work.desk.swept(Study.of([merge(self._work.base, more)]), self._work.pool):
+            name, s = cases[settings["name"]]
+            if name not in readers:
+                readers[name] = Reader(place)
+            found[name][s].append(readers[name].outcome(place, self._own[s]))
+        return found
+
+    def _case(self, trial: Tree, name: str, runs: Path, s: int, phase: str) -> Tree:
+        """A trial on the samples of a split; its noise has a key, for else it would be of where the data lie."""
+        batch, samples = trial["data"]["batch"], len(self._own[s][0].targets)
+        part = "all" if trial.get("baseline") == CURATOR else "{agent}"
+        data = {"file": str(runs / "data" / f"{s}-{part}.npz")}
+        key = {"key": f"{self._name}-{phase}-{name}"}
+        rounds = trial["rounds"] if batch == "all" else samples // batch + 1
+        return merge(trial, {"name": name, "rounds": rounds, "data": data, "noise": key})
+
+    @staticmethod
+    def _scores(outcomes: Outcomes, rows: Sequence[Rows]) -> Scores:
+        """By trial and name, the accuracies on validation rows of both readings, in the mean over splits and seeds."""
+
+        def mean(name: str, runs: dict[int, list[Outcome]]) -> Vector:
+            each = [[score(name, model, rows[s]) for model in out.models] for s, outs in runs.items() for out in outs]
+            return np.asarray(np.mean(each, axis=0))
+
+        return {trial: {name: mean(name, runs) for name in ("", ALONE)} for trial, runs in outcomes.items()}
 
 
-@dataclass(frozen=True)
-class Method:
-    """One that is compared, or several that are made of the same runs.
-
-    Attributes:
-        trials: its own.
-        names: of what is made of its runs.
-        kind: "network"; "apart", each agent by itself; or "curator".
-    """
-
-    trials: list[Tree]
-    names: tuple[str, ...]
-    kind: str
-
-    def run(self, work: Work, k: int, epsilon: float, own: Sequence[Rows], noise: Noise) -> Outcome:
-        if self.kind == "network":
-            price = work.price(self.trials[k], epsilon, len(own), len(own[0].targets))
-            found, lost = models(price.setup, own, noise)
-            return Outcome(found, lost, price)
-        if self.kind == "curator":
-            own = [Rows(*map(np.concatenate, zip(*own, strict=True)))]
-        price = work.price(self.trials[k], epsilon, 1, len(own[0].targets))
-        each = [models(price.setup, [rows], noise)[0] for rows in own]
-        found = [np.concatenate(parts) for parts in zip(*each, strict=True)]
-        return Outcome(found, None, self._repriced(price, len(own), own[0]))
-
-    def _repriced(self, price: Priced, agents: int, rows: Rows) -> Priced:
-        """Bytes: a curator is sent all samples; agents alone that average once send their models around."""
-        samples = rows.features.size + rows.targets.size
-        rounds = agents.bit_length() - 1
-        sent = 8 * samples if self.kind == "curator" else agents * rounds * price.setup.frame_width * 8
-        return price._replace(bytes=sent, seconds=price.seconds * agents)
+Outcomes = dict[str, dict[int, list[Outcome]]]  # by trial and split, of each seed
+Scores = dict[str, dict[str, Vector]]
+Choice = tuple[str, int, float]  # a trial, a reading, and how well it does
 
 
-def score(name: str, model: Vector, rows: Rows) -> Vector:
-    """(s,) accuracy of (agents, s, d): of the mean model, or of agents alone their mean accuracy."""
+def best(method: Method, name: str, scores: Scores) -> Choice:
+    """The trial and the reading that do best on validation rows, and how well."""
+    values = {trial: scores[trial][ALONE if name == ALONE else ""] for trial in method.trials}
+    trial = max(values, key=lambda trial: float(values[trial].max()))
+    reading = int(np.argmax(values[trial]))
+    return trial, reading, float(values[trial][reading])
+
+
+def score(name: str, model: Vector, rows: Rows) -> float:
+    """Accuracy of (agents, d): of the mean model, or of agents alone their mean accuracy."""
     if name == ALONE:
-        return np.asarray(np.mean([accuracy(each, rows) for each in model], axis=0))
+        return float(np.mean([accuracy(each, rows) for each in model]))
     return accuracy(model.mean(axis=0), rows)
 
 
-def methods(work: Work) -> list[Method]:
-    one = work.trials[ONE_AGENT]
-    network = [Method(trials, (name,), "network") for name, trials in work.trials.items()]
-    return [*network, Method(one, (ALONE, ONE_SHOT), "apart"), Method(one, (CURATOR,), "curator")]
-
-
-def cell(work: Work, place: Place, epsilon: float) -> Json:
-    """All methods at one place and ε."""
-    begun = time.process_time()
-    data = work.field_of(place.data)
-    skew = work.design["skew"] if place.share == "skewed" else 0.0
-
-    def dealt(split: Split) -> list[Rows]:
-        return shares(split.train, place.agents, skew)
-
-    public, private = dealt(data.public), [dealt(split) for split in data.splits]
-    told: Json = {"methods": {}, "majority": [_majority(split) for split in data.splits]}
-    for m, method in enumerate(methods(work)):
-        chosen = _chosen(work, method, epsilon, [(public, data.public.validation)], "seeds_tuning", (m, 0))
-        parts = [(own, split.validation) for own, split in zip(private, data.splits, strict=True)]
-        oracle = _chosen(work, method, epsilon, parts, "seeds_oracle", (m, 1))
-        for k in sorted({each[name][0] for each in (chosen, oracle) for name in method.names}):
-            seeds = _seeds(work, epsilon, "seeds")
-            found = [
-                method.run(work, k, epsilon, own, _noise(work, seeds, epsilon, (m, 2, k, s)))
-                for s, own in enumerate(private)
-            ]
-            for name in method.names:
-                for how, choice in (("public", chosen[name]), ("oracle", oracle[name])):
-                    if choice[0] == k:
-                        told["methods"].setdefault(name, {})[how] = _told(name, choice, found, method, data)
-    told["best"] = [_best(split, work.design["radius"]) for split in data.splits]
-    told["optimum"] = data.best
-    return told | {"cpu": time.process_time() - begun}
-
-
-def _noise(work: Work, seeds: int, epsilon: float, words: Sequence[int]) -> Noise:
-    level = 0 if np.isinf(epsilon) else round(1000 * epsilon)
-    return Noise(seeds, [18, level, *words])
-
-
-def _seeds(work: Work, epsilon: float, key: str) -> int:
-    return 1 if np.isinf(epsilon) else int(work.design[key])
-
-
-def _chosen(
-    work: Work, method: Method, epsilon: float, parts: list[tuple[list[Rows], Rows]], key: str, words: tuple[int, int]
-) -> dict[str, tuple[int, int, float]]:
-    """By name, the trial and the reading that do best on validation rows, and how well."""
-    found: dict[str, list[Vector]] = {name: [] for name in method.names}
-    for k in range(len(method.trials)):
-        values: dict[str, list[list[float]]] = {name: [] for name in method.names}
-        for s, (own, rows) in enumerate(parts):
-            noise = _noise(work, _seeds(work, epsilon, key), epsilon, (*words, k, s))
-            out = method.run(work, k, epsilon, own, noise)
-            for name in method.names:
-                values[name].append([float(score(name, model, rows).mean()) for model in out.models])
-        for name in method.names:
-            found[name].append(np.mean(values[name], axis=0))
-    best = {name: np.unravel_index(int(np.argmax(each)), (len(each), len(READINGS))) for name, each in found.items()}
-    return {name: (int(k), int(r), float(found[name][k][r])) for name, (k, r) in best.items()}
-
-
-def _told(name: str, choice: tuple[int, int, float], found: list[Outcome], method: Method, data: Field) -> Json:
-    k, reading, validated = choice
-    price = found[0].price
+def _told(name: str, choice: Choice, by_split: dict[int, list[Outcome]], data: Field) -> Json:
+    trial, reading, validated = choice
+    runs = [out for outs in by_split.values() for out in outs]
     test = [
-        score(name, out.models[reading], split.test).tolist() for out, split in zip(found, data.splits, strict=True)
+        [score(name, out.models[reading], split.test) for out in outs]
+        for outs, split in zip(by_split.values(), data.splits, strict=True)
     ]
-    lost = [out.lost.tolist() for out in found if out.lost is not None]
+    lost = [[out.lost for out in outs] for outs in by_split.values()] if name in ONLINE else []
+    samples = data.splits[0].train
+    sent = {ALONE: 0, CURATOR: 8 * (samples.features.size + samples.targets.size)}.get(name, runs[0].bytes)
     return {
-        "trial": method.trials[k]["name"], "reading": READINGS[reading], "validation": validated, "test": test,
-        "lost": lost, "proven": price.proven, "bytes": 0 if name == ALONE else price.bytes, "seconds": price.seconds,
+        "trial": trial, "reading": READINGS[reading], "validation": validated, "test": test, "lost": lost,
+        "proven": max(out.proven for out in runs), "bytes": sent,
+        "seconds": float(np.median([out.seconds for out in runs])),
     }  # fmt: skip
 
 
@@ -289,8 +276,7 @@ def _majority(split: Split) -> float:
 def _best(split: Split, radius: float) -> Json:
     """The best linear model in the ball: what it gets right, and what it loses on the training rows."""
     x = best_within(split.train, radius)
-    lost = np.logaddexp(0, -split.train.targets * (split.train.features @ x)).mean()
-    return {"test": float(accuracy(x, split.test)), "lost": float(lost)}
+    return {"test": accuracy(x, split.test), "lost": loss(x, split.train)}
 
 
 def done(work: Work) -> tuple[dict[tuple[Place, float], Json], list[tuple[Place, float]]]:
@@ -298,17 +284,14 @@ def done(work: Work) -> tuple[dict[tuple[Place, float], Json], list[tuple[Place,
     found, left = {}, []
     spent = 0.0
     for epsilon, place in itertools.product(work.budgets, work.places()):
-        path = work.cells / f"{place.data}-{place.share}-{place.agents}-{epsilon:g}.json"
-        if not path.exists():
+        cell = Cell(work, place, epsilon)
+        if not cell.path.exists():
             if spent > 60 * work.design["cpu_minutes"]:
                 left.append((place, epsilon))
                 continue
-            made = cell(work, place, epsilon)
-            half = path.with_suffix(".half")
-            half.write_text(json.dumps(made))
-            os.replace(half, path)
-            work.desk.kept -= made["cpu"]  # it was spent just now
-        found[place, epsilon] = json.loads(path.read_text())
+            cell.make()
+            work.desk.kept -= json.loads(cell.path.read_text())["cpu"]  # it was spent just now
+        found[place, epsilon] = json.loads(cell.path.read_text())
         spent += found[place, epsilon]["cpu"]
         work.desk.kept += found[place, epsilon]["cpu"]
     return found, left
@@ -361,7 +344,7 @@ class Found:
     def __init__(self, work: Work) -> None:
         self.work = work
         self.cells, self.left = done(work)
-        self.names = [name for method in methods(work) for name in method.names]
+        self.names = [name for method in work.methods for name in method.names]
         self.networks = [name for name in self.names if name not in (ALONE, CURATOR)]
         self.budgets = sorted(e for e in work.budgets if np.isfinite(e))
 
@@ -586,8 +569,8 @@ def regrets(found: Found) -> Callable[[Axes, Place], None]:
 
 
 def redraw(desk: Desk) -> list[Verdict]:
-    with threadpool_limits(1):
-        found = Found(Work.of(desk))
+    with desk.workers() as pool:
+        found = Found(Work.of(desk, pool))
     design, places = found.work.design, found.work.places()
     many = f"{design['seeds']} seeds of the noise × {design['splits']} splits, 95 % intervals (t over splits)"
     rows = [[place for place in places if place.data == name] for name in found.work.data]

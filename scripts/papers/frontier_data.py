@@ -7,7 +7,7 @@ with the constant that stands beside them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -89,6 +89,11 @@ def shares(rows: Rows, agents: int, skew: float) -> list[Rows]:
     return [each.at(order.permutation(len(each.targets))) for each in found]
 
 
+def together(parts: Sequence[Rows]) -> Rows:
+    """Return all samples of several parts."""
+    return Rows(*map(np.concatenate, zip(*parts, strict=True)))
+
+
 def _split(rows: Rows, look: Callable[[Vector], Vector], design: Json, seed: int) -> Split:
     order = np.random.default_rng([18, seed]).permutation(len(rows.targets)) if seed else np.arange(len(rows.targets))
     cuts = np.cumsum([design["train"], design["validation"], design["test"] if seed else 0])
@@ -133,7 +138,7 @@ def _mnist(folder: Path, design: Json) -> tuple[Rows, Rows]:
         for pair, parts in zip((PRIVATE, PUBLIC), found, strict=True):
             rows = np.flatnonzero(np.isin(source.targets, pair))
             parts.append(Rows(source.features(rows), np.where(source.targets[rows] == pair[1], 1.0, -1.0)))
-    private, public = (Rows(*map(np.concatenate, zip(*parts, strict=True))) for parts in found)
+    private, public = map(together, found)
     return private, public.at(np.random.default_rng(18).permutation(len(public.targets)))
 
 

@@ -71,7 +71,7 @@ def _row(verdict: Json, items: dict[str, Json]) -> str:
 
 
 def cost_of(item: Json) -> str:
-    """From scratch; where that of a kept run is not known, at least."""
+    """From scratch; at least, where a kept study was cut short."""
     return f"{'at least ' * bool(item['untold'])}{item['cost']:g} s"
 
 
@@ -79,6 +79,7 @@ def _section(name: str, item: Json) -> str:
     figures = "".join(f"<p><img src='{escape(figure)}' alt='{escape(figure)}'></p>" for figure in item["figures"])
     cost = f"{cost_of(item)} of CPU from scratch; drawn last in {item['seconds']:g} s, {item['cpu']:g} s of CPU"
     if item["untold"]:
-        cost += f" (of {item['untold']} of its kept runs nobody wrote down what they took)"
+        cost += f" ({item['untold']} of its kept studies were cut short, and nobody wrote down what they took)"
+    cost += f"; commit {item['commit'] or 'unknown'}, settings {item['settings']}"
     text = f"<pre>{escape(item['text'])}</pre>" if item["text"] else ""
     return f"<h3 id='{name}'>{name}</h3><p><code>{escape(item['command'])}</code>: {cost}</p>{figures}{text}"

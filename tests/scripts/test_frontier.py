@@ -1,4 +1,4 @@
-"""scripts/papers/frontier.py: its runs are the package's, and its statistics what they are called."""
+"""scripts/papers/frontier.py: what it makes of a run, and that its statistics are what they are called."""
 
 from __future__ import annotations
 
@@ -7,57 +7,20 @@ import tomllib
 
 import numpy as np
 import pytest
-import tomli_w
 
+import mpinodes
 from mpinodes.core.asked import merge
-from mpinodes.core.messages import HEADER, Query
-from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.rounds.lockstep import simulate
-from mpinodes.running.setup import set_up
-from mpinodes.studies.study import Study
 from tests.helpers.running import CHECKOUT
 
 PAPERS = CHECKOUT / "scripts" / "papers"
 sys.path.insert(0, str(PAPERS))
 
 import frontier  # noqa: E402
-import frontier_runs  # noqa: E402
 from frontier_data import Rows, shares  # noqa: E402
+from frontier_models import Reader  # noqa: E402
 
-AGENTS, SAMPLES, D, SEEDS = 4, 100, 5, (3, 4)
-METHODS = [
-    "dola", "dpps", "dpsr", "weight-balancing", "two-stage-gaussian", "huang-dp", "gossip-averaging", "pp-admm",
-    "pvp-admm",
-]  # fmt: skip
-
-
-class Package(frontier_runs.Noise):
-    """The package's own draws, of a set-up for each seed."""
-
-    def __init__(self, setups) -> None:
-        super().__init__(len(setups), [0])
-        self._setups = setups
-
-    def start(self, agent, d):
-        drawn = [Draws(each.experiment.seed, Purpose.START, agent).at(0).standard_normal(d) for each in self._setups]
-        return np.array(drawn)
-
-    def release(self, setup, query, t, agent):
-        out = np.empty_like(query.value)
-        for each, value, place in zip(self._setups, query.value, out, strict=True):
-            single = Query(value, query.l1, query.l2, query.uses, query.leaks, query.calibration)
-            each.mechanism.release(single, t, Draws(each.noise_key, Purpose.NOISE, agent, 0), place)
-        return out
-
-
-@pytest.fixture(scope="module")
-def trials(tmp_path_factory):
-    tree = tomllib.loads((PAPERS / "frontier.toml").read_text())
-    tree.pop("design")
-    tree["data"]["columns"] = D
-    place = tmp_path_factory.mktemp("trials")
-    (place / "study.toml").write_text(tomli_w.dumps(tree))
-    return {point.settings["name"]: point.asked for point in Study.of([str(place / "study.toml")]).points()}
+AGENTS, SAMPLES, D = 4, 100, 5
+STEP, RADIUS, BATCH = 0.5, 20.0, 50
 
 
 @pytest.fixture(scope="module")
@@ -73,39 +36,59 @@ def own(tmp_path_factory):
     return rows, str(place / "part-{agent}.npz")
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_runs_side_by_side_say_what_the_package_says_seed_by_seed(name, trials, own):
-    rows, where = own
-    trial = trials[f"{name}-4"]
-    price = frontier_runs.priced(trial, 2.0, AGENTS, SAMPLES, where)
-    assert 1.99 < price.proven <= 2
-    tree = merge(_of(price.setup), {"record": {"transcript": True}})
-    setups = [set_up(merge(tree, {"seed": seed}), None) for seed in SEEDS]
-    theirs = np.array([_released(each) for each in setups])  # (s, rounds, agents, d)
-    ours = np.array([said.released for said in frontier_runs.said(price.setup, rows, Package(setups))])
-    assert ours.shape == (price.setup.experiment.rounds, AGENTS, len(SEEDS), D)
-    np.testing.assert_allclose(ours, theirs.transpose(1, 2, 0, 3), rtol=1e-6, atol=1e-8)
-    assert not np.allclose(ours[-1, :, 0], ours[-1, :, 1])
+def run_of(name, own, place, **more):
+    """A run of a trial of the study, at ε = 2."""
+    base = tomllib.loads((PAPERS / "frontier.toml").read_text())
+    base.pop("design")
+    trial = next(case for case in base.pop("study")["cases"] if case["name"] == name)
+    asked = {
+        "rounds": 3, "data": {"columns": D, "file": own[1]}, "topology": {"agents": AGENTS}, "comparator": False,
+        "privacy": {"budget": {"epsilon": 2.0}}, "record": {"transcript": True}, "output": {"dir": str(place)},
+    }  # fmt: skip
+    mpinodes.run_lockstep(merge(merge(merge(base, trial), asked), more))
+    return place
 
 
-def _of(setup):
-    """What was asked for, with the noise that the budget found."""
-    return tomllib.loads(setup.experiment.toml())
+def released(place):
+    return mpinodes.load(place).transcript.values[:, :, 3 : 3 + D]
 
 
-def _released(setup):
-    rounds = np.concatenate([rows.copy() for rows in simulate(setup)], axis=1)
-    return rounds[..., setup.layout.message_end :][..., HEADER : HEADER + D].transpose(1, 0, 2)
+def test_only_models_made_of_messages_are_scored(own, tmp_path):
+    place = run_of("dpps-4", own, tmp_path / "run", rounds=5, data={"epochs": 3})
+    out = Reader(place).outcome(place, own[0])
+    np.testing.assert_array_equal(out.models[0], -released(place)[4])  # of a dual method
+    np.testing.assert_allclose(out.models[1], -released(place)[3:].mean(axis=0))  # rounds 4 and 5
+    assert 1.99 < out.proven <= 2
+    assert (
+        out.bytes == (8 * 5 + 4 * 2) * (3 + D + 2) * 8
+    )  # 5 rounds on 8 links, and 2 to average; push-sum sends 2 numbers
 
 
-def test_only_models_made_of_releases_are_scored(trials, own):
-    rows, where = own
-    price = frontier_runs.priced(trials["dpps-4"], 2.0, AGENTS, SAMPLES, where)
-    rounds = list(frontier_runs.said(price.setup, rows, frontier_runs.Noise(2, [1])))
-    (last, late), lost = frontier_runs.models(price.setup, rows, frontier_runs.Noise(2, [1]))
-    np.testing.assert_array_equal(last, -np.array(rounds[-1].released))
-    np.testing.assert_allclose(late, -np.mean([said.released for said in rounds[2:]], axis=0))  # rounds 2 and 3 of 3
-    assert lost.shape == (2,)
+@pytest.mark.parametrize(("name", "own_weight", "is_dual"), [("dola-4", 1 / 3, 0), ("dpps-4", 1 / 3, 1),
+                                                            ("weight-balancing-4", 1 / 2, 0)])  # fmt: skip
+def test_an_online_method_loses_what_the_mix_of_what_is_heard_loses(name, own_weight, is_dual, own, tmp_path):
+    place = run_of(name, own, tmp_path / "run")
+    lost = []
+    for t, points in enumerate(released(place)[:2]):
+        for i, rows in enumerate(own[0]):
+            heard = own_weight * points[i] + (1 - own_weight) / 2 * (points[i ^ 1] + points[i ^ 2])
+            played = -STEP * heard if is_dual else heard
+            if not name.startswith("weight"):
+                played = played * min(1, RADIUS / np.linalg.norm(played)) if played.any() else played
+            margins = rows.targets * (rows.features @ played)
+            lost.append(np.log1p(np.exp(-margins[t * BATCH : (t + 1) * BATCH])).mean())
+    assert Reader(place).outcome(place, own[0]).lost == pytest.approx(np.mean(lost), rel=1e-12)
+
+
+def test_agents_alone_and_a_curator_are_runs_of_one_agent(own, tmp_path):
+    alone = run_of("two-stage-gaussian-0", own, tmp_path / "alone", baseline="alone", rounds=6)
+    out = Reader(alone).outcome(alone, own[0])
+    assert (out.models.shape, out.bytes) == ((2, AGENTS, D), AGENTS * 2 * (3 + D) * 8)  # what one shot sends
+    curator = run_of("two-stage-gaussian-0", own, tmp_path / "one", baseline="curator", rounds=6)
+    assert Reader(curator).outcome(curator, own[0]).models.shape == (2, 1, D)
+    rows = Rows(np.eye(2), np.array([1.0, -1.0]))
+    models = np.array([[1.0, -3.0], [1.0, 1.0]])
+    assert (frontier.score("alone", models, rows), frontier.score("one shot", models, rows)) == (0.75, 1.0)
 
 
 def test_skewed_shares_are_equal_in_size_and_unequal_in_labels():

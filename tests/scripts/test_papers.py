@@ -81,8 +81,37 @@ def test_what_is_done_is_not_done_again_and_an_unknown_item_is_named(out):
     done = redrawn(out)
     assert done.code == 0
     assert {path: path.stat().st_mtime_ns for path in (out / "items").iterdir()} == before
+    listed = redrawn(out, "--list").out.splitlines()
+    assert len(listed) == len(before) // 2
+    assert all(re.fullmatch(r"\w+: done, commit \w+\+?", line) for line in listed)
     wrong = redrawn(out, "--only", "dolla")
     assert (wrong.code, "no item is called 'dolla'" in wrong.err) == (2, True)
+
+
+def test_what_was_made_by_other_settings_or_other_code_is_named_and_made_again(out, tmp_path):
+    for folder in ("items", "runs"):
+        shutil.copytree(out / folder, tmp_path / folder)
+    file, only = tmp_path / "items" / "equal_epsilon.json", ("--only", "equal_epsilon")
+    made = json.loads(file.read_text())
+    assert {v["settings"] for v in said(out, "beyond", "Equal proven ε").values()} == {made["settings"]}
+    assert {v["commit"] for v in said(out, "beyond", "Equal proven ε").values()} == {made["commit"]}
+
+    def listed(*words: str, **other: str) -> str:
+        file.write_text(json.dumps(made | {"commit": "abc"} | other))
+        return redrawn(tmp_path, *only, "--list", *words).out.strip()
+
+    assert listed(settings="0") == "equal_epsilon: changed since commit abc: its script, settings or data"
+    assert listed("--keep", code="0") == "equal_epsilon: done, commit abc"
+    assert listed(code="0") == "equal_epsilon: changed since commit abc: the code of mpinodes"
+    for cost in (tmp_path / "runs").glob("equal-dola-*.cpu"):
+        cost.write_text(cost.read_text().split()[0] + " 0")  # made by other code
+    before = {run.name: run.stat().st_mtime_ns for run in (tmp_path / "runs").glob("equal-*/")}
+    assert redrawn(tmp_path, *only).code == 0
+    after = {run.name: run.stat().st_mtime_ns for run in (tmp_path / "runs").glob("equal-*/")}
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {name for name in before if name.startswith("equal-dola-")}
+    again = json.loads(file.read_text())
+    assert (again["code"], again["verdicts"]) == (made["code"], made["verdicts"])
 
 
 def test_no_value_is_of_where_the_output_lies(out, tmp_path):
