@@ -11,7 +11,6 @@ import statistics
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 from mpinodes.studies import sweeping
@@ -77,9 +76,8 @@ def main() -> int:
     for name, words in STUDIES.items():
         if asked.only in (None, name):
             with tempfile.TemporaryDirectory() as folder, processes(asked.workers) as pool:
-                swept = sweeping.sweep(
-                    Study.of([*words, *asked.words, f"output.dir={Path(folder) / 'study'}"]), pool, pool
-                )
+                study = Study.of([*words, *asked.words, f"output.dir={folder}/study"])
+                swept = sweeping.sweep(study, pool, pool)
                 predicted, at = Noted.noted
                 took = time.perf_counter() - at
             errors.append(abs(predicted - took) / took)

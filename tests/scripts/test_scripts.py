@@ -27,7 +27,8 @@ TESTED = {
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
-    "bench/plots.py", "bench/rows.py", "bench/study.py", "bench/watched.py", "bench/wires.py", "bench/peers/vectorised.py",
+    "bench/plots.py", "bench/rows.py", "bench/study.py", "bench/watched.py", "bench/wires.py",
+    "bench/peers/vectorised.py",
     "bench/peers/disropt_ring.py",  # which needs a package that is not ours: only its command is tested
 }  # fmt: skip
 ATTACK = {f"attack/{name}.py" for name in ("generated", "kinds", "replays", "search", "tables", "templates")}
