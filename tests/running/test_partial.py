@@ -72,7 +72,7 @@ def test_it_is_not_taken_for_a_finished_one_and_goes_on(monkeypatch, tmp_path, c
     assert report.main([str(other)]) == 0
     assert compare.main([str(one), str(other)]) == 2
     assert spent.main([str(one), str(other)]) == 2
-    assert f"{other}: ended early" in capsys.readouterr().err
+    assert f"{other} ended after" in capsys.readouterr().err
     go_on(other)
     assert differences(one, other) == []
 

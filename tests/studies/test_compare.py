@@ -348,7 +348,7 @@ def test_runs_that_form_no_grid_are_compared_in_few_figures_of_short_names(mixed
     assert max(map(len, drawn)) <= 60
     assert "mixed: 45 runs in" in said
     assert "2 runs are left out, because they are not finished: " in said
-    assert "run46: ended early" in said
+    assert "run46 ended after" in said
     assert "--resume" in said
     assert "run00: not finished" in said
     told = capsys.readouterr().err.splitlines()
