@@ -1,1 +1,1 @@
-"""Define the contents of summary.json, and the rules that merge the summaries of repeats."""
+"""Define the content of summary.json, and merge the summaries of repeats into one summary."""

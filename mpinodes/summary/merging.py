@@ -5,8 +5,8 @@ Each field of a summary names its merging rule in its annotation, and `merged` a
     bytes_sent: Total[int]          # merged by the sum
     solver: SolverSummary | None    # no rule: merged field by field
 
-A mean comes with its spread: the standard deviation, the least and the largest value over the repeats. There is no
-spread if a repeat has no value.
+For each mean, the standard deviation, the least and the largest value over the repeats are stored, too. They are
+missing if a repeat has no value.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 def same(values: Sequence[Any]) -> Any:
-    """Return the value that all repeats have; None if their values differ."""
+    """Return the value that is the same in all repeats; None if the values differ."""
     return values[0] if all(value == values[0] for value in values) else None
 
 
 def mean(values: Sequence[Any]) -> Any:
-    """Return the mean of the values; None if a repeat has no value.
+    """Return the mean of the values, or None if one of them is None.
 
     Lists are averaged position by position, and dictionaries key by key.
     """
@@ -41,12 +41,12 @@ def mean(values: Sequence[Any]) -> Any:
 
 
 def total(values: Sequence[Any]) -> Any:
-    """Return the sum of the values; None if a repeat has no value. Lists are added position by position."""
+    """Return the sum of the values, or None if one of them is None. Lists are added position by position."""
     return None if any(value is None for value in values) else _chosen(sum, values)
 
 
 def largest(values: Sequence[Any]) -> Any:
-    """Return the largest of the values that are not None; None if there is none.
+    """Return the largest value; values that are None are ignored. If all values are None, return None.
 
     For lists, return a list of the largest entry at each position.
     """
@@ -54,7 +54,7 @@ def largest(values: Sequence[Any]) -> Any:
 
 
 def least(values: Sequence[Any]) -> Any:
-    """Return the least of the values that are not None; None if there is none.
+    """Return the least value; values that are None are ignored. If all values are None, return None.
 
     For lists, return a list of the least entry at each position.
     """
@@ -62,7 +62,7 @@ def least(values: Sequence[Any]) -> Any:
 
 
 def _chosen(choose: Callable[[Any], Any], values: Sequence[Any]) -> Any:
-    """Apply `choose`, such as `max`, to the values that are not None; lists are combined position by position."""
+    """Apply `choose`, such as `max`, to the values that are not None. Lists are combined position by position."""
     there = [value for value in values if value is not None]
     if there and isinstance(there[0], list):
         return [choose(place) for place in zip(*there, strict=True)]
@@ -70,24 +70,24 @@ def _chosen(choose: Callable[[Any], Any], values: Sequence[Any]) -> Any:
 
 
 def worst(values: Sequence[float | None]) -> float | None:
-    """Return the largest value, where None stands for infinity."""
+    """Return the largest value, or None if one of them is None, because None means infinity."""
     return None if any(value is None for value in values) else largest(values)
 
 
 def longest(values: Sequence[list[Any]]) -> list[Any]:
-    """Return the longest list; the first such list if there are several."""
+    """Return the longest list. If several lists have this length, return the first of them."""
     return max(values, key=len)
 
 
 def first_words(values: Sequence[str]) -> str:
-    """Return the first text that is not empty; an empty text if there is none."""
+    """Return the first text that is not empty, or "" if all texts are empty."""
     return next((words for words in values if words), "")
 
 
 def BY_KEY(values: Sequence[Any]) -> Any:
-    """Mark a field that is a dictionary with a separate rule for each key; `merged` gets these rules as an argument.
+    """Mark a field that is a dictionary with a separate merging rule for each key.
 
-    This function is a marker and is never called.
+    `merged` gets the rules of the keys as an argument. This function is only a marker and is never called.
     """
     raise TypeError("merged by the rules of its keys")
 
@@ -102,16 +102,18 @@ Least = Annotated[T, least]
 
 
 def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, float]]:
-    """Merge structs of several repeats into one struct, field by field.
+    """Merge the structs of several repeats into one struct, field by field.
+
+    If a field is unset in all structs, it stays unset. In a field without a rule, which is a struct itself, parts that
+    are None are ignored.
 
     Args:
         parts: one or more structs of the same class.
         rules: the rule of each key, for the fields marked `BY_KEY`, such as the values of metrics.
 
     Returns:
-        The merged struct, and a dictionary by dotted key. The dictionary has the standard deviation, the least and the
-        largest value of each field that is merged by the mean and that every struct has. A field that is unset in all
-        structs stays unset. Of a field without a rule, parts that are None are ignored.
+        The merged struct, and a dictionary by dotted key. For each field that is merged by the mean, and that all
+        structs have, the dictionary has the standard deviation, the least and the largest value.
     """
     spread: dict[str, float] = {}
 
@@ -137,15 +139,18 @@ def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, 
 
 
 def rule_of(hint: Any) -> Rule | None:
-    """Return the merging rule in the annotation of a field; None for a struct, whose fields are merged one by one."""
+    """Return the merging rule in the annotation of a field.
+
+    If the field is a struct that is merged field by field, return None.
+    """
     return next((rule for rule in getattr(hint, "__metadata__", ()) if callable(rule)), None)
 
 
 def _spread(path: str, values: Sequence[Any]) -> Iterator[tuple[str, float]]:
     """Yield the standard deviation, the least and the largest of the repeats' values, with their dotted keys.
 
-    A value that is a list is replaced by its mean. Nothing is yielded if a value is None. Of one value, the standard
-    deviation is 0.
+    A value that is a list is replaced by its mean. If a value is None, nothing is yielded. If there is only one value,
+    the standard deviation is 0.
     """
     if any(value is None for value in values):
         return

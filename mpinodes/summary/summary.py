@@ -1,9 +1,10 @@
-"""Define the content of summary.json as classes; a `Summary` object is made, merged, written, read and printed.
+"""Define the content of summary.json as classes.
 
-The annotation of a field states its type and the rule that merges the field over repeats (`merging`). A field that
-appears in tables of runs also has a `Column`. A number that is not finite is None. The values of metrics are no fields:
-a `Summary` object holds the values of all metrics in the dictionary `values`, by dotted key. In summary.json, each
-metric has the key that the metric declares, such as `accuracy.test`.
+The annotation of a field has its type and the rule by which the field is merged over repeats (`merging`). A field that
+tables of runs show also has a `Column`. A number that is not finite is stored as None.
+
+The values of metrics are not fields. A `Summary` object holds them in the dictionary `values`, by dotted key. In
+summary.json, each metric has its own key, such as `accuracy.test`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ SUMS_AGENTS = frozenset(metric.name for metric in BUILT_IN if metric.sums_agents
 
 
 class Column(NamedTuple):
-    """A column of a table of runs.
+    """Describe a column of a table of runs.
 
     Attributes:
         label: the text that people read.
@@ -45,7 +46,7 @@ class Column(NamedTuple):
 
 
 def columns(part: Struct) -> Iterator[tuple[Column, Any]]:
-    """Yield the pair (column, value) for each field of a struct, if the field is a column in tables of runs."""
+    """Yield the fields of a struct that tables of runs show, each as a pair (column, value)."""
     for name, hint in get_type_hints(type(part), include_extras=True).items():
         for column in getattr(hint, "__metadata__", ()):
             if isinstance(column, Column):
@@ -54,7 +55,7 @@ def columns(part: Struct) -> Iterator[tuple[Column, Any]]:
 
 # ------------------------------------------------------------------------------------------------------------- privacy
 class ProvenSummary(Struct, kw_only=True):
-    """The proven bounds of a privacy loss.
+    """Hold the proven bounds of a privacy loss.
 
     Attributes:
         proven_pure: the bound on ε with δ = 0; None if nothing is proven, or if there is no finite bound.
@@ -70,7 +71,7 @@ class ProvenSummary(Struct, kw_only=True):
 
 
 class LossSummary(ProvenSummary, kw_only=True):
-    """A privacy loss of a run: the proven bounds, and the epsilon that the paper claims.
+    """Hold a privacy loss of a run: its proven bounds, and the epsilon that the paper of the method claims.
 
     Attributes:
         claimed: the claimed epsilon; None if the paper claims nothing.
@@ -83,7 +84,7 @@ P = TypeVar("P", bound=ProvenSummary)
 
 
 def worst_loss(losses: Sequence[P]) -> P:
-    """Return a privacy loss that is at least as large as each of `losses`: every number is the largest of all losses.
+    """Return the worst of several privacy losses: each of its numbers is the largest of all losses.
 
     A proven ε that is None counts as infinite; a claimed ε that is None is ignored. The composition rule is the rule of
     the loss with the largest proven ε.
@@ -99,18 +100,18 @@ def worst_loss(losses: Sequence[P]) -> P:
 
 
 def worst_losses(repeats: Sequence[list[LossSummary]]) -> list[LossSummary]:
-    """Return for each agent the largest of the agent's privacy losses over the repeats."""
+    """Return for each agent the worst of its privacy losses over the repeats."""
     return [worst_loss(losses) for losses in zip(*repeats, strict=True)]
 
 
 class TogetherSummary(Struct, kw_only=True):
-    """The privacy loss of publishing all repeats of a job together.
+    """Hold the privacy loss of publishing all repeats of a job together.
 
     Attributes:
         runs: the number of repeats.
-        by: how privacy losses are added over the repeats. With "sample", "round" or "agent", a sum is computed for each
-            sample, round or agent, and the result is the largest sum. With "maxima", the samples of
-            at least two repeats could not be matched, and the largest privacy losses of these repeats are added.
+        by: how privacy losses are added over the repeats. With "sample", "round" or "agent", the losses of each sample,
+            round or agent are added, and the result is the largest sum. With "maxima", the samples of at least two
+            repeats could not be matched, and the largest losses of these repeats are added.
         network: the privacy loss of the network.
         agents: the privacy loss of each agent.
         unproven_because: the reason why nothing is proven; empty if a privacy loss is proven.
@@ -124,14 +125,13 @@ class TogetherSummary(Struct, kw_only=True):
 
 
 class BudgetSummary(Struct, kw_only=True):
-    """The privacy budget of a run.
+    """Hold the privacy budget of a run.
 
     Attributes:
         epsilon: the ε of the budget.
         delta: the δ of the budget.
         kept_by: "noise" if the noise is large enough for all rounds; "stopping" if agents stop releasing data.
-        stops: for each agent, the round after which the agent reveals nothing more about its data; None if the agent
-            never stops.
+        stops: for each agent, the last round in which the agent releases its data; None if the agent never stops.
         covers: always "all": the budget covers all repeats on the same data together.
     """
 
@@ -143,11 +143,12 @@ class BudgetSummary(Struct, kw_only=True):
 
 
 class NoiseSummary(Struct, kw_only=True):
-    """The noise of a run: the scales used, and the scale for which the L1 sensitivity over the scale is the nominal ε.
+    """Hold the scales of the noise in a run.
 
-    A release is a vector of a message, or a gradient, after its noise was added. The numbers `scale`, `least_scale`,
-    `calibrated_scale` and `release` cover the releases that are the first to depend on the data of a round, or all
-    releases if there are none of this kind.
+    A release is a vector of a message, or a gradient, after noise was added. The calibrated scale is the scale for
+    which (L1 sensitivity)/(scale) is the nominal ε. The numbers `scale`, `least_scale`, `calibrated_scale` and
+    `release` are about the releases that are the first to depend on the data of a round. If there are no such releases,
+    they are about all releases.
     """
 
     mechanism: Same[str]  # privacy.mechanism
@@ -166,9 +167,10 @@ class NoiseSummary(Struct, kw_only=True):
 
 
 class ViewsSummary(Struct, kw_only=True):
-    """The largest proven ε of an agent if the attacker is a single node, by the distance of the node from the agent.
+    """Hold the proven ε of agents if the attacker is a single node, by the distance of this node from the agent.
 
-    The node reads only the messages that it receives, and colludes with no other node.
+    The node knows only the messages that it receives, and colludes with no other node. At each distance, the ε is the
+    largest over all agents.
 
     Attributes:
         relayed_from: the round from which all messages are weighted means of messages of earlier rounds.
@@ -182,13 +184,15 @@ class ViewsSummary(Struct, kw_only=True):
 
 
 class SamplingSummary(Struct, kw_only=True):
-    """How agents draw the secret batches of their gradients.
+    """Describe how agents draw the secret batches of their gradients.
+
+    The rate is the probability with which a sample is in a batch or, for batches of fixed size, the share of the
+    agent's samples that is in a batch.
 
     Attributes:
-        scheme: "poisson" if each sample is taken with a probability, independently of all others; "fixed" if a batch
-            has a fixed number of samples.
-        least, largest: the smallest and the largest rate of an agent: the probability with which a sample is taken, or
-            the share of the agent's samples that a batch of fixed size has.
+        scheme: "poisson" if each sample is in a batch independently of all others; "fixed" if a batch has a fixed
+            number of samples.
+        least, largest: the smallest and the largest rate of an agent.
         tight_is_idle: whether `privacy.tight` is set, but has no effect on batches of this scheme.
     """
 
@@ -199,7 +203,7 @@ class SamplingSummary(Struct, kw_only=True):
 
 
 class PrivacySummary(Struct, kw_only=True):
-    """The privacy loss of a run, and the facts that the proof depends on."""
+    """Hold the privacy loss of a run, and the facts on which the proof depends."""
 
     delta: Annotated[float, same, Column("δ")]
     adjacency: Annotated[Adjacency, same]
@@ -226,7 +230,7 @@ class PrivacySummary(Struct, kw_only=True):
 
 
 class SolverSummary(Struct, kw_only=True):
-    """The accuracy and the cost of the agents' local solves, the minimizations that an algorithm needs in every round.
+    """Hold the accuracy and the cost of local solves: the minimizations that an agent does in every round.
 
     Attributes:
         tolerance: the gradient norm at which a solve ends.
@@ -245,7 +249,7 @@ class SolverSummary(Struct, kw_only=True):
 
 # ------------------------------------------------------------------------------------------------------------- results
 class ShownMetric(Struct, kw_only=True):
-    """A metric that tables, figures or the page show to people."""
+    """Describe a metric that is shown to people in tables, figures or the page."""
 
     variable: str  # the name of the variable in record.h5
     key: str  # the dotted key in summary.json
@@ -257,7 +261,7 @@ class ShownMetric(Struct, kw_only=True):
 
 
 class StartSummary(Struct, kw_only=True):
-    """The metrics that the run would have if all agents kept the start point in all rounds."""
+    """Hold the metrics that the run would have if all agents stayed at the starting point."""
 
     average_fitness: Mean[float | None]
     accuracy: Mean[Sets | None] = None
@@ -265,7 +269,7 @@ class StartSummary(Struct, kw_only=True):
 
 
 class BaselinesSummary(Struct, kw_only=True):
-    """The accuracy, error and loss function value of trivial methods that learn nothing."""
+    """Hold the accuracy, the error and the loss of trivial methods that learn nothing."""
 
     majority: Mean[Sets | None]  # the accuracy of always predicting the largest class
     mean_target: Mean[Sets | None] = None  # the error of always predicting the mean target
@@ -273,14 +277,14 @@ class BaselinesSummary(Struct, kw_only=True):
 
 
 class WorthSummary(Struct, kw_only=True):
-    """All results of a run except the privacy loss.
+    """Hold all results of a run except the privacy loss.
 
     Attributes:
         values: the last value of every metric, by dotted key; None if the run has no such value.
-        comparator_left_out: why the run has no comparator (best fixed decision), and so no regret.
-        accuracy_left_out: why the run has no accuracy.
-        baselines: the accuracy, the error and the loss function value of trivial methods.
-        metrics: the metrics that people see.
+        comparator_left_out: the reason why the run has no comparator (best fixed decision), and so no regret.
+        accuracy_left_out: the reason why the run has no accuracy.
+        baselines: the accuracy, the error and the loss of trivial methods.
+        metrics: the metrics that are shown to people.
     """
 
     values: Annotated[dict[str, float | list[float | None] | None], BY_KEY]
@@ -290,7 +294,7 @@ class WorthSummary(Struct, kw_only=True):
     metrics: Annotated[list[ShownMetric], merging.longest]
 
     def value(self, key: str) -> Any:
-        """Return the last value of a metric; None if the run has no value of this metric.
+        """Return the last value of a metric, or None if the run has no value of this metric.
 
         Args:
             key: the dotted key of the metric in summary.json.
@@ -299,7 +303,7 @@ class WorthSummary(Struct, kw_only=True):
 
 
 class NoiseFree(Struct, kw_only=True):
-    """The content of noise_free.json: the results of the same run without noise, and their values over time."""
+    """Hold the content of noise_free.json: the results of the same run without noise, at the end and over time."""
 
     horizon: list[int]  # the rounds at which the values of the other lists are measured
     network_regret: list[float | None] | UnsetType = UNSET
@@ -311,9 +315,10 @@ class NoiseFree(Struct, kw_only=True):
 
     @classmethod
     def read(cls, run: Path) -> NoiseFree | None:
-        """Return the content of noise_free.json in a run directory; None if the file does not exist.
+        """Read noise_free.json in a run directory; return None if the file does not exist.
 
-        Some short runs with noise write this file at their end; `mpinodes report --noise-free` writes the file later.
+        A short run with noise writes this file at its end. For other runs, `mpinodes report --noise-free` writes the
+        file.
 
         Raises:
             BadInput: the file cannot be read, or its content is not the content that a run writes.
@@ -328,13 +333,13 @@ class NoiseFree(Struct, kw_only=True):
             raise BadInput(f"{run / NOISE_FREE}: the content is not what a run writes: {error}") from error
 
     def json(self) -> bytes:
-        """Return the content of noise_free.json as bytes."""
+        """Return the content of noise_free.json, encoded as JSON."""
         tree = msgspec.to_builtins(self, enc_hook=float) | {"summary": whole(self.summary)}
         return msgspec.json.encode(tree, enc_hook=float) + b"\n"
 
 
 class BoundSummary(Struct, kw_only=True):
-    """The bound of a theorem at the last round, beside the measured value.
+    """Hold the bound of a theorem at the last round, and the measured value of the bounded metric.
 
     Attributes:
         name: the name of the theorem.
@@ -361,15 +366,20 @@ class BoundSummary(Struct, kw_only=True):
 
 
 def times(value: float | None, measured: float | None) -> float | None:
-    """Return the bound `value` divided by `measured`; None if a number is unknown, or if `measured` is at most 0."""
+    """Return a bound divided by the measured value; None if a number is unknown, or if the measured value is at most 0.
+
+    Args:
+        value: the bound.
+        measured: the measured value.
+    """
     return value / measured if value is not None and measured is not None and measured > 0 else None
 
 
 def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
-    """Merge the bounds of all repeats: average the bounds, and average the measured values.
+    """Merge the bounds of all repeats: average the bounds over the repeats, and also the measured values.
 
-    A theorem bounds a mean over the noise. So bounds and measured values are averaged before they are compared. A mean
-    is None if a repeat has no value. The merged bound applies if the bounds of all repeats apply.
+    A theorem bounds the mean over the noise, so both are averaged before they are compared. A mean is None if a repeat
+    has no value. The merged bound applies if the bounds of all repeats apply.
     """
     merged = []
     for bounds in zip(*repeats, strict=True):
@@ -382,7 +392,7 @@ def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
 
 # ----------------------------------------------------------------------------------------------------------- the whole
 class FaultsSummary(Struct, kw_only=True):
-    """The numbers of messages that were lost or late, and of rounds in which agents were absent."""
+    """Hold how many messages were lost or late, and for how many rounds agents were absent."""
 
     asked: Annotated[Faults, same]
     weights: Same[str]
@@ -395,13 +405,13 @@ class FaultsSummary(Struct, kw_only=True):
 
 
 class FeedbackSummary(Struct, kw_only=True):
-    """How agents learn about loss functions, if gradients arrive late or are estimated from values of the function.
+    """Describe how agents learn about the loss, if gradients arrive late or are estimated from loss values.
 
     Attributes:
         points: the number of values of the loss function from which an agent estimates a gradient; 0 if agents get
             gradients.
-        radius: the distance in round 1 between the decision and the points at which losses are evaluated.
-        last_radius: the distance between the decision and these points in the last round.
+        radius: the distance, in round 1, between the decision and the points at which the loss is evaluated.
+        last_radius: the distance, in the last round, between the decision and these points.
         delay: the number of rounds after which feedback arrives.
     """
 
@@ -412,7 +422,7 @@ class FeedbackSummary(Struct, kw_only=True):
 
 
 class FileSummary(Struct, kw_only=True):
-    """A user-defined file on which proven numbers depend.
+    """Describe a user's file on which proven numbers depend.
 
     Attributes:
         key: the setting that names the file.
@@ -428,14 +438,17 @@ class FileSummary(Struct, kw_only=True):
 
 
 class RanksSummary(Struct, kw_only=True):
-    """The seconds that each rank worked and waited during the rounds; the logger is the last rank."""
+    """Hold the seconds for which each rank worked and waited during the rounds. The logger is the last rank."""
 
     working: Total[list[float]]
     waiting: Total[list[float]]
 
 
 class TimingSummary(Struct, kw_only=True):
-    """The seconds that each part of the command took, their sum `total`, and the seconds of the ranks under MPI."""
+    """Hold the seconds that each part of the command took, and their sum `total`.
+
+    Under MPI, `ranks` has the seconds for which each rank worked and waited.
+    """
 
     start_up: Total[float]
     rounds: Total[float]
@@ -448,15 +461,15 @@ class TimingSummary(Struct, kw_only=True):
 
 
 def codes(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
-    """Merge the warnings of repeats: return a dictionary from the code of each warning to an empty text.
+    """Merge the warnings of repeats: return the code of each warning that some repeat has, each with the text "".
 
-    The sentences of a warning differ between repeats; the caller writes one sentence for all repeats.
+    The caller then writes one sentence for all repeats in place of the text.
     """
     return {code: "" for warnings in repeats for code in warnings or {}}
 
 
 class Summary(WorthSummary, kw_only=True):
-    """The whole content of summary.json."""
+    """Hold the whole content of summary.json."""
 
     version: Annotated[int, same]
     name: Same[str]
@@ -512,7 +525,7 @@ class Summary(WorthSummary, kw_only=True):
 
     @classmethod
     def of_tree(cls, tree: Any, run: Path) -> Summary:
-        """Convert the content of summary.json, as nested dictionaries, to a summary.
+        """Return the summary whose content is given as nested dictionaries, as in summary.json.
 
         Args:
             tree: the content.
@@ -527,31 +540,31 @@ class Summary(WorthSummary, kw_only=True):
         return msgspec.convert(parted(tree, cls), cls)
 
     def json(self) -> bytes:
-        """Return the content of summary.json as bytes; a number that is not finite becomes null."""
+        """Return the content of summary.json, encoded as JSON. A number that is not finite becomes null."""
         tree = whole(self)
         if self.spread:
             tree["spread"] = nested(self.spread)
         return msgspec.json.format(msgspec.json.encode(tree, enc_hook=float), indent=2) + b"\n"
 
     def finite(self) -> Summary:
-        """Return this summary as it is after writing and reading the file: infinite numbers and nan become None."""
+        """Return this summary as it would be read from summary.json: infinite numbers and nan become None."""
         return self.of_tree(msgspec.json.decode(self.json()), Path())
 
     def losses_in_a_round(self, metric: ShownMetric) -> int:
-        """Return how many loss functions a metric sums in a round.
+        """Return over how many loss functions a metric sums in one round.
 
-        For a metric that sums over agents, the result is the number of agents if every agent has a loss function, and 1
-        if all agents share one loss function. For other metrics, the result is 1.
+        This is the number of agents if the metric sums over agents and every agent has its own loss function. Otherwise
+        it is 1.
         """
         sums_agents = metric.sums_agents or metric.variable in SUMS_AGENTS
         return self.agents if sums_agents and self.decomposable else 1
 
 
 def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
-    """Rearrange the content of summary.json: collect the values of all metrics in the dictionary `values`.
+    """Return the content of summary.json with the values of all metrics collected in the dictionary `values`.
 
-    A key that is no field of the class `kind` belongs to a metric. Such keys are moved into `values`, under dotted
-    names such as `accuracy.test`.
+    A key that is no field of the class `kind` belongs to a metric. In `values`, it becomes a dotted key such as
+    `accuracy.test`.
     """
     fields = {key: value for key, value in tree.items() if key in kind.__struct_fields__ and key != "values"}
     if isinstance(fields.get("spread"), dict):
@@ -560,9 +573,9 @@ def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
 
 
 def whole(worth: WorthSummary) -> dict[str, Any]:
-    """Return the content of summary.json as nested dictionaries, with the values of metrics beside the other fields.
+    """Return the content of summary.json as nested dictionaries; each metric has its own key beside the other fields.
 
-    A value that is None is left out if its key is dotted.
+    The inverse function is `parted`. If the key of a metric is dotted and its value is None, the metric is left out.
     """
     tree: dict[str, Any] = msgspec.to_builtins(worth, enc_hook=float)
     values = nested({key: value for key, value in tree.pop("values").items() if value is not None or "." not in key})

@@ -11,7 +11,7 @@ PARTS = ("start_up", "rounds", "comparator", "accounting", "bounds", "report")
 
 
 class Stopwatch:
-    """Measure the seconds that each part of a command takes.
+    """Measure how many seconds each part of a command takes.
 
     Args:
         begun: the start time by `time.perf_counter`; None means now.
@@ -23,22 +23,25 @@ class Stopwatch:
         self._ranks: RanksSummary | None = None
 
     def lap(self, part: str) -> None:
-        """Add the seconds since the last lap to the time of a part."""
+        """Add the seconds since the last call to the time of a part."""
         now = time.perf_counter()
         self._seconds[part] += now - self._last
         self._last = now
 
     def of_ranks(self, times: Sequence[Sequence[float]] | None) -> None:
-        """Store the seconds that each rank worked and waited in the rounds.
+        """Store the seconds for which each rank worked and waited in the rounds.
 
         Args:
-            times: the seconds of work, and the seconds of waiting, by rank, the logger last; None if there is only one
-                process.
+            times: two lists, the seconds of work and the seconds of waiting, by rank, the logger last; None if there is
+                only one process.
         """
         self._ranks = RanksSummary(working=list(times[0]), waiting=list(times[1])) if times else None
 
     def add(self, timing: TimingSummary) -> None:
-        """Add the seconds that another stopwatch measured, for example in a repeat, and begin the next lap now."""
+        """Add the seconds that another stopwatch measured, for example in a repeat.
+
+        The time of the next part is counted from now on.
+        """
         for part in PARTS:
             self._seconds[part] += getattr(timing, part)
         self._ranks = timing.ranks

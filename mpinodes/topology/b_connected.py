@@ -1,4 +1,4 @@
-"""Define a random digraph whose edges are divided among the rounds of a period."""
+"""Define a random digraph of which each edge exists only in one round of a period."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["BConnected"]
 
 @dataclass(frozen=True)
 class BConnected(Periodic):
-    """Give each edge of a random digraph one random round of the period (after Nedić and Olshevsky 2015).
+    """Draw a random digraph, and let each of its edges exist in one random round of the period.
 
     The union of the graphs of any `period` consecutive rounds is strongly connected. If `period` is above 1, the graph
-    of a single round usually is not.
+    of a single round usually is not. The model is from Nedić and Olshevsky (2015).
     """
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5

@@ -1,4 +1,4 @@
-"""Define a scale-free graph that stays the same in all rounds."""
+"""Define a scale-free random graph, which stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["BarabasiAlbert"]
 
 @dataclass(frozen=True)
 class BarabasiAlbert(Periodic):
-    """Start with a star and add the other agents one by one (Barabási and Albert 1999).
+    """Draw a scale-free graph: begin with a star, and add the other agents one by one (Barabási and Albert 1999).
 
     Each new agent gets `attachments` edges, preferably to agents that already have many edges.
 

@@ -1,4 +1,4 @@
-"""Define the barbell graph: two complete graphs joined by a path."""
+"""Define the barbell graph: two complete graphs that are joined by a path."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Barbell"]
 
 @dataclass(frozen=True)
 class Barbell(Periodic):
-    """Join two complete graphs of equal size by a path, a graph on which information spreads very slowly.
+    """Join two complete graphs of equal size by a path. Information spreads very slowly on this graph.
 
     Raises:
-        BadInput: the agents that are not on the path do not form two equal halves of at least two agents each.
+        BadInput: the agents outside the path do not form two equal halves of at least two agents each.
     """
 
     bridge: Annotated[

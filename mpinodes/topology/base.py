@@ -1,6 +1,6 @@
-"""Provide the base classes of topologies: graphs that repeat after a period, and randomly drawn graphs.
+"""Provide base classes for topologies: graphs that repeat after a period, and graphs that are drawn at random.
 
-The fields of a generated topology, except `seed`, are the keys `topology.<field>` of an experiment. To define a new
+The fields of a topology class, except `seed`, are the keys `topology.<field>` of an experiment. To define a new
 topology, write a module like this example, which defines a star graph::
 
     from dataclasses import dataclass
@@ -18,9 +18,9 @@ topology, write a module like this example, which defines a star graph::
         def phases(self):
             return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)
 
-A graph that is drawn anew in every round extends `EachRound` and defines `draw(rng)` instead of `phases`. `Connected`
-is for a random graph that stays the same for the whole run and may be drawn disconnected: `Connected` draws graphs
-until a drawn graph is connected.
+There are two other base classes. `EachRound` is for a graph that is drawn anew in every round, by the method
+`draw(rng)`. `Connected` is for a random graph that stays the same for the whole run: it draws graphs until a drawn
+graph is connected.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PROBABILITY = "probability of each edge outside the ring, if there is a ring; sm
 
 
 def as_matrix(agents: int, edges: Edges) -> Matrix:
-    """Return edges as an (n, n) matrix, in which entry [j, i] says whether agent j sends to agent i."""
+    """Return the adjacency matrix (n, n) of a graph: entry [j, i] says whether agent j sends to agent i."""
     sends = np.zeros((agents, agents), dtype=bool)
     if edges:
         sends[tuple(np.array(list(edges)).T)] = True
@@ -52,26 +52,30 @@ def as_matrix(agents: int, edges: Edges) -> Matrix:
 
 
 def as_edges(sends: Matrix) -> Edges:
-    """Return the edges (j, i) for which entry [j, i] of an (n, n) matrix is true."""
+    """Return the edges (j, i) of a graph with the adjacency matrix `sends`: all pairs whose entry [j, i] is true."""
     j, i = np.nonzero(sends)
     return frozenset(zip(j.tolist(), i.tolist(), strict=True))
 
 
 def both_ways(edges: Edges) -> Edges:
-    """Return edges (j, i) together with the reverse edges (i, j)."""
+    """Return the edges (j, i) together with the reverse edges (i, j)."""
     return edges | {(i, j) for j, i in edges}
 
 
 def titled(template: str) -> Any:
-    """Return a property for the attribute `title` of a topology: the template, filled with the topology's attributes.
+    """Return a property, to be the attribute `title` of a topology: a text with values of the topology's attributes.
 
-    In the template, {0.<attribute>} is replaced by the value of the attribute.
+    Args:
+        template: the text, in which {0.<attribute>} is replaced by the value of the attribute.
     """
     return property(lambda topology: template.format(topology))
 
 
 class Periodic(Topology):
-    """Define a graph that repeats after a period of rounds. `phases` has the edges of each round of the period."""
+    """Define a graph that repeats after a period of rounds.
+
+    Subclasses define `phases`: the edges of each round of the period.
+    """
 
     @property
     @abstractmethod
@@ -80,7 +84,7 @@ class Periodic(Topology):
 
     @property
     def period(self) -> int:
-        """Return the period, the number of rounds after which the graph repeats."""
+        """Return the number of rounds after which the graph repeats."""
         return len(self.phases)
 
     def edges(self, t: int) -> Edges:
@@ -88,7 +92,7 @@ class Periodic(Topology):
         return self.phases[(t - 1) % len(self.phases)]
 
     def sends(self, t: int) -> Matrix:
-        """Return the edges of round t as an (n, n) matrix."""
+        """Return the adjacency matrix (n, n) of round t: entry [j, i] says whether agent j sends to agent i."""
         return as_matrix(self.agents, self.edges(t))
 
     @cached_property
@@ -111,22 +115,22 @@ class Periodic(Topology):
 
 
 class Connected(Periodic):
-    """Define a random graph that is the same in all rounds.
+    """Define a random graph that stays the same in all rounds.
 
-    At most `ATTEMPTS` graphs are drawn from the seed. The first strongly connected graph is used.
+    Graphs are drawn from the seed until a strongly connected graph is drawn, at most `ATTEMPTS` graphs.
     """
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw one graph, connected or not, and return its adjacency matrix (n, n)."""
+        """Draw one graph, which need not be connected, and return its adjacency matrix (n, n)."""
 
     @property
     @abstractmethod
     def too_sparse(self) -> tuple[str, str]:
         """Return two texts for the error message that is shown if no drawn graph is connected.
 
-        The first text is "key = value" for the setting that makes graphs too sparse; the key has no prefix "topology.".
-        The second text is a remedy.
+        The first text is "key = value", for the setting that makes graphs too sparse, without the prefix "topology.".
+        The second text says what the user can change.
         """
 
     @cached_property
@@ -134,7 +138,7 @@ class Connected(Periodic):
         """Return a tuple with one set of edges, because the graph is the same in every round.
 
         Raises:
-            BadInput: none of `ATTEMPTS` drawn graphs is strongly connected.
+            BadInput: `ATTEMPTS` graphs were drawn, and none of them is strongly connected.
         """
         draws = Draws(self.seed, Purpose.TOPOLOGY)
         for attempt in range(ATTEMPTS):
@@ -146,7 +150,7 @@ class Connected(Periodic):
 
 
 class EachRound(Topology):
-    """Define a random graph that is drawn anew in every round t, as a pure function of the seed and t."""
+    """Define a random graph that is drawn anew in every round t. The graph depends only on the seed and t."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
@@ -154,7 +158,7 @@ class EachRound(Topology):
 
     @property
     def period(self) -> None:
-        """Return None, because the graph has no period."""
+        """Return None, because the graph does not repeat."""
 
     @cached_property
     def _latest(self) -> Callable[[int], Matrix]:
@@ -174,7 +178,7 @@ class EachRound(Topology):
         return as_edges(self.sends(t))
 
     def sends(self, t: int) -> Matrix:
-        """Return the edges of round t as an (n, n) matrix."""
+        """Return the adjacency matrix (n, n) of round t: entry [j, i] says whether agent j sends to agent i."""
         return self._latest(t)
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
@@ -185,7 +189,13 @@ class EachRound(Topology):
 
 
 def erdos_renyi(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """Draw an undirected Erdős–Rényi graph G(n, p), and return its adjacency matrix (n, n)."""
+    """Draw an undirected Erdős–Rényi graph G(n, p), and return its adjacency matrix (n, n).
+
+    Args:
+        agents: n, the number of agents.
+        probability: p, the probability of each edge.
+        rng: draws the edges.
+    """
     upper = (rng.random((agents, agents)) < probability) & _above_diagonal(agents)
     return upper | upper.T
 
@@ -198,7 +208,7 @@ def _above_diagonal(agents: int) -> Matrix:
 def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
     """Draw a directed ring of all agents in random order, and return its adjacency matrix (n, n).
 
-    A single agent has no edge.
+    If there is only one agent, the graph has no edge.
     """
     order = rng.permutation(agents)
     sends = np.zeros((agents, agents), dtype=bool)
@@ -208,9 +218,10 @@ def hamiltonian_cycle(agents: int, rng: np.random.Generator) -> Matrix:
 
 
 def random_digraph(agents: int, probability: float, rng: np.random.Generator) -> Matrix:
-    """Draw a random directed ring of all agents, and each other edge (j, i), j ≠ i, with `probability`.
+    """Draw a random digraph, and return its adjacency matrix (n, n).
 
-    Return the adjacency matrix (n, n).
+    The graph has a directed ring of all agents in random order, so it is strongly connected. Every other edge (j, i), j
+    ≠ i, is in the graph with the probability `probability`.
     """
     sends = hamiltonian_cycle(agents, rng) | (rng.random((agents, agents)) < probability)
     np.fill_diagonal(sends, False)

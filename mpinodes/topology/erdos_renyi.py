@@ -1,4 +1,4 @@
-"""Define an Erdős–Rényi graph that stays the same in all rounds."""
+"""Define an Erdős–Rényi random graph, which stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ __all__ = ["ErdosRenyi"]
 
 @dataclass(frozen=True)
 class ErdosRenyi(Connected):
-    """Draw undirected graphs G(n, p) until a graph is connected (Gilbert 1959, Erdős and Rényi 1960)."""
+    """Draw an undirected Erdős–Rényi graph G(n, p) that is connected (Gilbert 1959, Erdős and Rényi 1960).
+
+    Graphs are drawn until a drawn graph is connected; p is `probability`.
+    """
 
     probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
 
     title = titled("Erdős–Rényi graph, p = {0.probability:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw one graph, connected or not, and return its adjacency matrix (n, n)."""
+        """Draw one graph, which need not be connected, and return its adjacency matrix (n, n)."""
         return erdos_renyi(self.agents, self.probability, rng)
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return two texts for an error message: `probability` with its value, and a larger value that may suffice."""
+        """Return two texts for an error message: the value of `probability`, and which larger values may suffice."""
         return (
             f"probability = {self.probability:g}",
             f"{log(self.agents) / self.agents:.2g} or more usually gives a connected graph",

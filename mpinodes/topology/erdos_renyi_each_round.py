@@ -16,7 +16,10 @@ __all__ = ["ErdosRenyiEachRound"]
 
 @dataclass(frozen=True)
 class ErdosRenyiEachRound(EachRound):
-    """Draw an undirected graph G(n, p) in every round. The graph need not be connected."""
+    """Draw an undirected Erdős–Rényi graph G(n, p) anew in every round.
+
+    The graph of a round need not be connected; p is `probability`.
+    """
 
     probability: Annotated[float, Meta(gt=0, le=1, description=PROBABILITY)] = 0.5
 

@@ -16,11 +16,11 @@ __all__ = ["Eulerian"]
 
 @dataclass(frozen=True)
 class Eulerian(EachRound):
-    """Draw a strongly connected digraph in every round, in which each agent's in-degree equals its out-degree.
+    """Draw in every round a strongly connected digraph in which each agent's in-degree equals its out-degree.
 
-    The graph is a random directed ring of all agents, together with the cycles of `cycles` random permutations. A cycle
-    of length one is left out. A cycle that would repeat an edge is left out as a whole. Degrees may therefore differ
-    between agents.
+    The graph is a directed ring of all agents in random order, together with the cycles of `cycles` random
+    permutations. A cycle is left out if it has length one, or if it has an edge that the graph already has. Degrees may
+    therefore differ between agents.
     """
 
     cycles: Annotated[int, Meta(ge=0, description="random permutations whose cycles are added to the ring")] = 2
@@ -28,7 +28,7 @@ class Eulerian(EachRound):
     title = titled("Eulerian digraph drawn anew each round, {0.cycles} permutations")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw the ring and the cycles that repeat no edge, and return the adjacency matrix (n, n) of the graph."""
+        """Draw the ring and the cycles of one round, and return the adjacency matrix (n, n) of the graph."""
         sends, agents = hamiltonian_cycle(self.agents, rng), np.arange(self.agents)
         for _ in range(self.cycles):
             to = rng.permutation(self.agents)

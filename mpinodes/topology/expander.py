@@ -1,4 +1,4 @@
-"""Define an expander graph that stays the same in all rounds."""
+"""Define a random expander graph, which stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["Expander"]
 
 @dataclass(frozen=True)
 class Expander(Periodic):
-    """Draw random undirected regular graphs, at most `ATTEMPTS`, until a drawn graph is a Ramanujan graph.
+    """Draw a random undirected graph in which every agent has the same degree d, and which is a Ramanujan graph.
 
-    The largest eigenvalue of the adjacency matrix of a regular graph is the degree d. In a Ramanujan graph all other
-    eigenvalues are at most 2 √(d − 1) in absolute value. No infinite family of graphs of degree d has a smaller bound
-    (Lubotzky, Phillips and Sarnak 1988).
+    In such a graph the largest eigenvalue of the adjacency matrix is d, and all other eigenvalues have an absolute
+    value of at most 2 √(d − 1). For an infinite family of graphs of degree d, no smaller bound is possible (Lubotzky,
+    Phillips and Sarnak 1988). At most `ATTEMPTS` graphs are drawn until a drawn graph is a Ramanujan graph.
 
     Raises:
-        BadInput: no regular graph has this degree and number of agents.
+        BadInput: no graph with this number of agents has this degree at every agent.
     """
 
     degree: Annotated[int, Meta(ge=3, description="number of neighbors of every agent")] = 4
@@ -45,7 +45,7 @@ class Expander(Periodic):
         """Return a tuple with one set of edges, because the graph is the same in every round.
 
         Raises:
-            BadInput: none of `ATTEMPTS` drawn graphs is a Ramanujan graph.
+            BadInput: `ATTEMPTS` graphs were drawn, and none of them is a Ramanujan graph.
         """
         import networkx as nx
 

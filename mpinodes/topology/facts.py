@@ -1,4 +1,4 @@
-"""Compute facts about a topology, for example its diameter and its number of edges.
+"""Compute facts about a topology, such as its diameter and its number of edges.
 
 If the graph never repeats, at most its first `LONGEST_CHECK` rounds are checked.
 """
@@ -19,10 +19,10 @@ LONGEST_CHECK = 2000  # the number of checked rounds if a graph never repeats
 
 
 def unreached(sends: Matrix) -> tuple[int, int] | None:
-    """Return two agents (j, i) without a path of edges from j to i; None if the graph is strongly connected.
+    """Return two agents (j, i) such that no path leads from j to i; None if the graph is strongly connected.
 
     Args:
-        sends: (n, n) the graph; entry [j, i] says whether agent j sends to agent i.
+        sends: (n, n) the adjacency matrix; entry [j, i] says whether agent j sends to agent i.
     """
     if (missing := _missing(sends, 0)).any():
         return 0, int(missing.argmax())
@@ -33,7 +33,7 @@ def unreached(sends: Matrix) -> tuple[int, int] | None:
 
 
 def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
-    """Return for each agent whether there is no path of edges from agent `start` to this agent, as an array (n,)."""
+    """Return an array (n,) that says for each agent whether no path leads from agent `start` to this agent."""
     missing = np.arange(len(sends)) != start
     while (new := sends[~missing].any(axis=0) & missing).any():
         missing &= ~new
@@ -43,16 +43,16 @@ def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
 def connectivity(topology: Topology, rounds: int) -> int:
     """Return the least B such that the union of the graphs of any B consecutive rounds is strongly connected.
 
-    If the graph never repeats, B is for the first min(rounds, `LONGEST_CHECK`) rounds only. Otherwise B is for all
-    rounds, even if the period is longer than the run.
+    If the graph repeats after a period, B holds for all rounds. If the graph never repeats, B holds for the first
+    min(rounds, `LONGEST_CHECK`) rounds.
 
     Args:
         topology: the graph.
         rounds: the number of rounds of the run.
 
     Raises:
-        BadInput: no B has this property, or the run is too short; the message names the graph, the rounds and two
-            agents without a path between them.
+        BadInput: there is no such B, or the run is too short. The message names the graph, the rounds, and two agents
+            without a path between them.
     """
     period = topology.period
     last = min(rounds, LONGEST_CHECK) if period is None else period
@@ -77,10 +77,10 @@ def connectivity(topology: Topology, rounds: int) -> int:
 
 
 def _waits(topology: Topology, last: int) -> Iterator[int]:
-    """Yield for t = 1, 2, ... the least k such that the union of the graphs of k rounds is strongly connected.
+    """Yield for t = 1, 2, ... the least number k of rounds, from round t on, whose graphs are connected together.
 
-    The k rounds are the rounds t, t + 1, ..., t + k − 1. The generator ends at the first t for which the union of the
-    graphs of rounds t to `last` is not strongly connected.
+    Connected together means that the union of the graphs of rounds t to t + k − 1 is strongly connected. The generator
+    ends at the first t for which k would go beyond the round `last`.
     """
     window: deque[Matrix] = deque()
     count = np.zeros((topology.agents, topology.agents), dtype=np.int64)
@@ -93,19 +93,23 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
 
 
 def _first_rounds(topology: Topology, rounds: int) -> range:
-    """Return the rounds of a run that are checked, from round 1 on.
+    """Return the rounds, from round 1 on, in which a graph is checked.
 
-    These are the rounds of one period, or the first `LONGEST_CHECK` rounds if the graph never repeats. If the run has
-    fewer rounds, all rounds of the run are checked.
+    These are the rounds of one period. If the graph never repeats, these are the first `LONGEST_CHECK` rounds. Rounds
+    after the end of the run are left out.
+
+    Args:
+        topology: the graph.
+        rounds: the number of rounds of the run.
     """
     return range(1, min(rounds, topology.period or LONGEST_CHECK) + 1)
 
 
 def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None:
-    """Return (t, j, i) such that in round t agent j sends to agent i, but i does not send to j.
+    """Find an edge in one direction only: return (t, j, i) if agent j sends to agent i in round t, but i not to j.
 
-    Return None if the graph is undirected in every round that is checked: the rounds of a run, until the graph repeats
-    or up to round `LONGEST_CHECK`.
+    Return None if the graph is undirected in all rounds of the run. If the graph never repeats, only the rounds up to
+    `LONGEST_CHECK` are checked.
     """
     for t in _first_rounds(topology, rounds):
         sends = topology.sends(t)
@@ -117,27 +121,27 @@ def one_way_edge(topology: Topology, rounds: int) -> tuple[int, int, int] | None
 
 
 def is_eulerian(topology: Topology, rounds: int) -> bool:
-    """Return whether, in every round that is checked, the in-degree of each agent equals its out-degree.
+    """Return whether each agent has as many in-neighbors as out-neighbors in every round of a run.
 
-    The rounds of a run are checked until the graph repeats, or up to round `LONGEST_CHECK`.
+    If the graph never repeats, only the rounds up to `LONGEST_CHECK` are checked.
     """
     graphs = map(topology.sends, _first_rounds(topology, rounds))
     return all(np.array_equal(sends.sum(axis=0), sends.sum(axis=1)) for sends in graphs)
 
 
 def out_edges(topology: Topology, rounds: int) -> int:
-    """Return the largest number of directed edges that the graph has in one round.
+    """Return the number of directed edges in the round of a run in which the graph has the most edges.
 
-    The rounds of a run are considered until the graph repeats, or up to round `LONGEST_CHECK`.
+    If the graph never repeats, only the rounds up to `LONGEST_CHECK` are considered.
     """
     return max(int(topology.sends(t).sum()) for t in _first_rounds(topology, rounds))
 
 
 def laplacian_max(topology: Topology, rounds: int) -> float:
-    """Return the largest eigenvalue that the Laplacian of the graph has in any round of a run of `rounds` rounds.
+    """Return the largest eigenvalue of the graph's Laplacian, over all rounds of a run.
 
-    Every directed edge is replaced by an undirected edge. If the graph never repeats, return the number of agents,
-    which is an upper bound on this eigenvalue.
+    Directed edges are replaced by undirected edges. If the graph never repeats, return the number of agents, which is
+    an upper bound on this eigenvalue.
     """
     if topology.period is None:
         return float(topology.agents)
@@ -149,9 +153,9 @@ def laplacian_max(topology: Topology, rounds: int) -> float:
 
 
 def diameter(topology: Topology) -> int:
-    """Return the diameter, in edges, of a strongly connected graph that is the same in all rounds.
+    """Return the diameter of a strongly connected graph that is the same in all rounds.
 
-    For one agent the diameter is 0.
+    The diameter is the largest number of edges on a shortest path between two agents; for one agent it is 0.
     """
     sends = topology.sends(1)
     within, hops = np.eye(topology.agents, dtype=bool), 0

@@ -1,19 +1,22 @@
-"""Draw the faults of a run: messages that are lost or late, and agents that are away (absent).
+"""Draw the faults of a run: messages that are lost or late, and agents that are absent.
 
-Faults are drawn from the seed, are public, and are equal on every rank. Sender and receiver both know the graph of the
-round, and both know which messages are lost or late. So an agent knows which agents its message will reach. The graph
-without lost messages and absent agents is a directed graph that changes from round to round. Push-sum is defined for
-directed graphs that change: its weights sum to 1 over the receivers, so no mass is lost (A. Nedić, A. Olshevsky,
-"Distributed Optimization Over Time-Varying Directed Graphs", 2015). A late message acts like a message that virtual
-agents relay, with one relay in each round of the delay (C. Hadjicostis, T. Charalambous, "Average Consensus in the
-Presence of Delays in Directed Graph Topologies", 2014). If senders did not know which messages are lost, algorithms
-with running sums would be needed (C. Hadjicostis, N. Vaidya, A. Domínguez-García, "Robust Distributed Average Consensus
-via Exchange of Running Sums", 2016). In the other mixings that allow faults, the weights sum to 1 over the senders. The
-receiver computes these weights, and mixes the newest of the messages that arrive in a round from each sender (A. Nedić,
-A. Ozdaglar, "Convergence Rate for Consensus with Delays", 2010).
+Faults are drawn from the seed, are public, and are equal on every rank. Sender and receiver know which messages are
+lost or late, so an agent knows which agents its message will reach. An absent agent sends no messages, and no agent
+sends messages to an absent agent. A late message that was sent before the receiver became absent still arrives.
 
-An absent agent sends no messages, and no agent sends messages to an absent agent. A late message that was sent before
-the receiver went away still arrives.
+The mixing methods handle faults as follows:
+
+- Push-sum is defined for directed graphs that change from round to round, and the graph of the messages that arrive is
+  such a graph. The weights of a message sum to 1 over its receivers, so no mass is lost (A. Nedić, A. Olshevsky,
+  "Distributed Optimization Over Time-Varying Directed Graphs", 2015).
+- In push-sum, a late message acts like a message that virtual agents relay, with one relay in each round of the delay
+  (C. Hadjicostis, T. Charalambous, "Average Consensus in the Presence of Delays in Directed Graph Topologies", 2014).
+- In the other mixings that allow faults, the receiver computes the weights, which sum to 1 over the senders. Of several
+  messages of one sender that arrive in a round, the receiver mixes only the newest (A. Nedić, A. Ozdaglar, "Convergence
+  Rate for Consensus with Delays", 2010).
+
+If senders did not know which messages are lost, algorithms with running sums would be needed (C. Hadjicostis, N.
+Vaidya, A. Domínguez-García, "Robust Distributed Average Consensus via Exchange of Running Sums", 2016).
 """
 
 from __future__ import annotations
@@ -35,14 +38,14 @@ SLOW, LOST, LATE, AWAY = range(4)  # the number of each kind's random stream, so
 
 @dataclass(frozen=True)
 class Faulty(Links):
-    """Decide which messages of a graph are lost or late, and which agents are away.
+    """Decide which messages of a graph are lost or late, and which agents are absent.
 
     Attributes:
         graph, most_late: the topology, and the largest delay of a message in rounds, as in `Links`.
         faults: the probabilities and durations of the faults.
         seed: the seed of the run.
-        each: what an agent receives if several messages of one sender arrive in one round. True: all of these messages.
-            False: the newest only.
+        each: whether an agent receives all messages of one sender that arrive in one round. If False, the agent
+            receives only the newest of these messages.
     """
 
     faults: Faults
@@ -55,12 +58,11 @@ class Faulty(Links):
 
     @cached_property
     def _standing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return two arrays (n,) that stay the same for the whole run.
+        """Return two arrays (n,) that stay the same for the whole run; each entry is a number of rounds for one agent.
 
-        The first array is about stragglers: all messages of agent i are late by entry i, a number of rounds, in
-        addition to random delays. The entry is 0 if agent i is no straggler. The second array is about absence: an
-        agent is present or away for whole intervals of `faults.absence` rounds, and the intervals of agent i are
-        shifted by entry i, a number of rounds.
+        - The first array is the additional delay of all messages of an agent. It is 0 unless the agent is a straggler.
+        - The second array shifts the intervals of absence: an agent is present or absent for whole intervals of
+          `faults.absence` rounds, and these intervals begin at other rounds for each agent.
         """
         n, rng = self.graph.agents, self._draws[SLOW].at(0)
         order, phase = rng.permutation(n), rng.integers(self.faults.absence, size=n)
@@ -70,7 +72,7 @@ class Faulty(Links):
         return lag, phase
 
     def away(self, t: int) -> NDArray[np.bool_]:
-        """Return which agents are away in round t, as an array (n,)."""
+        """Return an array (n,) that says which agents are absent in round t."""
         n, churn = self.graph.agents, self.faults.churn
         if not churn:
             return np.zeros(n, dtype=bool)
@@ -79,17 +81,18 @@ class Faulty(Links):
         return np.array([drawn[k][i] for i, k in enumerate(stretch.tolist())])
 
     def sends(self, t: int) -> Matrix:
-        """Return a matrix (n, n) whose entry [j, i] is true if j sends a message to i in round t.
+        """Return a matrix (n, n) whose entry [j, i] says whether agent j sends a message to agent i in round t.
 
-        The entry is also true if the message is lost on the way.
+        Messages that are lost on the way count as sent.
         """
         present = ~self.away(t)
         return self.graph.sends(t) & present[:, None] & present
 
     def lateness(self, t: int) -> NDArray[np.int64]:
-        """Return the lateness of the messages of round t, in rounds, as an (n, n) matrix.
+        """Return an (n, n) matrix of the delays, in rounds, of the messages that are sent in round t.
 
-        Entry [j, i] is for the message of agent j to agent i. The entry is −1 if this message is not sent or is lost.
+        Entry [j, i] is for the message of agent j to agent i. It is −1 if no message is sent, or if the message is
+        lost.
         """
         return self._latest(t)
 
@@ -112,10 +115,10 @@ class Faulty(Links):
         return drawn
 
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
-        """Return the messages that an agent receives in round t as sorted pairs (sender, round of sending).
+        """Return the messages that an agent receives in round t, as sorted pairs (sender, round of sending).
 
-        The agent's own message of round t is included. If `each` is false, only the newest message of each sender is
-        included.
+        The agent's own message of round t is one of them. If the attribute `each` is false, only the newest message of
+        each sender is returned.
         """
         messages = [(agent, t)]
         for s in range(max(1, t - self.most_late), t + 1):
@@ -126,18 +129,18 @@ class Faulty(Links):
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
         """Return the neighbors of an agent in round t, after faults.
 
-        The in-neighbors are the senders of the messages that the agent receives in round t. If `each` is true, a sender
-        of several of these messages appears several times. The out-neighbors are the agents that receive, in round t or
-        later, the message that the agent sends in round t.
+        The in-neighbors are the senders of the messages that arrive in round t. If the attribute `each` is true, a
+        sender of several of these messages appears several times. The out-neighbors are the agents that receive, in
+        round t or later, the message that the agent sends in round t.
         """
         inn = tuple(j for j, _ in self.heard(t, agent) if j != agent)
         return Neighborhood(t, agent, inn, self._out(t, agent))
 
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors of an agent for the messages that are sent in round t and arrive in round t or later.
+        """Return the neighbors of an agent for the messages that are sent in round t, whenever these messages arrive.
 
         The in-neighbors are the senders whose message of round t reaches the agent. The out-neighbors are the agents
-        that receive the agent's own message of round t.
+        that receive the agent's own message of round t. A lost message reaches no agent.
         """
         inn = np.flatnonzero(self.lateness(t)[:, agent] >= 0)
         return Neighborhood(t, agent, tuple(inn.tolist()), self._out(t, agent))

@@ -1,4 +1,4 @@
-"""Define a random geometric graph that stays the same in all rounds."""
+"""Define a random geometric graph, which stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Geometric"]
 
 @dataclass(frozen=True)
 class Geometric(Connected):
-    """Place agents at random in the unit square and join any two agents at a distance below `radius` (Gilbert 1961).
+    """Place agents at random in the unit square, and join any two agents at a distance below `radius` (Gilbert 1961).
 
-    All places are drawn again until the graph is connected, at most `ATTEMPTS` times.
+    The places are drawn again until the graph is connected, at most `ATTEMPTS` times.
     """
 
     radius: Annotated[
@@ -29,7 +29,7 @@ class Geometric(Connected):
     title = titled("random geometric graph, radius {0.radius:g}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw one graph, connected or not, and return its adjacency matrix (n, n)."""
+        """Draw one graph, which need not be connected, and return its adjacency matrix (n, n)."""
         x, y = rng.random((2, self.agents))
         near: Matrix = np.hypot(x - x[:, None], y - y[:, None]) < self.radius
         np.fill_diagonal(near, False)
@@ -37,6 +37,6 @@ class Geometric(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return two texts for an error message: `radius` with its value, and a larger value that may suffice."""
+        """Return two texts for an error message: the value of `radius`, and which larger values may suffice."""
         n = self.agents
         return f"radius = {self.radius:g}", f"{sqrt(log(n) / (pi * n)):.2g} or more usually gives a connected graph"

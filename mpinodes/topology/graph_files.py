@@ -1,19 +1,22 @@
 """Read topologies from files: networkx node-link JSON, GraphML, or a list of edges.
 
-The file's ending .json or its first character tells the format. JSON and GraphML state whether the graph is directed;
-without a statement, JSON means an undirected graph. The graph attribute `name` is the title of the graph. The graph
-attribute `period` is the number of rounds after which the graph repeats, by default 1. The edge attribute `rounds`
-lists the rounds of the period (1..period) in which the edge exists; without this attribute the edge exists in every
-round. If the attribute `period` or `rounds` is missing, an attribute with a similar name is rejected. All other
-attributes, such as weights, are ignored.
+The file is JSON if its name ends with .json or its first character is { or [, and GraphML if its first character is <.
+Any other file is a list of edges.
 
-A list of edges has one line `source target` for each edge: the source sends to the target, so the graph is directed. A
-line may continue with weights, which are nonzero numbers, or with attributes as networkx writes them. Comments begin
-with # or, at the start of a line, with %. A first line of column names says which columns are the source and the
-target. A file that could also be a list of neighbors, or a matrix, is rejected.
+JSON and GraphML state whether the graph is directed; without a statement, a JSON graph is undirected. These attributes
+of the graph and of edges have a meaning, and all other attributes are ignored:
 
-networkx reads GraphML files. This module reads the other formats, because networkx takes the first two words of any
-line as an edge, adds a node for every unknown name, reports no line numbers, and takes 0.3 s to import in every agent.
+- `name`, of the graph: the title of the graph.
+- `period`, of the graph: the number of rounds after which the graph repeats; the default is 1.
+- `rounds`, of an edge: the rounds of the period (1..period) in which the edge exists; the default is every round.
+
+If `period` or `rounds` is missing, an attribute with a similar name is rejected, because it may be misspelled.
+
+A list of edges has a line `source target` for each edge: the source sends to the target, so the graph is directed.
+After the two nodes, a line may have weights, which are nonzero numbers, or attributes as networkx writes them. A
+comment begins with # at the start of a line or after a blank, or with % at the start of a line. A first line of column
+names may say which columns are the source and the target. Without this line, a file is rejected if it could also be a
+list of neighbors, or a matrix.
 
 Names of nodes are whole numbers, texts or, in JSON, lists of these. If all names are whole numbers, agents are numbered
 in the order of these numbers, otherwise in the order in which the file names the nodes.
@@ -57,8 +60,8 @@ class FromFile(Periodic):
 
     Attributes:
         source: the path of the file.
-        title: the name of the graph that the file states, otherwise the name of the file without its ending; then ",
-            both ways" if reverse edges were added.
+        title: the name of the graph as the file states it, otherwise the name of the file without its ending. If
+            reverse edges were added, ", both ways" follows.
         phases: the edges of each round of the period.
     """
 
@@ -76,7 +79,7 @@ class _Edge(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Hold the nodes, edges and graph attributes that were read from a file of any of the three formats."""
+    """Hold what was read from a graph file of any format: nodes, edges, attributes, and whether edges are directed."""
 
     nodes: Sequence[Hashable]
     edges: Sequence[_Edge]
@@ -85,7 +88,7 @@ class _Read(NamedTuple):
 
 
 def read(path: Path, undirected: bool = False) -> FromFile:
-    """Return the topology that a file contains.
+    """Return the topology in a graph file.
 
     Args:
         path: the file.
@@ -151,7 +154,7 @@ def _json(path: Path, data: bytes) -> _Read:
             raise msgspec.ValidationError("expected either `edges` or `links`")
         ends = msgspec.convert(edges, list[_Ends])
     except msgspec.ValidationError as error:
-        raise BadInput(f"{path}: not networkx node-link JSON: {error}; wanted: {WANTED}") from error
+        raise BadInput(f"{path}: not networkx node-link JSON: {error}; expected: {WANTED}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadInput(f"{path}: not JSON: {error}") from error
     named = [_Edge(_hashable(e.source), _hashable(e.target), all_) for e, all_ in zip(ends, edges, strict=True)]
@@ -189,13 +192,18 @@ class _Line(NamedTuple):
     attributes: Mapping[str, Any]
     quoted: Sequence[str] = ()
 
-    def is_not(self, word: str, why: str = "") -> BadInput:
-        """Return the error that this line is no edge because of `word`; `why` continues the message."""
-        return BadInput(f"{self.place}: expected an edge, as `0 1` or `0,1`, and not {word[:40]!r}{why}")
+    def is_not(self, word: str, reason: str = "") -> BadInput:
+        """Return the error that this line is not an edge because of one of its words.
+
+        Args:
+            word: the word.
+            reason: text that is appended to the message.
+        """
+        return BadInput(f"{self.place}: expected an edge, as `0 1` or `0,1`, and not {word[:40]!r}{reason}")
 
 
 def _lines(path: Path, data: bytes) -> _Read:
-    """Return the content of a file that is a list of edges.
+    """Return the nodes and edges of a file that is a list of edges.
 
     Raises:
         BadInput: the file is not text, has no edge, or may be in another format, for example METIS; or a line is no
@@ -214,7 +222,7 @@ def _lines(path: Path, data: bytes) -> _Read:
     for line in edges:
         if len(line.words) != len(names):
             word = [*line.words[len(names) :], line.words[-1]][0]
-            raise line.is_not(word, f": {len(line.words)} words, but {len(names)} in the first line")
+            raise line.is_not(word, f": this line has {len(line.words)} words, but the first line has {len(names)}")
         ends = line.words[j], line.words[i]
         for name in ends:
             # Punctuation at the ends of a name without quotes belongs to another format. `Lyon (FR)` is a name.
@@ -228,7 +236,7 @@ def _lines(path: Path, data: bytes) -> _Read:
         first, *rest = (line.words[:2] for line in edges)
         nodes, pairs = {word for edge in rest for word in edge}, {frozenset(edge) for edge in rest}
         if len(rest) > 1 and first in [[str(len(nodes)), str(count)] for count in (len(rest), len(pairs))]:
-            raise edges[0].is_not(first[0], ": the line may count nodes and edges below it: delete it, or move it down")
+            raise edges[0].is_not(first[0], ": this line may count nodes and edges: delete the line, or move it down")
         _require_weights(edges)
     node = _whole_numbers(line.words[end] for line in edges for end in (j, i))
     read = [
@@ -239,9 +247,9 @@ def _lines(path: Path, data: bytes) -> _Read:
 
 
 def _line(place: str, text: str) -> _Line | None:
-    """Return a line of a list of edges, split at commas, at tabs or at blanks; None if the line has no words.
+    """Return the words of a line in a list of edges, without comments; None if the line has no words.
 
-    Comments are removed.
+    The line is split at commas, at tabs or at blanks.
 
     Raises:
         BadInput: the line has a single word, or malformed attributes.
@@ -263,35 +271,35 @@ def _line(place: str, text: str) -> _Line | None:
 
 
 def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
-    """Return the indices of the columns source and target if the first line has column names; otherwise None.
+    """Return the indices of the columns source and target, if the first line has column names; otherwise None.
 
     Raises:
-        BadInput: two columns have the same name; or the first line seems to have column names, but the column of the
-            source or of the target has no name in `HEADS`.
+        BadInput: two columns have the same name; or the first line seems to have column names, but no column that
+            `HEADS` lists for the source or for the target.
     """
     line, *edges = lines
     places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
     if len(places) == 2:
         columns = [HEADS.get(word.lower(), word.lower()) for word in line.words]
         if again := [word for k, word in enumerate(line.words) if word and columns[k] in columns[:k]]:
-            raise BadInput(f"{line.place}: {again[0]!r}: an earlier column has that name, or means that end of an edge")
+            raise BadInput(f"{line.place}: {again[0]!r}: an earlier column has that name, or is that end of the edges")
         return places[0], places[1]
     numbers = [_is_number(word) for edge in edges for word in edge.words[:2]]
     if numbers and all(numbers) and not any(map(_is_number, line.words)):
-        raise line.is_not(line.words[0], ": a line of names has `source` and `target` in it")
+        raise line.is_not(line.words[0], ": a line of column names must contain `source` and `target`")
     return None
 
 
 def _require_weights(lines: Sequence[_Line]) -> None:
     """Reject a list of edges if a third or later word of a line is no weight, or may be the name of a neighbor.
 
-    The file may be a list of neighbors if no line contains a neighbor twice, and either all lines begin with different
-    words, or there are as many lines as different words. Then a third word that is the name of a node is rejected. If
-    only some nodes have numbers as names, a third word that is a whole number is rejected, as in the line `e 1 2`. A
-    weight must not be 0, because 0 in a matrix means that there is no edge.
+    - A weight is a number other than 0, because a 0 in a matrix means that there is no edge.
+    - If only some nodes have numbers as names, a whole number is rejected, as in the line `e 1 2`.
+    - If the file may be a list of neighbors, the name of a node is rejected. A file may be such a list if no line has a
+      neighbor twice, and if either all lines begin with different words, or there are as many lines as different words.
 
     Raises:
-        BadInput: a word is no weight; the message names the first such word.
+        BadInput: a word is rejected; the message names the first such word.
     """
     names, words = {word for line in lines for word in line.words[:2]}, {word for line in lines for word in line.words}
     # Some nodes are numbers and some are not, as in the DIMACS line `e 1 2`.
@@ -302,11 +310,11 @@ def _require_weights(lines: Sequence[_Line]) -> None:
         for word in line.words[2:]:
             node = (mixed and word.isdecimal()) or (neighbours and word in names)
             if node or (word and not (_is_number(word) and float(word))):
-                raise line.is_not(word, " too: a first line, as `source target weight`, says what a third word is")
+                raise line.is_not(word, " after it: name the columns in a first line, such as `source target weight`")
 
 
 def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
-    """Map each name to a node: to a whole number if all names are whole numbers, otherwise to the name itself.
+    """Map each name to its node: a whole number if all names are whole numbers, otherwise the name itself.
 
     Whole numbers may be written as numpy or pandas write floats: 1.0 or 1e+00.
     """
@@ -318,14 +326,14 @@ def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
 
 # --------------------------------------------------------------------------------------------------- edges by round
 def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: int) -> Sequence[int]:
-    """Return the rounds, within one period, in which an edge of the file exists.
+    """Return the rounds of one period in which an edge of the file exists.
 
-    A JSON file states the rounds as a list, a GraphML file as a text such as "1, 3". If the edge states no rounds, the
-    edge exists in all rounds.
+    If the file states no rounds for the edge, the edge exists in all rounds. A JSON file states rounds as a list, a
+    GraphML file as a text such as "1, 3".
 
     Raises:
-        BadInput: a node of the edge is unknown, the rounds are not in 1..`period`, the name of the attribute `rounds`
-            is misspelled, or both ends are the same agent.
+        BadInput: a node of the edge is unknown; both ends are the same agent; the rounds are not in 1..`period`; or the
+            name of the attribute `rounds` is misspelled.
     """
     where = f"edge {edge.source} -> {edge.target}"
     if missing := [end for end in edge[:2] if end not in numbers]:
@@ -347,9 +355,14 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
 def _require_spelling(path: Path, where: str, attributes: Mapping[str, Any], wanted: str) -> None:
     """Reject an attribute whose name is a misspelling of `wanted`, because unknown attributes are ignored.
 
+    Args:
+        path: the file, for the error message.
+        where: the graph or the edge, for the error message.
+        attributes: the attributes in the file.
+        wanted: the name of the attribute that has a meaning.
+
     Raises:
-        BadInput: the attribute `wanted` is missing, and another attribute has a similar name. The message begins with
-            the file and `where`.
+        BadInput: the attribute `wanted` is missing, and another attribute has a similar name.
     """
     if wanted not in attributes and (near := get_close_matches(wanted, [*map(str, attributes)], 1, 0.8)):
         raise BadInput(f"{path}: {where}: {near[0]!r}: did you mean {wanted!r}?")

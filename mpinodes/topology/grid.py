@@ -14,10 +14,10 @@ __all__ = ["Grid"]
 
 @dataclass(frozen=True)
 class Grid(Torus):
-    """Join each agent to its neighbors in its row and column of a grid that, unlike a torus, does not wrap around.
+    """Join each agent to its neighbors in its row and column of a grid. Unlike a torus, the grid does not wrap around.
 
     Raises:
-        BadInput: the number of agents does not fit the rows, as in `Torus`.
+        BadInput: the number of agents does not fit the number of rows, as in `Torus`.
     """
 
     kind = "grid"

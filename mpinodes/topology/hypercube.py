@@ -14,7 +14,7 @@ __all__ = ["Hypercube"]
 
 @dataclass(frozen=True)
 class Hypercube(Periodic):
-    """Join agents whose numbers differ in one binary digit.
+    """Join two agents if their numbers differ in exactly one binary digit.
 
     Raises:
         BadInput: the number of agents is not a power of two; 1 is a power of two.
@@ -23,7 +23,7 @@ class Hypercube(Periodic):
     def __post_init__(self) -> None:
         if self.agents.bit_count() != 1:
             below = 1 << self.agents.bit_length() - 1
-            near = f"the nearest are {below} and {2 * below}"
+            near = f"the nearest powers are {below} and {2 * below}"
             raise BadInput(f"topology.agents = {self.agents}: a hypercube needs a power of two agents; {near}")
 
     @property

@@ -1,4 +1,4 @@
-"""Define the graph of the baselines: agents never send (`alone`), or send only in the last round (`one-shot`)."""
+"""Define the graph of two baselines: agents never send (`alone`), or send only in the last round (`one-shot`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpinodes.topology.base import as_matrix
 
 @dataclass(frozen=True)
 class Isolated(Topology):
-    """Define a graph that has no edges, except in one round in which every agent may send to every other agent.
+    """Define a graph without edges, except that in one round every agent may send to every other agent.
 
     Attributes:
         inner: the graph that the experiment would have without the baseline; its edges are not used.
@@ -23,24 +23,27 @@ class Isolated(Topology):
 
     @property
     def title(self) -> str:
-        """Return the name of the graph that summaries and figures print."""
+        """Return the name of the graph, for summaries and figures."""
         return f"no graph, one average in round {self.meets}" if self.meets else "no graph"
 
     @property
     def period(self) -> int | None:
-        """Return 1 if no round has edges, so that all rounds are equal; None if one round has edges."""
+        """Return the number of rounds after which the graph repeats.
+
+        The number is 1 if no round has edges. If one round has edges, the graph never repeats, and the result is None.
+        """
         return None if self.meets else 1
 
     def edges(self, t: int) -> Edges:
-        """Return the edges (j, i) for all pairs of different agents if t is the round `meets`; no edges otherwise."""
+        """Return the edges of round t: the edges of the complete graph in the round `meets`, none in other rounds."""
         n = range(self.agents)
         return frozenset((j, i) for j in n for i in n if i != j) if t == self.meets else frozenset()
 
     def sends(self, t: int) -> Matrix:
-        """Return the edges of round t as an (n, n) matrix; entry [j, i] is true if agent j sends to agent i."""
+        """Return the adjacency matrix (n, n) of round t: entry [j, i] says whether agent j sends to agent i."""
         return as_matrix(self.agents, self.edges(t))
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors of an agent in round t: all other agents if t is the round `meets`, otherwise none."""
+        """Return the neighbors of an agent in round t: all other agents in the round `meets`, none in other rounds."""
         others = tuple(i for i in range(self.agents) if i != agent) if t == self.meets else ()
         return Neighborhood(t, agent, others, others)

@@ -1,4 +1,4 @@
-"""Define a random matching that is drawn anew in every round."""
+"""Define a random matching (agents in pairs) that is drawn anew in every round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Matchings"]
 
 @dataclass(frozen=True)
 class Matchings(EachRound):
-    """Join the agents in random pairs in every round, as gossip algorithms do (Boyd et al. 2006).
+    """Join the agents in random pairs, which are drawn anew in every round, as in gossip algorithms (Boyd et al. 2006).
 
     If the number of agents is odd, one random agent has no neighbor in the round.
     """

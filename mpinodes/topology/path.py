@@ -13,7 +13,7 @@ __all__ = ["Path"]
 
 @dataclass(frozen=True)
 class Path(Periodic):
-    """Join agent i to agent i + 1, in both directions: 0 - 1 - ... - (n − 1)."""
+    """Join the agents in a line: agent i and agent i + 1 send to each other, 0 - 1 - ... - (n − 1)."""
 
     title = "path"
 

@@ -1,4 +1,4 @@
-"""Define a random digraph that stays the same in all rounds."""
+"""Define a random digraph, which stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["RandomDigraph"]
 
 @dataclass(frozen=True)
 class RandomDigraph(Periodic):
-    """Draw one digraph for all rounds: a random directed ring of all agents, and further random edges."""
+    """Draw one digraph for all rounds: a directed ring of all agents in random order, and further random edges.
+
+    Each edge outside the ring is in the graph with the probability `probability`.
+    """
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
 

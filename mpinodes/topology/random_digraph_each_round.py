@@ -16,7 +16,10 @@ __all__ = ["RandomDigraphEachRound"]
 
 @dataclass(frozen=True)
 class RandomDigraphEachRound(EachRound):
-    """Draw a digraph in every round: a random directed ring of all agents, and further random edges."""
+    """Draw a digraph in every round: a directed ring of all agents in random order, and further random edges.
+
+    Each edge outside the ring is in the graph with the probability `probability`.
+    """
 
     probability: Annotated[float, Meta(ge=0, le=1, description=PROBABILITY)] = 0.5
 

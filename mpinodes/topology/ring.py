@@ -16,17 +16,17 @@ __all__ = ["Ring"]
 
 @dataclass(frozen=True)
 class Ring(Periodic):
-    """Join agent i to agent i + 1 mod n: 0 - 1 - ... - (n − 1) - 0.
+    """Join the agents in a ring: 0 - 1 - ... - (n − 1) - 0.
 
-    If `directed` is true, agent i sends to agent i + 1 only; otherwise the edges go both ways. A single agent has no
-    edge.
+    If `directed` is true, agent i sends to agent i + 1 (modulo n) only. If `directed` is false, both agents of an edge
+    send to each other. A single agent has no edge.
     """
 
     directed: Annotated[bool, Meta(description="let agent i receive from agent i − 1 only")] = False
 
     @property
     def title(self) -> str:
-        """Return the name of the graph, "ring" or "directed ring"."""
+        """Return the name of the graph: "ring" or "directed ring"."""
         return "directed ring" if self.directed else "ring"
 
     @cached_property

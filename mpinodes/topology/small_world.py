@@ -1,4 +1,4 @@
-"""Define a small-world graph that stays the same in all rounds."""
+"""Define a small-world random graph, which stays the same in all rounds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["SmallWorld"]
 class SmallWorld(Connected):
     """Join each agent to its nearest agents on a ring, then move one end of random edges (Watts and Strogatz 1998).
 
-    Each edge is moved with the probability `probability`. If the graph is not connected, all moves are drawn again,
-    starting from the ring, until a graph is connected or `ATTEMPTS` graphs were drawn.
+    Each edge is moved with the probability `probability`. If the graph is then not connected, the moves are drawn
+    again, for at most `ATTEMPTS` graphs.
 
     Raises:
         BadInput: `neighbours` is odd, or at least the number of agents.
@@ -39,7 +39,7 @@ class SmallWorld(Connected):
             raise BadInput(f"topology.neighbours = {self.neighbours}: {limit}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
-        """Draw one graph, connected or not, and return its adjacency matrix (n, n)."""
+        """Draw one graph, which need not be connected, and return its adjacency matrix (n, n)."""
         import networkx as nx
 
         graph = nx.watts_strogatz_graph(self.agents, self.neighbours, self.probability, seed=rng)
@@ -47,5 +47,5 @@ class SmallWorld(Connected):
 
     @property
     def too_sparse(self) -> tuple[str, str]:
-        """Return two texts for an error message: `neighbours` with its value, and other settings that may suffice."""
+        """Return two texts for an error message: the value of `neighbours`, and which other settings may suffice."""
         return f"neighbours = {self.neighbours}", "set more neighbours, or a lower topology.probability"

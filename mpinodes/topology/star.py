@@ -13,7 +13,7 @@ __all__ = ["Star"]
 
 @dataclass(frozen=True)
 class Star(Periodic):
-    """Join agent 0 to all other agents, in both directions."""
+    """Join agent 0 to all other agents: agent 0 and each other agent send to each other."""
 
     title = "star"
 

@@ -1,4 +1,4 @@
-"""Find the stored topologies: the graph files that come with the package."""
+"""Find the stored topologies, which are the graph files that come with the package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 
 def folder() -> Path:
-    """Return the folder of the stored topologies: inside the package, or in a git checkout beside the package."""
+    """Return the folder with the graph files of the stored topologies.
+
+    The folder is in the package or, in a git checkout, beside the package.
+    """
     package = Path(__file__).parent.parent
     inside = package / "topologies"
     return inside if inside.is_dir() else package.parent / "topologies"
@@ -20,5 +23,5 @@ def names() -> tuple[str, ...]:
 
 
 def file_of(name: str) -> Path | None:
-    """Return the file of the stored topology with this name; None if no stored topology has this name."""
+    """Return the file of the stored topology with a name, or None if there is no such topology."""
     return folder() / f"{name}.json" if name in names() else None

@@ -20,12 +20,12 @@ __all__ = ["Torus"]
 class Torus(Periodic):
     """Join each agent to its neighbors in its row and column of a grid that wraps around.
 
-    Agent j is in row j // columns. In a row or column of two agents, the two neighbors of an agent are the same agent.
-    A row or column of one agent has no edge.
+    Agent j is in row j // columns. In a row or column of two agents, the agents are joined by one edge. A row or column
+    of one agent has no edge.
 
     Raises:
-        BadInput: the number of agents is no multiple of `rows`, or `rows` is "square" and the number of
-            agents is a prime above 3.
+        BadInput: the number of agents is no multiple of `rows`; or `rows` is "square", and the number of agents is a
+            prime above 3.
     """
 
     rows: Annotated[
@@ -41,10 +41,10 @@ class Torus(Periodic):
         n, (rows, columns) = self.agents, self.sides
         if rows * columns != n:
             divisors = ", ".join(str(k) for k in range(1, n + 1) if n % k == 0)
-            raise BadInput(f"topology.rows = {self.rows}: {n} agents do not fill these rows; choose from: {divisors}")
+            raise BadInput(f"topology.rows = {self.rows}: {n} agents do not fill {self.rows} rows; choose {divisors}")
         if self.rows == "square" and rows == 1 and n > 3:
-            remedy = f"set {n - 1} or {n + 1}, or topology.rows=1, a {self.line}"
-            raise BadInput(f"topology.agents = {n}: {n} is prime and cannot fill two rows or more: {remedy}")
+            remedy = f"set topology.agents to {n - 1} or {n + 1}, or topology.rows=1, a {self.line}"
+            raise BadInput(f"topology.rows = square: {n} agents, a prime number, cannot fill two rows: {remedy}")
 
     @property
     def sides(self) -> tuple[int, int]:

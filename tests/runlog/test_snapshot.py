@@ -74,7 +74,7 @@ def test_the_same_comes_back(tmp_path):
 
 @pytest.mark.parametrize("what", [object(), lambda: 0, {1, 2}, np.array([object()])])
 def test_what_is_no_plain_data_is_named(tmp_path, what):
-    with pytest.raises(TypeError, match=r"state.x\[1\] is a .*, which cannot be written down"):
+    with pytest.raises(TypeError, match=r"state.x\[1\] is a .*, which cannot be stored"):
         save(tmp_path / "state", {"state": Frozen((0, what))})
     assert list(tmp_path.iterdir()) == []
 

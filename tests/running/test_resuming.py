@@ -445,7 +445,7 @@ def test_state_that_is_no_plain_data_is_refused_before_the_first_round(tmp_path)
         "        return Wider(*super().update(state, here, inbox, loss)[:2])\n"
     )
     words = SMALL.replace("algorithm.name=dola", f"algorithm.path={tmp_path / 'own.py'}")
-    with pytest.raises(BadInput, match=r"checkpoint.*is a frozenset, which cannot be written down"):
+    with pytest.raises(BadInput, match=r"checkpoint.*is a frozenset, which cannot be stored"):
         run_of(tmp_path / "run", words)
 
 

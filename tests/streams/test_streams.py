@@ -453,7 +453,7 @@ def test_adult_is_split_and_scaled_by_public_constants_by_default(people):
     plain, same = people(), people(rows="split", scaling="public")
     assert plain == same
     assert plain.unproven_because == ""
-    assert people(scaling="maxima").unproven_because.startswith("columns are divided by maxima read")
+    assert people(scaling="maxima").unproven_because.startswith("columns are divided by the largest values")
 
 
 @pytest.mark.parametrize("rows", ["split", "all"])

@@ -277,7 +277,7 @@ def test_marks_within_a_name_or_in_quotes_are_part_of_the_name(tmp_path, text, n
 )  # fmt: skip
 def test_a_first_line_that_could_be_the_numbers_of_nodes_and_edges_is_refused(tmp_path, text, counts, undirected):
     (tmp_path / "g.txt").write_text(text)
-    message = rf"g.txt: line \d: .* not '{counts[0]}': the line may count nodes and edges below it: delete it, or move "
+    message = rf"g.txt: line \d: .* not '{counts[0]}': this line may count nodes and edges: delete the line, or move "
     with pytest.raises(BadInput, match=message):
         files.read(tmp_path / "g.txt", undirected)
 
@@ -304,7 +304,7 @@ def test_a_list_of_edges_whose_first_line_counts_nothing_is_read(tmp_path, text,
 def test_a_line_of_names_that_names_a_column_twice_is_refused(tmp_path, head, word):
     width = head.count(",") + 1
     (tmp_path / "g.csv").write_text(f"{head}\n{','.join('0121'[:width])}\n{','.join('1012'[:width])}\n")
-    with pytest.raises(BadInput, match=f"g.csv: line 1: '{word}': an earlier column has that name, or means that end"):
+    with pytest.raises(BadInput, match=f"g.csv: line 1: '{word}': an earlier column has that name, or is that end"):
         files.read(tmp_path / "g.csv")
 
 
@@ -679,10 +679,10 @@ def test_b_connected_edges_are_there_once_in_a_period_and_connect_over_every_one
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Torus(12, 5), r"topology.rows = 5: 12 agents do not fill these rows; choose from: 1, 2, 3, 4, 6, 12"),
+        (lambda: Torus(12, 5), r"topology.rows = 5: 12 agents do not fill 5 rows; choose 1, 2, 3, 4, 6, 12"),
         (lambda: Torus(3, 4), r"topology.rows = 4: 3 agents"),
-        (lambda: Torus(7), r"topology.agents = 7: .* prime .* set 6 or 8, or topology.rows=1"),
-        (lambda: Hypercube(7), r"topology.agents = 7: .* the nearest are 4 and 8"),
+        (lambda: Torus(7), r"topology.rows = square: 7 .* prime .* set topology.agents to 6 or 8, or topology.rows=1"),
+        (lambda: Hypercube(7), r"topology.agents = 7: .* the nearest powers are 4 and 8"),
         (lambda: SmallWorld(9, 3), r"topology.neighbours = 3: must be even"),
         (lambda: SmallWorld(2, 2), r"topology.neighbours = 2: .* less than the number of agents, 2"),
         (lambda: BarabasiAlbert(1, 1), r"topology.attachments = 1: must be below topology.agents = 1"),
@@ -781,7 +781,7 @@ def test_a_generated_graph_written_to_a_file_reads_back_with_the_same_edges(name
         ("matchings agents=4 rounds=0 FILE", "rounds = 0: expected int >= 1"),
         ("ring FILE", "topology.agents is missing"),
         ("geometric agents=3 seed=-1 FILE", "seed = -1: expected int >= 0"),
-        ("hypercube agents=3 FILE", "the nearest are 2 and 4"),
+        ("hypercube agents=3 FILE", "the nearest powers are 2 and 4"),
         ("ring agents=3", "'agents=3': the last word must be the file to write"),
         ("ring", "expected NAME key=value ... FILE"),
         ("ring agents=3 missing/graph.json", "missing/graph.json: cannot be written: No such file or directory"),
@@ -821,7 +821,7 @@ def test_a_misspelt_name_may_have_meant_a_file():
 def test_a_topology_of_ones_own_is_as_small_as_the_documentation_says(tmp_path):
     text = base.__doc__
     file = tmp_path / "star.py"
-    file.write_text(textwrap.dedent(text[text.index("    from dataclasses") : text.index("A graph that is drawn")]))
+    file.write_text(textwrap.dedent(text[text.index("    from dataclasses") : text.index("There are two other")]))
     star = registry.from_path(registry.TOPOLOGIES, str(file))(5)
     assert (star.title, star.source, star.period, star.from_file) == ("star", "topology 'star'", 1, False)
     assert star.neighborhood(3, 0) == (3, 0, (1, 2, 3, 4), (1, 2, 3, 4))
