@@ -270,7 +270,7 @@ def about_cores(ranks: Sequence[RankFacts]) -> Line:
         return Line("mend", "cores", f"{text}; {most:.3g} ranks share a core while other cores are free", advice)
     if n > len(cores):
         advice = "on one host, mpinodes run --lockstep gives the same bits in one process"
-        return Line("note", "cores", f"{text}, so ranks share cores, which is slow", advice)
+        return Line("note", "cores", f"{text}, so ranks share cores, and a run is slow", advice)
     return Line("ok", "cores", text)
 
 
@@ -283,7 +283,7 @@ def about_blas(ranks: Sequence[RankFacts]) -> Line:
         return Line("mend", "threads", f"{text}, although mpinodes asked for one", advice)
     if len(kinds) > 1:
         advice = "set the same OPENBLAS_CORETYPE on all hosts"
-        return Line("note", "threads", f"{text}; the hosts round differently", advice)
+        return Line("note", "threads", f"{text}; numbers are rounded differently on different hosts", advice)
     return Line("ok", "threads", text)
 
 

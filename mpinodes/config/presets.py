@@ -48,10 +48,10 @@ def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
     with problems.caught():
         preset = _read(value, where)
         wrong = [key for key, _ in flat(preset) if not _is_of_preset(key)]
-        has = "a preset can set keys of data, problem and step, and privacy.clip, privacy.scale and privacy.adjacency"
-        problems += [f"{where}: {key} is not a key of a preset; {has}" for key in wrong]
+        allowed = "allowed are keys of data, problem and step, privacy.clip, privacy.scale and privacy.adjacency"
+        problems += [f"{where}: a preset cannot set {key}; {allowed}" for key in wrong]
         if not preset:
-            problems.append(f"{where}: it has no key of data, problem or step")
+            problems.append(f"{where}: the preset has no key of data, problem or step")
         own = nested({key: value for key, value in flat(preset) if _is_of_preset(key)})
         preset = Request(own, getattr(preset, "places", {}))
     return asked | {"problem": {k: v for k, v in problem.items() if k != "preset"}}, preset, f"the preset {value}"
@@ -62,8 +62,8 @@ def _read(value: Any, where: str) -> Tree:
         return value
     if not isinstance(value, str) or not (value.endswith(".toml") or value in names()):
         typed = to_type(KEY, value) if str(value).startswith("{") else ""
-        tail = suggest(str(value), names())
-        raise BadInput(f"{where}: there is no such preset; {tail}; or a .toml file, or a table of keys{typed}")
+        suggestion = suggest(str(value), names())
+        raise BadInput(f"{where}: there is no such preset; {suggestion}; or a .toml file, or a table of keys{typed}")
     return parse(value if value.endswith(".toml") else str(FOLDER / f"{value}.toml"), [])
 
 

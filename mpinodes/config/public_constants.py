@@ -158,8 +158,8 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
 
         if rounds is None:
             raise ValueError(
-                "this mixing states `anytime = True`, but reads a property of the graph that depends on the number "
-                "of rounds"
+                "a mixing that states `anytime = True` must not read a property of the graph that depends on the "
+                "number of rounds"
             )
         return getattr(facts, fact)(graph, rounds)
 
@@ -174,7 +174,7 @@ def shared_blocks(dimension: int, agents: int) -> tuple[slice, ...]:
     """
     if dimension < agents:
         raise BadInput(
-            f"{dimension} coordinates cannot be shared out among {agents} agents: set fewer agents, or use data with "
+            f"{dimension} coordinates cannot be divided among {agents} agents: set fewer agents, or use data with "
             "more features"
         )
     small, larger = divmod(dimension, agents)

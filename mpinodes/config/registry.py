@@ -141,10 +141,10 @@ def find(kind: PartKind, name: str, others: Sequence[str] = (), place: str = "")
     for point in _entry_points(kind):
         if point.name == name:
             return _required(kind, point.load(), f"{kind.key} = {name!r}")
-    tail = to_type(kind.key, name, "str") or f"; {suggest(name, sorted([*names(kind), *others]))}"
+    suggestion = to_type(kind.key, name, "str") or f"; {suggest(name, sorted([*names(kind), *others]))}"
     if is_file(name):
-        tail = f"; for a Python file type {kind.path_key}={name}"
-    raise BadInput(f"{place or kind.key} = {name!r}: there is no such name{tail}")
+        suggestion = f"; for a Python file type {kind.path_key}={name}"
+    raise BadInput(f"{place or kind.key} = {name!r}: there is no such name{suggestion}")
 
 
 def parts_called(word: str) -> list[tuple[PartKind, Any]]:
@@ -199,8 +199,8 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
     """
     spec = importlib.util.spec_from_file_location(f"mpinodes_user_{Path(path).stem}", path)
     if spec is None or spec.loader is None or not Path(path).is_file():
-        ending = f"; did you mean {path}.py?" if Path(f"{path}.py").is_file() else ""
-        raise BadInput(f"{where}: no such Python file{ending}")
+        suggestion = f"; did you mean {path}.py?" if Path(f"{path}.py").is_file() else ""
+        raise BadInput(f"{where}: no such Python file{suggestion}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses search for their module here
     try:
@@ -235,10 +235,10 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
     """
     base = kind.base.__name__
     if not (isinstance(part, type) and issubclass(part, kind.base)):
-        tail = "take facts of the run from self.run instead of fields, and state what every message leaks (leaks=...)"
+        remedy = "read facts of the run from self.run instead of fields, and state what every message leaks (leaks=...)"
         raise BadInput(
             f"{where}: {part.__name__} does not extend mpinodes.core.{base}"
-            + (f": derive it from {base}, {tail}" if kind is ALGORITHMS else "")
+            + (f": derive it from {base}, {remedy}" if kind is ALGORITHMS else "")
         )
     if kind is not METRICS and "__dataclass_fields__" not in vars(part):
         raise BadInput(f"{where}: {part.__name__} must be a dataclass: put @dataclass(frozen=True) before it")
@@ -306,7 +306,7 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
     if (value := section.get(key)) is None:
         raise BadInput(f"{kind.key} is missing")
     if not isinstance(value, str):
-        raise BadInput(f"{named(kind, section)}: expected a name")
+        raise BadInput(f"{named(kind, section)}: expected a text")
     if key == kind.chooser:
         return find(kind, value, others)
     return from_path(kind, value)

@@ -58,8 +58,8 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
         )
     if algorithm.whole_data and not shows_all(stream):
         yield (
-            f"{registry.named(registry.STREAMS, e.data)} yields new samples in every round; {e.name} needs "
-            f"losses that stay the same; choose other data: {_choose(registry.STREAMS, shows_all)}"
+            f"{registry.named(registry.STREAMS, e.data)} has new samples in every round, but {e.name} needs "
+            f"the same losses in every round; choose other data: {_choose(registry.STREAMS, shows_all)}"
         )
     elif algorithm.whole_data and batch != "all":
         yield (
@@ -91,8 +91,8 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
             key, value = ("clipping", "agent") if agent else ("adjacency", e.privacy.adjacency)
             key, value = ("clip", e.privacy.clip) if not isinf(e.clip) else (key, value)
             yield (
-                f"privacy.{key} = {value!r}: {e.name} minimizes whole losses without clipping, and its privacy follows "
-                "from the loss and the features' norm: set privacy.clip=inf, and privacy.adjacency=one-sample or "
+                f"privacy.{key} = {value!r}: {e.name} minimizes whole losses without clipping, so its privacy depends "
+                "on the loss and the norm of the features; set privacy.clip=inf, and privacy.adjacency=one-sample or "
                 "one-agent"
             )
         if not loss.has_prox:
@@ -103,12 +103,12 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
             )
         if e.problem.gradient_noise:
             yield (
-                f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} samples no gradients; leave "
+                f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} takes no random gradients; leave "
                 "problem.gradient_noise out"
             )
     if algorithm.decomposable and parts.feasible.of_blocks:
-        named = registry.named(registry.SETS, e.problem)
-        yield f"{named}: the agents of {e.name} do not own blocks of coordinates; choose another set"
+        setting = registry.named(registry.SETS, e.problem)
+        yield f"{setting} is for agents with blocks of coordinates, unlike those of {e.name}; choose another set"
 
 
 def shows_all(stream: type[Stream]) -> bool:
@@ -128,47 +128,47 @@ def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
     if e.sampling == "none":
         if "rate" in e.data:
-            yield f"data.rate = {e.data['rate']:g}: set data.sampling=poisson, or leave data.rate out"
+            yield f"data.rate = {e.data['rate']:g} has no effect: set data.sampling=poisson, or leave data.rate out"
         return
     if (e.sampling == "poisson") != ("rate" in e.data):
         is_missing = e.sampling == "poisson"
-        right = "it needs a probability: set data.rate" if is_missing else "leave data.rate out, and set data.batch"
-        yield f"{scheme}: {right}"
+        remedy = "set data.rate to a probability" if is_missing else "leave data.rate out, and set data.batch"
+        yield f"{scheme}: {remedy}"
     if shows_all(stream) and (e.sampling == "poisson") != (batch == "all"):
-        right = "leave data.batch out" if e.sampling == "poisson" else "set data.batch to a number of samples"
-        yield f"{scheme}: data.batch = {batch!r} does not fit: {right}"
-    named = registry.named(registry.STREAMS, e.data)
+        remedy = "leave data.batch out" if e.sampling == "poisson" else "set data.batch to a number of samples"
+        yield f"{scheme}: data.batch = {batch!r} does not fit this sampling: {remedy}"
+    source = registry.named(registry.STREAMS, e.data)
     if is_users(stream) or not shows_all(stream):
         yield (
-            f"{scheme}: the losses of {named} are not known to be those of all samples of an agent; set "
+            f"{scheme}: each loss must have all samples of the agent, which is not known of {source}; set "
             f"data.sampling=none, or choose other data: {_choose(registry.STREAMS, shows_all)}"
         )
     if loss.batch is not SampleLoss.batch:
-        yield f"{scheme}: {registry.named(registry.LOSSES, e.problem)} defines batch itself; leave this method out"
+        yield f"{scheme}: {registry.named(registry.LOSSES, e.problem)} defines batch itself; leave its method batch out"
     if adjacency in ("one-round", "one-agent"):
         yield (
-            f"{scheme}: privacy.adjacency = {adjacency!r} is not amplified: secret batches do not lower its epsilon; "
-            "set privacy.adjacency to zero-out or one-sample"
+            f"{scheme}: secret batches do not lower the epsilon for privacy.adjacency = {adjacency!r}; set "
+            "privacy.adjacency to zero-out or one-sample"
         )
     elif adjacency == "one-sample" and e.sampling == "poisson" and e.clips_rounds:
         yield (
-            f"{scheme}: privacy.clipping = 'agent' is priced for zero-out alone, and not for one-sample; set "
+            f"{scheme}: with privacy.clipping = 'agent', epsilon is proven only for zero-out, not for one-sample; set "
             "privacy.adjacency=zero-out"
         )
     if algorithm.solves or algorithm.whole_data:
         uses = "minimizes whole losses" if algorithm.solves else "needs the same losses in every round"
         yield f"{scheme}: {e.name} {uses}; set data.sampling=none"
     elif len(algorithm.vectors) > 1:
-        yield f"{scheme}: {e.name} sends several vectors of one batch, which no theorem prices; set data.sampling=none"
+        yield f"{scheme}: no epsilon is proven for several vectors of one batch ({e.name}); set data.sampling=none"
     if e.feedback.points or e.feedback.delay:
         yield f"{scheme}: the feedback of {e.name} must be immediate gradients; leave the section feedback out"
     if e.audit.viewers:
         yield (
-            f"{scheme}: the view of single nodes is not amplified by secret batches; set audit.view=links, or "
+            f"{scheme}: secret batches do not lower the epsilon toward single nodes; set audit.view=links, or "
             "data.sampling=none"
         )
     if isinf(e.clip):
-        yield f"{scheme}: the change by one sample of a batch must be bounded; set a finite privacy.clip"
+        yield f"{scheme}: the clip must bound how far one sample moves a gradient; set a finite privacy.clip"
 
 
 def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
@@ -202,17 +202,17 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
         yield f"privacy.path = {privacy.path!r}: {e.name} adds no noise; leave privacy.path out"
     elif e.private and law != only:
         others = _choose(registry.ALGORITHMS, lambda a: a.mechanism == law)
-        named, ending = "privacy.mechanism", f"the noise of {e.name} is {only}; set privacy.mechanism={only}"
+        key, remedy = "privacy.mechanism", f"the noise of {e.name} is {only}; set privacy.mechanism={only}"
         if only == "none":
-            ending = f"{e.name} adds no noise; set privacy.mechanism=none, or {others}"
+            remedy = f"{e.name} adds no noise; set privacy.mechanism=none, or {others}"
         elif privacy.path:
-            named, ending = place_of(parts.mechanism, "takes_the_place_of"), f"the noise of {e.name} is {only}"
-        yield f"{named} = {law!r}: {ending}"
+            key, remedy = place_of(parts.mechanism, "takes_the_place_of"), f"the noise of {e.name} is {only}"
+        yield f"{key} = {law!r}: {remedy}"
     elif privacy.scale != "calibrated" and (
         parts.algorithm.solves or (e.private and registry.find(registry.MECHANISMS, only).scale_is)
     ):
-        own = f"uses {parts.algorithm.scale_key} instead" if parts.algorithm.scale_key else "scales its noise itself"
-        yield f"privacy.scale = {privacy.scale!r}: {e.name} {own}; leave privacy.scale out"
+        use = f"uses {parts.algorithm.scale_key} instead" if parts.algorithm.scale_key else "scales its noise itself"
+        yield f"privacy.scale = {privacy.scale!r}: {e.name} {use}; leave privacy.scale out"
     if privacy.noise_multiplier is not None and not parts.algorithm.noises_gradients:
         others = _choose(registry.ALGORITHMS, lambda a: a.noises_gradients)
         yield f"privacy.noise_multiplier = {privacy.noise_multiplier:g}: {e.name} noises its messages; set {others}"
@@ -245,19 +245,19 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
     n, only = graph.agents, algorithm.only_agents
     if only is not None and n != only:
         yield (
-            f"{e.name} runs on {only} agent, and {graph.source} has {n}: start it with mpirun -n {only + 1} and leave "
-            "the topology out"
+            f"{e.name} runs on {only} agent, and {graph.source} has {n}: start the run with mpirun -n {only + 1}, and "
+            "leave the topology out"
         )
     elif ranks is not None and ranks != n + 1:
         yield (
-            f"{graph.source} has {n} agents, so with the logger it needs {n + 1} ranks, and mpirun started {ranks}: "
-            f"use mpirun -n {n + 1}, or another topology"
+            f"{graph.source} has {n} agents, so with the logger the run needs {n + 1} ranks, but mpirun started "
+            f"{ranks}: use mpirun -n {n + 1}, or another topology"
         )
     view, viewers = f"audit.view = {e.audit.view!r}", e.audit.viewers
     if missing := [viewer for viewer in viewers if viewer >= n]:
         yield f"{view}: there is no agent {missing[0]}; the run has the agents 0 to {n - 1}"
     elif len(viewers) == n:
-        yield f"{view}: these are all agents; leave out at least one agent, whose data the others attack"
+        yield f"{view} names all agents; leave out at least one agent, whose data the others attack"
 
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
@@ -265,22 +265,22 @@ def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
 
     The noise cannot be calibrated if neither `privacy.clip` nor the loss bounds the change of a gradient by one sample.
     """
-    loss, named = parts.loss, registry.named(registry.LOSSES, e.problem)
+    loss, setting = parts.loss, registry.named(registry.LOSSES, e.problem)
     needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
     by_clip = e.privacy.adjacency in ("one-round", "zero-out")  # nothing but the clip bounds the change
     unbounded = isinf(loss.sample_sensitivity(stream.feature_norm)) or by_clip
     if loss.needs_labels and not stream.has_labels:
         wanted = (False, bool(stream.classes), True)
-        fit = _choose(registry.LOSSES, lambda other: (other.needs_labels, other.per_class, other.predicts) == wanted)
+        others = _choose(registry.LOSSES, lambda kind: (kind.needs_labels, kind.per_class, kind.predicts) == wanted)
         yield (
-            f"{named} needs labels -1 and +1, and {registry.named(registry.STREAMS, e.data)} has "
-            f"{'classes' if stream.classes else 'real targets'}; set {fit}"
+            f"{setting} needs labels -1 and +1, and {registry.named(registry.STREAMS, e.data)} has "
+            f"{'classes' if stream.classes else 'real targets'}; set {others}"
         )
     elif loss.per_class and not stream.classes:
-        yield f"{named} needs classes as targets: for a file of your own, set data.targets=classes"
+        yield f"{setting} needs classes as targets: for a file of your own, set data.targets=classes"
     elif stream.classes and not loss.per_class:
-        fit = _choose(registry.LOSSES, lambda other: other.per_class)
-        yield f"{named} cannot handle classes (data.targets=classes): set {fit}"
+        others = _choose(registry.LOSSES, lambda other: other.per_class)
+        yield f"{setting} cannot handle classes (data.targets=classes): set {others}"
     elif needs_sensitivity and isinf(e.clip) and unbounded:
         stated = "" if isinf(loss.sample_sensitivity(1.0)) else "data.norm, "
         yield (
@@ -302,14 +302,14 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
         keys = [f"algorithm.{key}=public" for key, value in e.algorithm.items() if value == "hidden"]
         others = _choose(registry.ALGORITHMS, lambda a: not (a.hidden or a.solves or a.whole_data))
         yield (
-            f"data.sampling = {e.sampling!r}: messages of {e.name} depend on hidden state, on top of which no theorem "
-            f"amplifies privacy; set data.sampling=none, or {', '.join(keys) or others}"
+            f"data.sampling = {e.sampling!r}: messages of {e.name} depend on hidden state, so secret batches would not "
+            f"lower the epsilon; set data.sampling=none, or {', '.join(keys) or others}"
         )
     if e.sampling == "fixed" and (least := min(setup.samples)) < e.data["batch"]:
         yield f"data.batch = {e.data['batch']}: an agent has only {least} samples; lower data.batch"
     if algorithm.unconstrained and not isinf(feasible.inradius):
-        named = registry.named(registry.SETS, e.problem)
-        yield f"{named}: {e.name} never projects; set {_choose(registry.SETS, lambda other: not other.bounded)}"
+        setting = registry.named(registry.SETS, e.problem)
+        yield f"{setting}: {e.name} never projects; set {_choose(registry.SETS, lambda other: not other.bounded)}"
     if e.feedback.points and e.feedback.radius >= feasible.inradius:
         yield (
             f"feedback.radius = {e.feedback.radius:g}: no ball of this radius fits into the set with problem.radius = "

@@ -105,7 +105,7 @@ def is_section(name: str, value: Any, problems: Problems) -> bool:
     """Return whether the value of a section is a dictionary; if not, add a line to `problems` that shows the syntax."""
     if not isinstance(value, dict):
         typed = to_type(name, value) if str(value).startswith("{") else ""
-        problems.append(f"{name} = {value!r}: {name} is a section; write {name}.<key>=... or [{name}]{typed}")
+        problems.append(f"{name} = {value!r}: {name} is a section of keys; write {name}.<key>=... or [{name}]{typed}")
     return isinstance(value, dict)
 
 

@@ -139,8 +139,8 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
             is_torn = any(word.count("[") + word.count("{") > word.count("]") + word.count("}") for word in overrides)
             hint = "; put a list with blanks in quotes: 'key=[1, 2]'" if is_torn else ""
             if pair.endswith(".toml"):
-                place = "a file comes before all key=value pairs" if Path(pair).is_file() else "there is no such file"
-                raise BadInput(f"{pair}: {place}")
+                problem = "a file must precede all key=value pairs" if Path(pair).is_file() else "there is no such file"
+                raise BadInput(f"{pair}: {problem}")
             raise BadInput(f"{pair!r}: expected key=value, as in privacy.epsilon=0.5{hint}")
         try:
             value = tomllib.loads(f"value = {text}")["value"]

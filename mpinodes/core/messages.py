@@ -217,14 +217,14 @@ class Hidden(NamedTuple):
         bounds = (sensitivity, lipschitz, largest, offset, coordinates)
         if not all(bound >= 0 for bound in bounds):
             raise ValueError(
-                f"sensitivity, lipschitz, largest, offset and coordinates of a leakage must be >= 0, not {bounds}"
+                f"leaks=Hidden(...): sensitivity, lipschitz, largest, offset and coordinates must be >= 0, not {bounds}"
             )
         if not isfinite(sum(gradient) + sum(point) + sum(map(sum, transition)) + sum(map(sum, reads))):
             raise ValueError(
-                "transition, gradient, point and reads of a leakage must be finite; otherwise state leaks=UNKNOWN"
+                "leaks=Hidden(...): transition, gradient, point and reads must be finite; else state leaks=UNKNOWN"
             )
         if not exact and min(*gradient, *point, *chain(*transition, *reads)) < 0:
-            raise ValueError("a leakage with negative numbers must be exact: state exact=True, or bounds on norms >= 0")
+            raise ValueError("leaks=Hidden(...) has negative numbers: state exact=True, or bounds on norms >= 0")
         return (
             EXACT_KIND if exact else HIDDEN_KIND,
             *chain(*transition, gradient, (sensitivity,), point, (lipschitz, largest), *reads, (offset, coordinates)),
@@ -269,9 +269,9 @@ class Feedback(NamedTuple):
         """
         sensitivity, lipschitz, largest, linear, offset, coordinates = self
         if hidden != 1 or vectors != 1:
-            raise ValueError(f"leaks=Feedback(...) is for one `hidden` part and one vector, not {hidden} and {vectors}")
+            raise ValueError(f"leaks=Feedback(...) is for 1 hidden part and 1 vector, not {hidden} and {vectors}")
         if not (all(number >= 0 for number in self) and linear < inf):
-            raise ValueError(f"the numbers of a leakage must be >= 0, and linear finite: {self}")
+            raise ValueError(f"the numbers of a Feedback must be >= 0, and `linear` must be finite: {self}")
         return (HIDDEN_KIND, linear, 1.0, sensitivity, 1.0, lipschitz, largest, 1.0, offset, coordinates)
 
 
@@ -341,9 +341,9 @@ class Query:
 
     def __post_init__(self) -> None:
         if not (self.l1 > 0 and self.l2 > 0):
-            raise ValueError(f"a sensitivity must be > 0, not L1 {self.l1}, L2 {self.l2}")
+            raise ValueError(f"the sensitivities of a Query must be > 0, not l1={self.l1}, l2={self.l2}")
         if self.calibration is not None and not self.calibration >= 0:
-            raise ValueError(f"a calibration must be >= 0, not {self.calibration}")
+            raise ValueError(f"the calibration of a Query must be >= 0, not {self.calibration}")
 
 
 class Payload(NamedTuple):

@@ -42,7 +42,7 @@ def _read(path: Path, fields: Mapping[str, Sequence[str]], missing: str) -> NDAr
         place = f"{path}: line {number}"
         values = [value.strip() for value in line.decode(errors="replace").strip().removesuffix(".").split(",")]
         if len(values) != len(fields):
-            raise BadInput(f"{place}: {len(values)} fields; {len(fields)} expected, separated by commas")
+            raise BadInput(f"{place}: {len(values)} fields found; {len(fields)} fields separated by commas expected")
         is_whole, row = missing not in values[:-1] or not missing, []
         for field, name, value in list(zip(count(1), fields, values, strict=False))[0 if is_whole else -1 :]:
             try:

@@ -37,7 +37,7 @@ def _records(path: Path, expected: int) -> NDArray[np.uint8]:
         record = (len(data) - start) // size + 1
         raise BadInput(f"{path}: truncated: ends at byte {len(data)}, within record {record} of {count}")
     if len(data) > start + count * size:
-        raise BadInput(f"{path}: has bytes past its {count} records, from byte {start + count * size} on")
+        raise BadInput(f"{path}: the file goes on after its {count} records, at byte {start + count * size}")
     return data[start:].reshape(count, size)
 
 

@@ -74,9 +74,9 @@ def _read(path: Path, dimension: int | None, labels: Labels) -> Arrays:
         words.append(label.decode(errors="replace"))
         ends.append(len(values))
     if not words:
-        raise BadInput(f"{path}: empty: no line but blanks and comments")
+        raise BadInput(f"{path}: empty: all lines are blank or comments")
     if not (dimension or values):
-        raise BadInput(f"{path}: line {numbers[0]} and all other lines have a label but no index:value")
+        raise BadInput(f"{path}: line {numbers[0]} and all other lines have a label, but no feature index:value")
 
     def place(row: int) -> str:
         return f"{path}: line {numbers[row]}"

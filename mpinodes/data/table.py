@@ -29,7 +29,7 @@ from mpinodes.data.source import LARGEST, Labels, Source, lines, listed, number_
 INDEX = ("unnamed: 0", "__index_level_0__")  # the names that libraries give to an index without a name
 # Names, in lower case, that pandas, R and polars may give to an index, and that a user may also give to a feature.
 _may_be_index = re.compile(r"x|v1||index|level_\d+|unnamed\W*_*\d+|row[._]?(names?|nr|index|id)|\.\.\.1").fullmatch
-DROP = "seems to be the index of a data frame: drop this column (index=False), or give it a name"
+DROP = "seems to be the index of a data frame: drop this column (index=False), or give the column a name"
 FOLDER = Path("runs", "frames")  # the folder to which data frames are written
 SPARSE = (".libsvm", ".svm", ".txt")
 
@@ -75,7 +75,7 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
             contradicts a stated fact; the message names file and place.
     """
     if stated.header is not None and path.suffix != ".csv":
-        raise BadInput(f"{path}: data.header is for a .csv; leave data.header out")
+        raise BadInput(f"{path}: data.header is for .csv files only; leave data.header out")
     ending = Path(path.name.removesuffix(".gz").removesuffix(".bz2")).suffix
     if stated.target and path.suffix not in (".csv", ".parquet"):
         raise BadInput(
@@ -89,7 +89,7 @@ def read(path: Path, stated: FileFacts = NOTHING) -> Source:
     if ending in SPARSE:
         return libsvm.read(path, stated.columns or None, stated.labels)
     endings = f".npz, .csv, .parquet or {', '.join(SPARSE)}; only the last three may be followed by .gz or .bz2"
-    raise BadInput(f"{path}: the name of a data file ends in {endings}; this name does not")
+    raise BadInput(f"{path}: the name of a data file must end in {endings}")
 
 
 class _Table(NamedTuple):
@@ -119,8 +119,8 @@ def _checked(path: Path, stated: FileFacts) -> Arrays:
     features, targets, names, where = DENSE[path.suffix](path, stated)
     width = features.shape[1]
     if stated.columns and width != stated.columns:
-        wanted = f"data.columns = {stated.columns} and a target make {stated.columns + 1}"
-        raise BadInput(f"{path}: {width + 1} columns with the target, but {wanted}")
+        expected = f"data.columns = {stated.columns} and a target make {stated.columns + 1}"
+        raise BadInput(f"{path}: {width + 1} columns with the target, but {expected}")
 
     def require_fit(values: NDArray[Any], start: int) -> None:
         for row, column in np.argwhere(~(np.abs(values) <= np.float64(LARGEST)))[:1]:  # 1e100 is inf in float32
@@ -145,8 +145,8 @@ def _npz(path: Path, stated: FileFacts) -> _Table:
     except Exception as error:  # whatever fails, the reason is the file
         raise BadInput(f"{path}: not an .npz of `features` and `targets`, all numbers: {error}") from error
     if len(arrays) < 2:
-        expected = "dense `features` (N, d) and `targets` (N,) expected (write sparse ones as LIBSVM text)"
-        raise BadInput(f"{path}: holds {names}; {expected}")
+        expected = "dense `features` (N, d) and `targets` (N,) expected (write sparse features as LIBSVM text)"
+        raise BadInput(f"{path}: the file has the arrays {names}; {expected}")
     features, targets = arrays
     kinds = "biufU" if stated.labels else "biuf"
     for name, values, shape, allowed in (("features", features, "(N, d)", "biuf"), ("targets", targets, "(N,)", kinds)):
@@ -180,11 +180,11 @@ def _rows(path: Path, stated: FileFacts) -> Iterator[tuple[int, list[str]]]:
             raise BadInput(f"{place}: no entries separated by commas can be read: {error}") from error
         if len(entries) == 1:
             mark = next((f", not by {mark!r}" for mark in ";\t|" if mark in text), "")
-            raise BadInput(f"{place}: one column; features and then the target expected, separated by commas{mark}")
+            raise BadInput(f"{place}: one column found; features and a target expected, separated by commas{mark}")
         width = width or len(entries)
         if len(entries) != width:
-            made = f"data.columns = {stated.columns} and a target make" if stated.columns else "the first line has"
-            raise BadInput(f"{place}: {len(entries)} entries, but {made} {width}")
+            expected = f"data.columns = {stated.columns} and a target make" if stated.columns else "the first line has"
+            raise BadInput(f"{place}: {len(entries)} entries, but {expected} {width}")
         yield number, entries
 
 
@@ -309,7 +309,7 @@ def require_no_index(frame: Any, target: str, where: str) -> None:
     """
     if target.strip() in {str(name).strip() for name in frame.index.names} - {*map(str.strip, map(str, frame.columns))}:
         raise BadInput(
-            f"{where}: {target!r} is the index of the data frame, not a column: reset_index() makes the index a column"
+            f"{where}: the target {target!r} is the index of the data frame: reset_index() makes the index a column"
         )
 
 
@@ -331,13 +331,13 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     """
     frame = data["file"]
     if not (hasattr(frame, "columns") and hasattr(frame, "to_csv")):
-        raise BadInput(f"data.file: a {type(frame).__name__}; expected the path of a file, or a pandas data frame")
+        raise BadInput(f"data.file: expected the path of a file, or a pandas data frame, not a {type(frame).__name__}")
     target = str(data.get("target", ""))  # str, because the name of a column may be a number
     require_no_index(frame, target, "data.file")
     names = [str(name) for name in frame.columns]
     if wrong := [name for name, n in Counter(names).items() if n > 1 or not (name and name.isprintable())]:
         raise BadInput(
-            f"data.file: column {wrong[0]!r} of the data frame: each column needs a name of its own, in one line"
+            f"data.file: column {wrong[0]!r} of the data frame: each column needs a distinct name without line breaks"
         )
     missing, labels = frame.isna().to_numpy(), data.get("labels")
     if missing.any() and not (isinstance(labels, list) and "" in labels):  # the label "" stands for a missing value

@@ -140,8 +140,8 @@ class Evaluator:
             except Exception as error:  # if a user-defined metric fails, warn and go on
                 if not is_users(type(metric)):
                     raise
-                why = f"{type(error).__name__}: {error}"
-                write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {why}\n")
+                reason = f"{type(error).__name__}: {error}"
+                write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {reason}\n")
 
     def summary(self) -> WorthSummary:
         """Return the results of the run for summary.json: the last value of every metric, and three baselines.
@@ -222,8 +222,8 @@ def _variable(metric: Metric, values: NDArray[Any], length: int) -> Variable:
     values = np.asarray(values, dtype=float)
     if values.ndim != len(metric.dims) or len(values) != length:
         raise TypeError(
-            f"metric {metric.name!r} gave values of shape {values.shape}; expected one axis for each of {metric.dims}, "
-            f"and length {length} of the first axis"
+            f"metric {metric.name!r} returned an array of shape {values.shape}; expected one axis for each of "
+            f"{metric.dims}, and length {length} of the first axis"
         )
     return Variable(metric.dims, values, metric.long_name or label(metric), metric.unit)
 
@@ -246,7 +246,7 @@ def left_out(setup: Setup, meter: Meter) -> str:
     if not meter.losses.kind.convex:
         return f"{meter.losses.kind.__name__} is not known to be convex; a convex loss must state convex = True"
     if wanted is None and (seconds := _expected_seconds(setup, meter)) > LONG:
-        return f"it may take about {seconds:.0f} s; set comparator=true to compute it"
+        return f"the computation may take about {seconds:.0f} s; set comparator=true to compute the comparator"
     return ""
 
 

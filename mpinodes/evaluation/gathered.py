@@ -116,11 +116,11 @@ class Labelled(Examined):
             try:
                 predicted = np.asarray(self._kind.predict(features, np.repeat(point[0].T, 2, axis=1), self._labels))
             except Exception as error:
-                why = f"{type(error).__name__}: {error}"
-                raise BadInput(f"problem.loss: {self._kind.__name__}.predict fails: {why}") from error
+                reason = f"{type(error).__name__}: {error}"
+                raise BadInput(f"problem.loss: {self._kind.__name__}.predict fails: {reason}") from error
         if predicted.shape != (features.shape[0], 2) or not np.isin(predicted, range(len(self._labels))).all():
             raise BadInput(
-                f"problem.loss: {self._kind.__name__}.predict gives {predicted.dtype} {predicted.shape}; expected "
+                f"problem.loss: {self._kind.__name__}.predict returns {predicted.dtype} {predicted.shape}; expected "
                 f"indices into `labels` of shape {(features.shape[0], 2)}, each from 0 to {len(self._labels) - 1}"
             )
         return bool(np.any(losses[0] != losses[-1]))

@@ -207,7 +207,7 @@ def test_audit_plays_on_the_run_itself_for_a_node_and_over_mpi_it_says_the_same(
     [
         ("agent:5", "audit.view = 'agent:5': there is no agent 5; the run has the agents 0 to 4"),
         ("agents:1,7", "there is no agent 7"),
-        ("agents:0,1,2,3,4", "these are all agents"),
+        ("agents:0,1,2,3,4", "names all agents; leave out"),
         ("agent", "audit.view = 'agent'"),
         ("agents:", "audit.view = 'agents:'"),
         ("agent:-1", "audit.view = 'agent:-1'"),

@@ -131,7 +131,7 @@ MISTAKES = [
     # Files that are not where they belong
     ("nofile.toml", ["nofile.toml: cannot be read: No such file or directory"]),
     ("rounds=3 nofile.toml", ["nofile.toml: there is no such file"]),
-    ("rounds=3 two.toml", ["two.toml: a file comes before all key=value pairs"]),
+    ("rounds=3 two.toml", ["two.toml: a file must precede all key=value pairs"]),
     ("mine.py", ["mine.py: a Python file is the value of a key; for an algorithm, type algorithm.path=mine.py"]),
     ("algorithm.name=mine.py", ["for a Python file type algorithm.path=mine.py"]),
     ("step.path=steps", ["steps': no such Python file; did you mean "]),
@@ -185,7 +185,7 @@ MISTAKES = [
     ("rounds", ["rounds: cannot be read: No such file or directory"]),
     (f"{DOLA} rounds", ["'rounds': expected key=value"]),
     ("=5", ["'=5': expected key=value"]),
-    ("privacy=0.5", ["privacy = 0.5: privacy is a section; write privacy.<key>=..."]),
+    ("privacy=0.5", ["privacy = 0.5: privacy is a section of keys; write privacy.<key>=..."]),
     ("report=True", ["report = 'True': expected bool, got str; write true or false"]),
     ("rounds=1e3", ["rounds = 1000.0: expected int"]),
     ("rounds=10.5", ["rounds = 10.5: expected int"]),

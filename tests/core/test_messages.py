@@ -41,7 +41,7 @@ def test_a_leakage_of_another_shape_says_what_would_fit(hidden, vectors):
 @pytest.mark.parametrize("name", ["sensitivity", "lipschitz", "largest"])
 @pytest.mark.parametrize("value", [-1.0, np.nan])
 def test_bounds_of_a_leakage_are_not_negative(name, value):
-    with pytest.raises(ValueError, match="of a leakage must be >= 0"):
+    with pytest.raises(ValueError, match="offset and coordinates must be >= 0"):
         TWO._replace(**{name: value}).numbers(2, 2)
 
 

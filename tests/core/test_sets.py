@@ -80,7 +80,7 @@ def test_projection_onto_the_product_agrees_with_a_solver():
 @given(d=st.integers(1, 500), n=st.integers(1, 60))
 def test_blocks_share_out_all_coordinates_as_evenly_as_can_be(d, n):
     if d < n:
-        with pytest.raises(BadInput, match="cannot be shared out"):
+        with pytest.raises(BadInput, match="cannot be divided"):
             shared_blocks(d, n)
         return
     found = shared_blocks(d, n)

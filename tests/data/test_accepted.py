@@ -604,7 +604,7 @@ ODD = {
     **{name: ("graph", text) for name, text in ODD_GRAPHS.items()},
     **{name: ("words", words) for name, words in ODD_WORDS.items()},
 }
-INDEX = r"column '' seems to be the index of a data frame: drop this column \(index=False\), or give it a name"
+INDEX = r"column '' seems to be the index of a data frame: drop this column \(index=False\), or give the column a name"
 REFUSED = {  # each could be two things, and was silently taken for one
     "csv: an index": INDEX,
     "csv: an index, columns stated": INDEX,

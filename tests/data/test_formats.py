@@ -73,7 +73,7 @@ def test_mnist_is_known_by_name(tmp_path, name, upstream):
     [
         (IMAGES[:-1], LABELS, r"images: truncated: ends at byte 45, within record 5 of 5"),
         (IMAGES[:9], LABELS, r"images: truncated: ends at byte 9, within the header"),
-        (IMAGES + b"x", LABELS, r"images: has bytes past its 5 records, from byte 46 on"),
+        (IMAGES + b"x", LABELS, r"images: the file goes on after its 5 records, at byte 46"),
         (LABELS + IMAGES, LABELS, r"images: bytes 0 to 3 are 0x00000801 \(IDX labels\); IDX images have 0x00000803"),
         (b"%PDF-1.4 and so on", LABELS, r"images: bytes 0 to 3 are 0x25504446 \(no IDX file\)"),
         (header(0x803, 0, 28, 28), LABELS, r"images: empty: its header says 0 x 28 x 28"),
@@ -204,7 +204,7 @@ def read_whole(path, dimension=None):
         ("1 1:2\nedible 1:2\n", r"x: line 2: label 'edible' is not a finite number"),
         ("1 1:2\nnan 1:2\n", r"x: line 2: label 'nan' is not a finite number"),
         ("1 1:2\n1 5:1\n", r"x: line 2: index 5 is above 4, the number of features"),
-        ("# nothing\n \n", r"x: empty: no line but blanks and comments"),
+        ("# nothing\n \n", r"x: empty: all lines are blank or comments"),
         ("\x00\x01" * 99, r"x: line 1: label .{,99}\.\.\.' is not a finite number"),
         (bz2.compress(TEXT.encode())[:-5], r"x: truncated: the file ends at byte \d+, before its packed data end"),
         (b"BZh9" + bytes(99), r"x: the packed data are corrupt after 0 unpacked bytes"),
@@ -217,7 +217,7 @@ def test_a_bad_libsvm_file_says_which_line(tmp_path, text, message):
 
 def test_without_a_dimension_some_line_must_have_a_feature_and_none_an_absurd_one(tmp_path):
     assert re.search(
-        r"x: line 2 and all other lines have a label but", error(libsvm.read, put(tmp_path / "x", "\n1\n2\n"))
+        r"x: line 2 and all other lines have a label, but", error(libsvm.read, put(tmp_path / "x", "\n1\n2\n"))
     )
     assert re.search(
         r"x: line 1: index 99999999999 is above", error(libsvm.read, put(tmp_path / "x", "1 99999999999:1"))
@@ -295,13 +295,13 @@ def test_an_adult_column_of_zeros_or_less_stays_zero_by_maxima(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("Sales, ", "", r"adult.data: line 3: 14 fields; 15 expected, separated by commas"),
+        ("Sales, ", "", r"adult.data: line 3: 14 fields found; 15 fields separated by commas expected"),
         ("Sales", "Hacker", r"adult.data: line 3, field 7, occupation: 'Hacker' is none of Tech-support, Craft-repair"),
         ("Private", "Never-worked", r"adult.data: line 3, field 2, workclass: 'Never-worked' is none of Private"),
         ("90,", "ninety,", r"adult.data: line 3, field 1, age: 'ninety' is not a whole number"),
         (">50K", ">5", r"adult.data: line 3, field 15, income: '>5' is none of <=50K, >50K"),
         ("39,", "|39,", r"adult.data: empty: no line without a \?"),
-        (ADULT, "PK\x03\x04 an archive", r"adult.data: line 1: 1 fields; 15 expected"),
+        (ADULT, "PK\x03\x04 an archive", r"adult.data: line 1: 1 fields found; 15 fields"),
     ],
 )
 def test_a_bad_adult_file_says_which_line_and_field(tmp_path, old, new, message):
@@ -337,7 +337,7 @@ def test_a_missing_stalk_root_does_not_matter(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("e,x,s,y", "e,x,s", r"a: line 2: 22 fields; 23 expected"),
+        ("e,x,s,y", "e,x,s", r"a: line 2: 22 fields found; 23 fields"),
         ("e,x,s,y", "e,x,s,z", r"a: line 2, field 4, cap-color: 'z' is none of n, b, c"),
         ("e,x,s,y", "e,x,,y", r"a: line 2, field 3, cap-surface: '' is none of f, g, y, s"),
         ("e,x,s,y", "1,x,s,y", r"a: line 2, field 1, class: '1' is none of e, p"),
@@ -395,10 +395,10 @@ def test_libsvm_text_of_ones_own(tmp_path, name):
             "1,2\n3,4\n",
             r"own.csv: line 1: only numbers, which may be column names or the first sample: set data.header",
         ),
-        ("1;2\n", r"own.csv: line 1: one column; features and then the target expected, separated by commas"),
-        ("a;b\n1;2\n", r"own.csv: line 1: one column; .* separated by commas, not by ';'$"),
-        ("a\tb\n1\t2\n", r"own.csv: line 1: one column; .* separated by commas, not by '\\t'$"),
-        ("a,b\n1|2\n", r"own.csv: line 2: one column; .* separated by commas, not by '|'$"),
+        ("1;2\n", r"own.csv: line 1: one column found; features and a target expected, separated by commas"),
+        ("a;b\n1;2\n", r"own.csv: line 1: one column found; .* separated by commas, not by ';'$"),
+        ("a\tb\n1\t2\n", r"own.csv: line 1: one column found; .* separated by commas, not by '\\t'$"),
+        ("a,b\n1|2\n", r"own.csv: line 2: one column found; .* separated by commas, not by '|'$"),
         ("a,b\n", r"own.csv: empty: no line of numbers"),
         (b"\xff\xff1,2\n3,4\n", r"own.csv: line 1, column 1: '..1' is not"),
     ],
@@ -472,7 +472,8 @@ def test_an_npz_that_is_sparse_or_single_or_broken(tmp_path):
     path = tmp_path / "own.npz"
     scipy.sparse.save_npz(path, scipy.sparse.csr_array(FEATURES))
     assert re.search(
-        r"own.npz: holds .*indices.*; dense `features`.*sparse ones as LIBSVM text", error(table.read, path)
+        r"own.npz: the file has the arrays .*indices.*; dense `features`.*sparse features as LIBSVM text",
+        error(table.read, path),
     )
     with path.open("wb") as file:
         np.save(file, FEATURES)
@@ -550,7 +551,7 @@ def test_a_parquet_of_ones_own(tmp_path, kind):
         ({"a": pandas.array([1, 2, None], "Int64")}, {}, r"column 'a', row 2 \(from 0\): '<NA>' is not"),
         ({"d": [1, None, 2]}, {}, r"column 'd', row 1 \(from 0\): 'nan' is not a finite number"),
         ({"a": [1, 1e101, 2]}, {}, r"column 'a', row 1 \(from 0\): '1e\+101' is above"),
-        ({}, {"header": True}, "own.parquet: data.header is for a .csv"),
+        ({}, {"header": True}, "own.parquet: data.header is for .csv files"),
         ({}, {"columns": 3}, "3 columns with the target, but data.columns = 3 and a target make 4"),
         ({}, {"target": "z"}, "data.target = 'z': no columns have that name; the columns are a, y, d"),
         (
@@ -680,7 +681,10 @@ def test_what_a_data_frame_lacks_is_named_by_its_column_and_row(target, missing,
 @pytest.mark.parametrize("name", ["a\nb", "a\r", "a\x1b", ""])
 def test_a_data_frames_column_whose_name_is_no_line_is_named(name):
     message = error(frames.kept, {"file": frame().rename(columns={"y": name})})
-    assert message == f"data.file: column {name!r} of the data frame: each column needs a name of its own, in one line"
+    assert (
+        message
+        == f"data.file: column {name!r} of the data frame: each column needs a distinct name without line breaks"
+    )
 
 
 def test_labels_that_could_be_either_of_two_are_refused(tmp_path):
@@ -720,7 +724,7 @@ def test_an_index_with_a_name_is_left_out_unless_it_is_asked_for(index, tmp_path
         assert table.read(tmp_path / "own.parquet", table.FileFacts(0, target=target)).columns == tuple(names)
         kept = frames.kept({"file": whole, "target": target})
         assert table.read(tmp_path / kept["file"], table.FileFacts(header=True, target=target)).columns == tuple(names)
-    message = "'a' is the index of the data frame, not a column: reset_index() makes the index a column"
+    message = "the target 'a' is the index of the data frame: reset_index() makes the index a column"
     assert message in error(table.read, tmp_path / "own.parquet", table.FileFacts(0, target="a"))
     assert message in error(frames.kept, {"file": whole, "target": "a"})
 
@@ -734,7 +738,9 @@ def test_what_get_dummies_makes_of_words_is_numbers(kind, tmp_path, monkeypatch)
 
 
 def test_what_is_no_data_frame_is_said():
-    assert "data.file: a Series; expected the path" in error(frames.kept, {"file": frame()["a"]})
+    assert "data.file: expected the path of a file, or a pandas data frame, not a Series" in error(
+        frames.kept, {"file": frame()["a"]}
+    )
 
 
 def test_a_parquet_that_is_none(tmp_path, monkeypatch):
@@ -747,7 +753,7 @@ def test_a_parquet_that_is_none(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["own.xlsx", "own", "own.csv.gz"])
 def test_another_kind_of_file(tmp_path, name):
     assert re.search(
-        f"{name}: the name of a data file ends in .npz, .csv, .parquet or", error(table.read, tmp_path / name)
+        f"{name}: the name of a data file must end in .npz, .csv, .parquet or", error(table.read, tmp_path / name)
     )
 
 

@@ -185,7 +185,9 @@ def test_the_seconds_of_a_comparator_are_expected_to_within_a_factor_of_three(
 ):
     reason, foreseen = expected(tmp_path, samples, d, f"problem.loss={loss} {words}")
     assert seconds / 3.1 < foreseen < 3.1 * seconds
-    assert reason == ("" if foreseen <= 10 else f"it may take about {foreseen:.0f} s; {reason.partition('; ')[2]}")
+    assert reason == (
+        "" if foreseen <= 10 else f"the computation may take about {foreseen:.0f} s; {reason.partition('; ')[2]}"
+    )
     assert bool(reason) == (d == 150 and loss == "absolute")
 
 
@@ -199,7 +201,7 @@ def test_a_smooth_loss_of_ones_own_is_quick_enough(samples, d, seconds, tmp_path
 
 def test_what_would_take_long_is_left_out_by_counts_alone(tmp_path):
     reason, _ = expected(tmp_path, 9000, 120, "problem.loss=absolute")
-    assert reason.startswith("it may take about ")
+    assert reason.startswith("the computation may take about ")
     assert "comparator=true" in reason
     for words in ("problem.loss=absolute comparator=true", "problem.loss=absolute rounds=100", "problem.loss=logistic"):
         assert expected(tmp_path, 9000, 120, words)[0] == ""

@@ -129,7 +129,7 @@ def test_of_coordinates_no_number_is_printed(tmp_path):
 def test_values_of_another_shape_are_left_out(tmp_path, capsys):
     (tmp_path / "excess.py").write_text(EXCESS.replace("return run.total[:, 0] -", "return run.best #"))
     run(f"{OWN} report=false", tmp_path, metrics=[str(tmp_path / "excess.py")])
-    assert "metric excess is left out: TypeError: metric 'excess' gave values of shape" in capsys.readouterr().err
+    assert "metric excess is left out: TypeError: metric 'excess' returned an array of shape" in capsys.readouterr().err
 
 
 def test_what_may_be_asked_for(tmp_path):

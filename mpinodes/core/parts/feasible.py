@@ -75,7 +75,7 @@ class Set(ABC):
 
         `margin` must be less than `inradius`. For 𝒳 = R^d the result is 𝒳. The base class raises NotImplementedError.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no within")
+        raise NotImplementedError(f"{type(self).__name__} does not define the method within")
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
         """Describe 𝒳 by cone constraints, for the solver of the best fixed decision.
@@ -85,7 +85,7 @@ class Set(ABC):
         class need not override `cones`: the best fixed decision is then computed in another way, which takes longer and
         is less accurate for nonsmooth losses.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no cones")
+        raise NotImplementedError(f"{type(self).__name__} does not define the method cones")
 
     @property
     def has_cones(self) -> bool:

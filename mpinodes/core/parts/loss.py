@@ -162,7 +162,7 @@ class SampleLoss(Loss):
         Raises:
             NotImplementedError: the class does not override this method, because no such samples are known.
         """
-        raise NotImplementedError(f"{cls.__name__} does not define condensed, which replaces samples by fewer samples")
+        raise NotImplementedError(f"{cls.__name__} does not define the method condensed")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the coordinates `block` of ∇f(x) as a new vector: the clipped gradient of the samples plus λx."""
@@ -183,7 +183,7 @@ class SampleLoss(Loss):
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
         """Raise NotImplementedError: by default a loss has no proximal operator."""
-        raise NotImplementedError(f"{type(self).__name__} has no prox")
+        raise NotImplementedError(f"{type(self).__name__} does not define the method prox")
 
     @classmethod
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
