@@ -145,7 +145,9 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
 
 
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
-    """Return the facts about the graph that a mixing may use. Each fact is computed when it is read.
+    """Return the facts about the graph from which a mixing (a rule for the weights of messages) computes its weights.
+
+    Each fact is computed when it is read.
 
     Args:
         graph: the topology.

@@ -122,7 +122,7 @@ def names(kind: PartKind) -> tuple[str, ...]:
 
 
 def find(kind: PartKind, name: str, others: Sequence[str] = (), place: str = "") -> Any:
-    """Return the class of the part with a name.
+    """Return the class of a part by its name.
 
     Args:
         kind: the kind of the part.
@@ -313,7 +313,9 @@ def chosen(kind: PartKind, section: Mapping[str, Any], others: Sequence[str] = (
 
 
 def mixing_class(algorithm: type[parts.Algorithm[Any]], name: Any) -> type[parts.Mixing]:
-    """Return the class of a mixing by its name: an installed part, or a class that the algorithm defines.
+    """Return the class of a mixing (a rule for the weights of received messages) by its name.
+
+    The mixing is an installed part, or a class that the algorithm defines.
 
     Raises:
         BadInput: the algorithm does not allow a mixing with this name (`Algorithm.mixings`).
@@ -327,7 +329,10 @@ def mixing_class(algorithm: type[parts.Algorithm[Any]], name: Any) -> type[parts
 
 
 def mixing_name(mixing: str | type[parts.Mixing]) -> str:
-    """Return the value of `algorithm.mixing` that chooses a mixing: the given name, or the name of the given class."""
+    """Return the name of a mixing (a rule for the weights of received messages), which may be given as a class.
+
+    The setting `algorithm.mixing` chooses the mixing by this name.
+    """
     return mixing if isinstance(mixing, str) else mixing.__name__
 
 

@@ -359,7 +359,10 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
 
 
 def _fits(kind: type[Topology], setup: Setup) -> bool:
-    """Return whether a mixing could be used with a class of graphs, tried with 8 agents and default settings."""
+    """Return whether the rule for the weights of messages (mixing) could be used with a class of graphs.
+
+    The class is tried with 8 agents and default settings.
+    """
     try:
         graph = kind(agents=8)
     except (BadInput, TypeError):

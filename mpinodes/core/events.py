@@ -150,7 +150,10 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def record(self) -> np.dtype[Any]:
-        """Return the NumPy dtype of the part of a row for privacy accounting: the events, then the leakage."""
+        """Return the NumPy dtype of the part of a row for privacy accounting.
+
+        This part has the events of the releases, and then the leakage: how data of earlier rounds change the message.
+        """
         k, m = len(self.vectors), len(self.hidden)
         leakage: list[Any] = [("kind", np.float64)]
         if m:  # in the order of `Hidden.numbers`
@@ -167,7 +170,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def message_end(self) -> int:
-        """Return the index of the first column of a row after the events and the leakage."""
+        """Return the index of the column of a row in which the frame (the message as it was sent) begins."""
         return self.dimension + self.record.itemsize // 8
 
     @property
@@ -176,9 +179,12 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return self.message_end + self.frame
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
-        """Write the events of a round and the leakage of the message into a row (width,).
+        """Write what privacy accounting needs of a round into a row (width,).
 
-        The number of events must be the number of `vectors`.
+        Args:
+            row: the row.
+            events: the events of the releases, as many as there are `vectors`.
+            leakage: how data of earlier rounds change the message through hidden state.
 
         Raises:
             ValueError: the leakage has invalid numbers, or does not fit the numbers of `hidden` parts and of `vectors`.
@@ -230,7 +236,7 @@ class Events(msgspec.Struct, frozen=True):
         return self.event(name)
 
     def __getitem__(self, index: Any) -> Events:
-        """Return the events and leakages of some messages, which a NumPy index or slice selects."""
+        """Return the part of these events and leakages that a NumPy index or slice of the rounds and agents selects."""
         return Events(self.data[index], self.dimension)
 
     @classmethod
@@ -296,10 +302,11 @@ class Events(msgspec.Struct, frozen=True):
         return np.zeros(columns.shape) if name not in (columns.dtype.names or ()) else np.asarray(columns[name])
 
     def leakage(self, name: str) -> Vector:
-        """Return one number of the leakage for all messages: "kind", or a field of `Hidden` except `exact`.
+        """Return one number of the leakage (how data of earlier rounds change a message) for all messages.
 
-        The result has the axes of `data`, and then the axes of the field. For example, the field `transition` has the
-        axes (m, m), where m is the number of hidden parts. If the algorithm has no hidden parts, only "kind" exists.
+        The number is "kind", or a field of `Hidden` except `exact`. The result has the axes of `data`, and then the
+        axes of the field. For example, the field `transition` has the axes (m, m), where m is the number of hidden
+        parts. If the algorithm has no hidden parts, only "kind" exists.
         """
         return np.asarray(self.data["leakage"][name])
 
@@ -310,7 +317,7 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def hidden(self) -> int:
-        """Return the number of hidden parts of the algorithm's state."""
+        """Return the number of hidden parts of the algorithm's state: parts that its releases do not determine."""
         names = self.data.dtype["leakage"].names or ()
         return int(self.data.dtype["leakage"]["gradient"].shape[0]) if "gradient" in names else 0
 
@@ -347,22 +354,26 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def is_unknown(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether its leakage is unknown. The result has the axes of `data`."""
+        """Return, for each message, whether it is unknown how data of earlier rounds change the message (`Unknown`).
+
+        The result has the axes of `data`.
+        """
         return np.asarray(self.leakage("kind") == UNKNOWN_KIND)
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether its leakage is a `Feedback` or a `Hidden`, in the axes of `data`.
+        """Return, for each message, whether it states how hidden state can change it: by a `Feedback` or a `Hidden`.
 
-        The entry is false for a message with unknown leakage, although the message may depend on hidden state.
+        The result has the axes of `data`. It is false for a message that states `Unknown`, which may depend on hidden
+        state too.
         """
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether it states its hidden dynamics exactly, not by bounds (`Hidden.exact`).
+        """Return, for each message, whether it states its dependence on hidden state exactly, not by bounds.
 
-        The result has the axes of `data`.
+        The result has the axes of `data`; see `Hidden.exact`.
         """
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 

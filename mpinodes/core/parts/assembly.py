@@ -67,10 +67,10 @@ class Setup:
 
     @cached_property
     def noise_key(self) -> bytes:
-        """Return the 32-byte key from which noise, dither and secret batches are drawn if `noise.entropy` is "seed".
+        """Return the 32-byte key from which the noise is drawn if `noise.entropy` is "seed".
 
-        The key is never written to a file. Secret batches do not use this key if the noise is secret (`noise.backend =
-        opendp`).
+        Secret batches, and the random numbers for rounding (dither), are drawn from this key too. With `noise.backend =
+        opendp`, secret batches are not drawn from this key. The key is never written to a file.
 
         Raises:
             OSError: a file that the experiment names cannot be read.
@@ -102,13 +102,14 @@ class Setup:
     def frame_width(self) -> int:
         """Return the number of floats in a frame: the message as an agent sends it on a link.
 
-        A frame consists of a header, the agent's release, and the public scalars of the mixing.
+        A frame consists of a header, the agent's release, and the public numbers from which receivers compute mixing
+        weights.
         """
         return HEADER + len(self.algorithm.vectors) * self.dimension + self.mixing.width
 
     @property
     def layout(self) -> Layout:
-        """Return which numbers are in the rows that agents send to the logger."""
+        """Return which numbers are in the rows that agents send to the logger in each round."""
         frame = self.frame_width if self.experiment.record.transcript else 0
         algorithm, sampled = self.algorithm, self.experiment.sampling != "none"
         return Layout(self.dimension, algorithm.releases, algorithm.hidden, frame, sampled)

@@ -72,7 +72,7 @@ class Mixing(ABC):
 
     @property
     def width(self) -> int:
-        """Return the number of scalars that an agent sends with each release."""
+        """Return how many public numbers (scalars) an agent sends with each release, for the computation of weights."""
         return 0
 
     def init(self, agent: int) -> Any:
@@ -80,7 +80,7 @@ class Mixing(ABC):
         return None
 
     def outgoing(self, s: Any, here: Neighborhood) -> Sequence[float] | Vector:
-        """Return the `width` scalars that an agent sends with its release of this round."""
+        """Return the public numbers (scalars) that an agent sends with its release of this round: `width` numbers."""
         return ()
 
     @abstractmethod
@@ -103,7 +103,7 @@ class MixedRound(NamedTuple):
 
     Attributes:
         here: the neighbors of each agent.
-        said: the scalars that each agent sends, (width,).
+        said: the public numbers (scalars) that each agent sends, (width,).
         weights: (n, n); entry [i, j] is the weight that agent i gives to the release of agent j.
         states: the state of the mixing of each agent after the round.
     """

@@ -215,7 +215,10 @@ class Stream(ABC):
 
     @abstractmethod
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
-        """Return a function that maps a round to the indices of its samples, in the order of the rows of the loss."""
+        """Return a function that maps a round to the indices of the samples in the agent's loss of this round.
+
+        The indices are in the order of the rows of the loss.
+        """
 
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to the group number (from 0) of each sample of the round.
