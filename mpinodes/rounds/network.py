@@ -137,8 +137,8 @@ class Channel:
     def row(self, t: int) -> Vector:
         """Return the buffer (width,) into which the agent writes the numbers that it logs in round t.
 
-        If round t is the first round of a chunk (rounds that are sent together), the method may first wait: for the
-        logger's order, and until the buffer has been sent.
+        Round t may be the first round of a chunk, whose rounds are sent together. In this case, first wait for the
+        logger's order, which says where the chunk ends, and until the buffer has been sent.
 
         Raises:
             Overdue: the logger did not answer within the time limit.

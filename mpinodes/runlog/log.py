@@ -267,7 +267,7 @@ class LogReader(_Opened):
 
         Raises:
             KeyError: the log has no variable of that name.
-            Unreadable: the file was cut off since it was opened.
+            Unreadable: the file became shorter after it was opened.
         """
         of = self.columns[name]
         values = np.empty((max(0, last - first), *of.shape))

@@ -1,6 +1,7 @@
-"""Define labels and units of variables of a record, for people. Metrics define their own labels and units.
+"""Define the labels and units of the variables in a record; metrics define their own labels and units.
 
-A variable without a label has the words of its name as label. A variable without a unit is a pure number.
+If a variable has no label here, its label is its name with blanks in place of underscores. If a variable has no unit
+here, it is a pure number.
 """
 
 from __future__ import annotations

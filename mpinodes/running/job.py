@@ -208,9 +208,13 @@ class Job(ExitStack):
         """Append a text and the traceback of an error to log.txt. The traceback of an `Overdue` is left out.
 
         Returns:
-            A text to print. In most cases, it is the path of log.txt. If log.txt cannot be written, the text also has
-            the reason and the traceback. If the run has no directory yet, the text is the traceback. The traceback of
-            an interrupt or an OSError is not printed.
+            A text to print:
+
+            - the path of log.txt, if log.txt was written;
+            - the path, the reason and the traceback, if log.txt cannot be written;
+            - the traceback, if the run has no directory yet.
+
+            The traceback of an interrupt or an OSError is not in this text.
         """
         trace = "" if error is None or isinstance(error, Overdue) else "".join(traceback.format_exception(error))
         shown = "" if isinstance(error, (OSError, KeyboardInterrupt)) else f"\n{trace}"

@@ -133,13 +133,13 @@ class File(LabelledStream):
         """
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
-            unstated.append(f"the number of columns is read off the file (state data.columns={self.dimension})")
+            unstated.append(f"the number of columns is read from the file (state data.columns={self.dimension})")
         if self.targets != "real" and not self.labels:
             labels = [int(value) if value.is_integer() else value for value in self._found]
             fact = "which label is +1" if self.has_labels else "which classes there are"
-            unstated.append(f"{fact} is read off the data (state data.labels={labels})")
+            unstated.append(f"{fact} is read from the data (state data.labels={labels})")
         if self.header == "inferred" and self.file.endswith(".csv"):
-            unstated.append("whether the first line holds names is read off the file (state data.header=true or false)")
+            unstated.append("whether the first line has names is read from the file (state data.header=true or false)")
         if self._scaled[0]:
             unstated.append(
                 f"{self._scaled[0]} by the data's own mean or standard deviation (scale by public constants)"

@@ -1,8 +1,9 @@
 """Choose the order of the runs of a study, and predict the time until all runs are done.
 
-Runs of the same kind, which differ only in settings such as the seed or ε, take about the same time. The first runs of
-a study are one of each kind, in random order. All other runs follow, the longest first, so that all cores have work
-until the end. The time of a run of a kind of which no run is done is predicted from its rounds and agents.
+Two runs are of the same kind if they have the same algorithm, data, graph, rounds and agents, and differ only in
+settings such as the seed or ε. Runs of the same kind take about the same time. The first runs of a study are one run of
+each kind, in random order. All other runs follow, the longest first, so that all cores have work until the end. If no
+run of a kind is done yet, the time of such a run is predicted from its rounds and agents.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def size(plan: PlannedRun) -> int:
 
 
 def in_order(plans: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """Return runs in the order in which to start them: one of each kind, then all others, the longest first."""
+    """Return runs in the order in which to start them: one run of each kind, then all others, the longest first."""
     first = {kind(plan): k for k, plan in reversed([*enumerate(plans)])}
     samples = random.Random(0).sample(sorted(first.values()), len(first))
     others = sorted({*range(len(plans))}.difference(samples), key=lambda k: (-size(plans[k]), k))
@@ -56,7 +57,7 @@ def in_order(plans: Sequence[PlannedRun]) -> list[PlannedRun]:
 
 
 class Forecast:
-    """Predict how long the runs of a study that are not done will take.
+    """Predict how long the unfinished runs of a study will take.
 
     The prediction assumes that all workers are busy from the start to the end, and start the runs in the given order.
 

@@ -510,7 +510,7 @@ class Summary(WorthSummary, kw_only=True):
 
         Raises:
             BadInput: there is no summary, its content is not what a run writes, or another version of mpinodes wrote
-            it.
+                the file.
         """
         try:
             text = (run / FILE).read_bytes()
