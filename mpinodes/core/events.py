@@ -71,8 +71,8 @@ class Event(NamedTuple):
             release.
         l1, l2: the L1 and L2 sensitivity of the value before noise. For gamma-norm noise `l1` equals `l2`. For a
             `Solve` (a minimizer that is computed with noise), `l1` equals `l2`, and l1/scale is the pure ε.
-        uses: the round of the loss function on which this release depends, but no earlier message of the agent; 0 if
-            there is no such loss function.
+        uses: the round of the new loss function of this release: the release depends on the loss function, and no
+            earlier message of the agent does. 0 if there is no such loss function.
         tv_distance: the total variation distance between the true distribution of the release and the distribution that
             privacy accounting assumes.
         rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 sensitivity of the value. For
@@ -264,14 +264,14 @@ class Events(msgspec.Struct, frozen=True):
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
-        """Return the events and leakages as variables of a record, such as "event_l1".
+        """Return the events and leakages (how data of earlier rounds change a message) as variables of a record.
 
         `data` must have the axes (rounds, agents).
 
         Returns:
-            A dictionary from the name of a variable to a pair. The first entry of the pair has the names of the axes
-            after (rounds, agents); the second entry has the values (rounds, agents, ...). An axis of length 1 after
-            (rounds, agents) is left out.
+            A dictionary from the name of a variable, such as "event_l1", to a pair. The first entry of the pair has the
+            names of the axes after (rounds, agents); the second entry has the values (rounds, agents, ...). An axis of
+            length 1 after (rounds, agents) is left out.
         """
         columns = {}
         for group in ("event", "leakage"):

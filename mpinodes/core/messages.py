@@ -232,14 +232,14 @@ class Hidden(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """State the leakage of a message that is itself the only hidden part of the agent's state; see `Hidden`.
+    """State how much a sample of an earlier round can change a message that is itself the only hidden state.
 
     Compare two runs on adjacent data sets whose releases before round t are equal. Let δ(t) be the L2 difference of the
-    message of round t between the two runs. The object states numbers s, r, ℓ, w and λ such that
+    message of round t, before noise, between the two runs. The object states numbers s, r, ℓ, w and λ such that
 
         δ(t) ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·δ(t − 1) + w) + λ·δ(t − 1)
 
-    The bracket [...] is 1 if its statement is true, and 0 otherwise.
+    The bracket [...] is 1 if its statement is true, and 0 otherwise. See `Hidden` for several hidden parts.
 
     Attributes:
         sensitivity: s, the L2 sensitivity of the message.
@@ -316,8 +316,8 @@ class Query:
         value: (d,) the vector without noise.
         l1: the L1 sensitivity of the vector, given all earlier releases; inf if the sensitivity is unbounded.
         l2: the L2 sensitivity of the vector, given all earlier releases; inf if the sensitivity is unbounded.
-        uses: the round of the loss function on which this vector depends, but no earlier message of the agent; 0 if
-            there is no such loss function.
+        uses: the round of the new loss function: the vector depends on the loss function, and no earlier message of the
+            agent does. 0 if there is no such loss function.
         leaks: the leakage, which says how samples of earlier rounds change the vector: `RELEASED`, a `Feedback` or
             `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the

@@ -33,7 +33,7 @@ class Accounting:
     """Compute the privacy loss of one run: call `close` with the events of all releases, then read the results.
 
     An event describes one release (a vector of a message, or a gradient): its noise scale, its sensitivity, and the
-    round of the loss function on which it depends, but no earlier message.
+    round of its new loss function. A loss function is new if no earlier message of the agent depends on it.
 
     Attributes:
         solver: the accuracy and the number of steps of the agents' local solves; None if the algorithm has no local

@@ -99,7 +99,7 @@ def best(
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
-    """Return a proven bound on F(x) − min F: the duality gap, or F(x) if it is less and bounds F(x) − min F.
+    """Return a proven bound on F(x) − min F: the duality gap, or F(x) if F(x) is a smaller bound.
 
     F(x) is a bound for built-in loss functions, because they are never negative.
 

@@ -17,7 +17,7 @@ def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
 
     The section has the delay of the feedback, and the number of points at which an agent learns its loss
     (`feedback.points`). It also has the distance between a decision and these points, in round 1 and in round `rounds`.
-    If agents learn gradients, the latter distance is None.
+    If agents learn gradients, the distance in round `rounds` is None.
     """
     asked = setup.experiment.feedback
     if not (asked.points or asked.delay):

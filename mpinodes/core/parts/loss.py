@@ -111,10 +111,9 @@ class SampleLoss(Loss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return an L2 Lipschitz constant of one sample's gradient, restricted to coordinates; inf if unknown.
+        """Return an L2 Lipschitz constant of one block of a sample's gradient; inf if the constant is unknown.
 
-        The gradient is restricted to the coordinates of one block. Only some coordinates of x change, which may be
-        other coordinates than the block.
+        The constant is for changes of only some coordinates of x. These may be other coordinates than the block.
 
         Args:
             norm: the largest L2 norm of a sample's features in the block.
