@@ -415,9 +415,11 @@ def probes(
 ) -> list[Probe]:
     """Return the probes of an algorithm: the small experiments on which the audit plays its games.
 
-    - There is a probe for each entry of `Algorithm.probes`. If the section `algorithm` sets strings other than `name`
-      and `path`, there is only one such probe: the first entry, with these strings in place of its own strings.
-    - If the algorithm noises gradients, there are two further probes, with public and with secret batches (rate ½).
+    - There is a probe for each entry of `Algorithm.probes`. But if the section `algorithm` sets a string besides `name`
+      and `path`, only the first entry of `Algorithm.probes` makes a probe, with the strings of the section `algorithm`
+      and without the strings of the entry.
+    - If the algorithm noises gradients, there are two further probes: one with public batches, and one with secret
+      batches of rate ½.
     - If the algorithm does not need all samples in every round, the last probe is for the game on one run.
 
     Args:

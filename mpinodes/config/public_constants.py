@@ -151,8 +151,9 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
 
     Args:
         graph: the topology.
-        rounds: the number of rounds of the run; None if the weights of the mixing do not depend on this number
-            (`Mixing.anytime`). With None, reading a computed fact raises a ValueError.
+        rounds: the number of rounds of the run, over which all facts but the number of agents are computed. None for a
+            mixing that states `Mixing.anytime`: such a mixing must not read these facts, and reading one raises a
+            ValueError.
     """
 
     def compute(fact: str) -> Any:

@@ -261,7 +261,7 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
 
 
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
-    """Yield an error message if the loss cannot use the targets of the data, or if the noise cannot be calibrated.
+    """Yield an error message if the data do not suit the loss or the baseline, or if the noise cannot be calibrated.
 
     The noise cannot be calibrated if neither `privacy.clip` nor the loss bounds the change of a gradient by one sample.
     """
@@ -287,6 +287,8 @@ def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
             f"privacy.clip = inf leaves no sensitivity to which noise can be calibrated; set {stated}a finite "
             "privacy.clip, or a fixed privacy.scale (privacy is then unproven)"
         )
+    if e.baseline == "curator" and "{agent}" in str(e.data.get("file")):
+        yield "baseline = curator: data.file names one file for each agent; put all samples into one file"
 
 
 def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:

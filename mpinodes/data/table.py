@@ -337,7 +337,7 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     names = [str(name) for name in frame.columns]
     if wrong := [name for name, n in Counter(names).items() if n > 1 or not (name and name.isprintable())]:
         raise BadInput(
-            f"data.file: column {wrong[0]!r} of the data frame: each column needs a distinct name without line breaks"
+            f"data.file: column {wrong[0]!r} of the data frame: each column needs a name of its own, of printable signs"
         )
     missing, labels = frame.isna().to_numpy(), data.get("labels")
     if missing.any() and not (isinstance(labels, list) and "" in labels):  # the label "" stands for a missing value

@@ -99,13 +99,13 @@ def best(
 
 
 def _capped(total: SampleLoss, gap: float, value: float) -> float:
-    """Return a proven bound on F(x) − min F: the duality gap, or F(x) if F(x) is a smaller bound.
+    """Return a proven bound on F(x) − min F: the given bound, or F(x) if F(x) is a smaller bound.
 
     F(x) is a bound for built-in loss functions, because they are never negative.
 
     Args:
         total: F.
-        gap: a duality gap at x, which bounds F(x) − min F.
+        gap: a proven bound on F(x) − min F; inf if none is known.
         value: F(x).
     """
     return min(gap, value) if type(total).__module__.startswith("mpinodes.losses.") else gap

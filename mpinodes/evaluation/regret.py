@@ -125,9 +125,10 @@ class Losses(ABC):
     def played(self, first: int, columns: Columns, points: Points) -> Lost:
         """Return the losses of consecutive rounds from `first` on, at the points at which agents learn their losses.
 
-        If agents learn the loss at two points around each decision (`losses.two_point`), the result is the mean of the
-        losses at both points. At the two points, the mean of the regularizer is larger than at their midpoint; this
-        difference is added. The losses at running averages are not changed.
+        If agents learn the loss at two points around each decision (`losses.two_point`), the losses at decisions and
+        estimates are means over both points. As in `at`, the regularizer at the decision is left out, but its mean over
+        the two points is larger than its value at the decision, and the losses contain this difference. The losses at
+        running averages are those of `at`.
 
         Args:
             first: the first of the rounds.

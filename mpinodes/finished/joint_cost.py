@@ -112,7 +112,9 @@ class Finished(FinishedRun):
         try:
             setup = build(self.experiment)
             if files_mark(setup) != files_mark_of(self.place / "experiment.toml"):
-                raise BadInput("a data file of the run was written, moved or replaced after the run")
+                raise BadInput(
+                    "a data file or the code of the run's stream was changed, moved or deleted after the run began"
+                )
             events, shared = Reader(self.place).events(setup.layout), setup.experiment.data["partition"] == "shared"
             cost = cost_of(setup, Accountant(events, groups(setup), shared), len(events)).network.settled()
             loss, recorded = cost.loss(self.experiment.privacy.delta), privacy.network

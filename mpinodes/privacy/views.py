@@ -372,14 +372,15 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
     of this module). The result is None in these cases:
 
     - The algorithm does not state that its messages have this form (`carried_on`, `whole_data`).
-    - Gradients are clipped.
-    - A vector of rounds 2 to L has no noise or no new loss function.
+    - The setting `privacy.clip` is finite.
+    - A vector in a message of one of the rounds 2 to L has no noise, or does not depend on a new loss function.
     - There are more than `LARGEST` noised vectors, or rounding hides the result.
 
     Args:
         setup: the set-up of the run.
-        events: (L, agents) the privacy events of rounds 1 to L, the last round in which any agent sends something new.
-        relayed: the rounds from L on.
+        events: (L, agents) the privacy events of rounds 1 to L. In all later rounds, agents only pass on what they have
+            received by round L.
+        relayed: the weights with which agents pass on what they have received.
         viewers: the nodes that collude.
     """
     start, n = relayed.start, len(relayed.scale)

@@ -155,7 +155,7 @@ def _made(module: str, name: str, parts: dict[str, Any]) -> Any:
     for step in name.split("."):
         kind = vars(kind)[step]
     if set(_names(kind)) != set(parts):
-        raise ValueError(f"the fields of {name} are not {', '.join(parts)}")
+        raise ValueError(f"{name}: expected the fields {', '.join(_names(kind))}, but the file has {', '.join(parts)}")
     if issubclass(kind, tuple):
         return tuple.__new__(kind, [parts[part] for part in _names(kind)])
     made = object.__new__(kind)

@@ -113,8 +113,9 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     checkpoints = list(_checkpoints(place, single, setup))
     if e.secret and not (checkpoints and checkpoints[0]["stops"]) and is_recorded(place):
         raise BadInput(
-            f"--resume {run}: its noise is secret (noise.entropy=os), so messages after the last checkpoint would be "
-            "sent again with different noise, which reveals more than the accountant counts; start a new run"
+            f"--resume {run}: its noise is secret (noise.entropy=os or noise.backend=opendp), so messages after the "
+            "last checkpoint would be sent again with different noise, which reveals more than the accountant counts; "
+            "start a new run"
         )
     return Reopened(setup, done, checkpoints[:1] if e.secret else checkpoints)
 

@@ -171,8 +171,9 @@ def _section(tree: Tree) -> Tree:
 def _with(tree: Tree, word: str) -> Tree:
     """Return the settings of a study, changed by one word of the command line.
 
-    The word key=value sets a value in all runs. The word key=a,b,c varies the key. In both cases, the values that
-    study.grid has for the key are dropped; for the seed, also a list in study.seeds.
+    The word key=value sets a value in all runs. The word key=a,b,c varies the key. Both replace the values that the
+    settings have for the key: a value for all runs, or a list in study.grid or study.seeds. There is one exception: a
+    number in study.seeds is kept with seed=3, and the seeds of the study are then counted from 3.
 
     Raises:
         BadInput: the word is malformed, or its key cannot be varied.
@@ -181,8 +182,8 @@ def _with(tree: Tree, word: str) -> Tree:
     values = _listed(text) if equals else None
     study = _section(tree)
     study["grid"] = grid = dict(flat(study.get("grid", {})))
+    grid.pop(key, None)
     if values is None:
-        grid.pop(key, None)
         if key == SEED and "seeds" in study and not isinstance(study["seeds"], int):
             study.pop("seeds")
         return merge(tree | {"study": study}, parse(None, [word]))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import HEADER
 from mpinodes.runlog.reader import load
 from mpinodes.summary.summary import Summary
@@ -48,6 +49,14 @@ def test_a_curator_has_all_data_and_an_eighth_of_the_noise() -> None:
     assert setup.samples == (400,)
     assert (events.scale == own.scale[:, :1] / 4).all()
     assert (events.rate == own.rate[:, :1]).all()
+
+
+def test_a_curator_of_agents_files_is_refused(tmp_path: Path) -> None:
+    for agent in range(3):
+        np.savetxt(tmp_path / f"part-{agent}.csv", [[0.5, 1], [0.1, -1]], delimiter=",")
+    data = {"file": str(tmp_path / "part-{agent}.csv"), "columns": 1, "target": "1", "header": False}
+    with pytest.raises(BadInput, match=r"baseline = curator: data\.file names one file for each agent"):
+        opened(baseline="curator", data=data)
 
 
 def test_no_noise_is_none(tmp_path: Path) -> None:

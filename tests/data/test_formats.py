@@ -683,7 +683,7 @@ def test_a_data_frames_column_whose_name_is_no_line_is_named(name):
     message = error(frames.kept, {"file": frame().rename(columns={"y": name})})
     assert (
         message
-        == f"data.file: column {name!r} of the data frame: each column needs a distinct name without line breaks"
+        == f"data.file: column {name!r} of the data frame: each column needs a name of its own, of printable signs"
     )
 
 

@@ -84,7 +84,8 @@ def test_agents_alone_and_a_curator_are_runs_of_one_agent(own, tmp_path):
     alone = run_of("two-stage-gaussian-0", own, tmp_path / "alone", baseline="alone", rounds=6)
     out = Reader(alone).outcome(alone, own[0])
     assert (out.models.shape, out.bytes) == ((2, AGENTS, D), AGENTS * 2 * (3 + D) * 8)  # what one shot sends
-    curator = run_of("two-stage-gaussian-0", own, tmp_path / "one", baseline="curator", rounds=6)
+    data = {"file": own[1].format(agent=0)}
+    curator = run_of("two-stage-gaussian-0", own, tmp_path / "one", baseline="curator", rounds=6, data=data)
     assert Reader(curator).outcome(curator, own[0]).models.shape == (2, 1, D)
     rows = Rows(np.eye(2), np.array([1.0, -1.0]))
     models = np.array([[1.0, -3.0], [1.0, 1.0]])
