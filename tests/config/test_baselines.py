@@ -53,8 +53,8 @@ def test_a_curator_has_all_data_and_an_eighth_of_the_noise() -> None:
 
 def test_a_curator_of_agents_files_is_refused(tmp_path: Path) -> None:
     for agent in range(3):
-        np.savetxt(tmp_path / f"part-{agent}.csv", [[0.5, 1], [0.1, -1]], delimiter=",")
-    data = {"file": str(tmp_path / "part-{agent}.csv"), "columns": 1, "target": "1", "header": False}
+        np.savez(tmp_path / f"part-{agent}.npz", features=[[0.5], [0.1]], targets=[1.0, -1.0])
+    data = {"file": str(tmp_path / "part-{agent}.npz"), "columns": 1}
     with pytest.raises(BadInput, match=r"baseline = curator: data\.file names one file for each agent"):
         opened(baseline="curator", data=data)
 
