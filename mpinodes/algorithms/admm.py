@@ -10,7 +10,6 @@ distance to its neighbors (8), and then updates its dual variable (9). The symbo
 - O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖² is the objective of agent i, where L is the loss function.
 - C is `problem.weight`, ρ/N is `problem.regularizer`, θ is the dual step, and η is the penalty, which equals θ.
 
-
 With sums over the neighbors j of agent i, iteration t is
 
     (8) f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
@@ -134,9 +133,10 @@ class Consensus(Algorithm[S]):
         """Return the local problem of agent i in iteration t, as the message whose minimizer is sent.
 
         The local problem is equation (8) in the docstring of the module. The message states two bounds for the
-        accountant. Both bounds compare two adjacent data sets that lead to the same output. `l2` bounds the distance
-        between the two noise vectors that give this output. `log_volume` bounds the difference between the logarithms
-        of the two determinants in the output's density.
+        accountant. Both bounds compare two adjacent data sets. To give the same minimizer, the two data sets need
+        different noise vectors, and `l2` bounds the distance between these noise vectors. The density of the minimizer
+        contains the Jacobian determinant of the map from the minimizer to the noise vector. `log_volume` bounds how
+        much the logarithm of this determinant differs between the two data sets.
         """
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step

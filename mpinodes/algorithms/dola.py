@@ -14,9 +14,9 @@ The paper's step size is α(t) = 1/(λt) for λ-strongly convex losses, and 1/(2
 
 The noise of a decision x_i is calibrated to S = 2α(t)√d·L (Lemma 1). S is the L1 sensitivity of x_i, α(t) is the step
 with which x_i was computed, and L bounds the L2 norm of a sample's gradient. Clipping enforces the bound L, unless
-`privacy.clip` is inf. In the code, `Run.grad_sensitivity` takes the place of 2L, so that S also covers batches and
-other adjacencies than one replaced sample. The first x_i depends on no data and gets no noise, unless `privacy.scale`
-is a number.
+`privacy.clip` is inf. In the code, `Run.grad_sensitivity` takes the place of 2L, so that S is also correct for batches,
+and for adjacencies other than one replaced sample. The first x_i depends on no data and gets no noise, unless
+`privacy.scale` is a number.
 
 The mix b_i depends only on releases, so one sample changes only one message. Therefore parallel composition holds if
 each sample is used once (Theorem 1). The point b_i need not be in 𝒳. The regularizer's gradient at b_i is public, so it

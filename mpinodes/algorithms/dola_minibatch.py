@@ -10,9 +10,9 @@ releases:
 The noise is that of Algorithm 1 divided by h (Lemma 7).
 
 As printed, φ multiplies x_i, which is hidden: only x_i plus noise is released. If replacing a sample changes x_i by δ,
-the next message changes by α(t) φ δ, even if all releases are given. Theorem 3 of the paper omits this effect. For α(t)
-= 1/(λt), a sample of round 1 has the privacy loss ε Σ_k (φ/λ)^k/k! instead of ε, where k = 0, 1, ... numbers the
-messages that depend on the sample.
+the next message changes by α(t) φ δ, even between runs with the same earlier releases. Theorem 3 of the paper omits
+this effect. For α(t) = 1/(λt), a sample of round 1 has the privacy loss ε Σ_k (φ/λ)^k/k! instead of ε, where k = 0, 1,
+... numbers the messages that depend on the sample.
 
 With regularizer_at = "public", φ multiplies b_i instead, and the step uses the gradient of f + (φ/2)‖·‖² at b_i. Then a
 sample changes only one message.
@@ -74,8 +74,8 @@ class DOLAMinibatch(DOLA):
         """Return the decision x_i as the message, with bounds on how much a replaced sample changes this message.
 
         The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
-        the sample was used earlier. If the regularizer's gradient is taken at the mix of the releases, an earlier
-        sample changes nothing, and there is no leakage.
+        the sample was used earlier. If the regularizer's gradient is taken at the mix of the releases, a sample that
+        was used earlier does not change this message, and there is no leakage.
         """
         query = super().message(s, here)
         if self.regularizer_at == "public":

@@ -18,16 +18,15 @@ The round t of agent i is
         z_i <- P(z_i − α(t) v_i)
     y_i = z_i                                                 the message of round t + 1
 
-Messages are functions of noised gradients and of received messages. So only the noised gradients cost privacy, as if
-each of them were released.
+Messages are functions of noised gradients and of received messages. So the privacy loss is at most that of a release of
+all noised gradients.
 
 The noise s is chosen as follows:
 
 - A run without noise has s = 0.
-- If `privacy.noise_multiplier` is σ and every sample's gradient is clipped, the noise of the sum of the clipped
-  gradients has the standard deviation σ C, where C is `privacy.clip`. Then s is σ C times the factor with which a
-  sample's gradient enters g_i. If `problem.average` is true and `problem.weight` is 1, this factor is the inverse of
-  the (expected) batch size.
+- If `privacy.noise_multiplier` is σ and every sample's gradient is clipped, s is σ C times the weight of a sample's
+  gradient in g_i, where C is `privacy.clip`. If `problem.average` is true and `problem.weight` is 1, this weight is the
+  inverse of the (expected) batch size. So the sum of the clipped gradients has noise of the standard deviation σ C.
 - If `privacy.noise_multiplier` is σ and `privacy.clipping` = agent, the gradient of all samples of an agent is clipped
   as a whole, and s is σ C. One sample may move the clipped gradient by 2 C.
 - If `privacy.noise_multiplier` is not set, s is Δ/m. Here Δ is the largest change of the gradient between adjacent

@@ -11,8 +11,8 @@ onto the constraint set 𝒳:
     w_i <- Σ_j A_ij w_j,  w_i(1) = 1                     the push-sum mixing
     x_i <- Π(z_i / w_i, α(t))
 
-Replacing a sample changes z_i by at most `Run.grad_sensitivity` in L2 norm. If a round has one sample, this is at most
-2·clip.
+Replacing a sample changes z_i by at most `Run.grad_sensitivity` in L2 norm. If a round has one sample,
+`Run.grad_sensitivity` is at most 2·clip.
 
 The decision x_i is hidden, and a change of x_i changes later gradients. If z_i changes by 1, the gradient of a β-smooth
 loss function changes by at most β·α/w_i. The gradient of the regularizer (λ/2)‖x‖² changes by at most λ·α/w_i. The

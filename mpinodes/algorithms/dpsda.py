@@ -20,9 +20,9 @@ vectors, and projects. The symbols are:
 
 Sensitivity of (4), by Lemma 1 and Remark 5: let L̂ bound the L2 norm of the block of a sample's gradient. Given all
 earlier releases, adjacent data change only the block u_i, by at most 2L̂ in L2 norm. So z_i changes by at most 2nL̂ in
-L2 norm, and by at most 2n√d_i·L̂ in L1 norm, where d_i is the length of the block. Clipping enforces L̂ for the
-gradient of every sample; with `privacy.adjacency` = one-round or `privacy.clipping` = agent, for the gradient of the
-round. In the code, `Run.grad_sensitivity` takes the place of 2L̂.
+L2 norm, and by at most 2n√d_i·L̂ in L1 norm, where d_i is the length of the block. By default, clipping enforces the
+bound L̂ for the gradient of every sample. With `privacy.adjacency` = one-round or `privacy.clipping` = agent, clipping
+enforces L̂ for the gradient of the whole round. In the code, `Run.grad_sensitivity` takes the place of 2L̂.
 
 Hidden state: as printed, the gradient u_i is taken at the hidden y_i. If a sample of f^t is replaced, y_i changes, and
 thereby every later u_i. The paper's proof omits this. If the gradient is G-Lipschitz, a change δ of z_i changes y_i by
@@ -90,8 +90,9 @@ class DPSDA(Algorithm[State]):
         """Return the dual variable z_i as the message, with bounds on how much a replaced sample changes this message.
 
         The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
-        the sample was used earlier. With `gradient_at` = public, an earlier sample changes nothing, and there is no
-        leakage. The first message carries noise too, as in the paper, although it depends on no data.
+        the sample was used earlier. With `gradient_at` = public, a sample that was used earlier does not change this
+        message, and there is no leakage. The first message carries noise too, as in the paper, although it depends on
+        no data.
         """
         block, uses = self.run.blocks[here.agent], here.t - 1
         l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
@@ -104,10 +105,10 @@ class DPSDA(Algorithm[State]):
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round, with the new dual variable z_i and the new estimate y_i.
 
-        z_i is the mix of the releases plus n times the gradient, of which only the agent's own block is added. The
-        gradient is taken at the old y_i. If `gradient_at` = public, the gradient is taken at a point that the previous
-        round computed from releases alone. The new y_i is the projection of −α(t) z_i divided by `inbox.scale`, which
-        is w_i in push-sum and 1 in other mixings.
+        z_i is the mix of the releases plus n times the gradient, of which only the agent's own block is added. With
+        `gradient_at` = hidden, the gradient is taken at the old y_i. With `gradient_at` = public, the gradient is taken
+        at a point that the previous round computed from releases alone. The new y_i is the projection of −α(t) z_i
+        divided by `inbox.scale`, which is w_i in push-sum and 1 in other mixings.
         """
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)

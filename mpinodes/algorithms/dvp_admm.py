@@ -29,7 +29,7 @@ __all__ = ["DVPADMM"]
 
 @dataclass(frozen=True)
 class DVPADMM(Perturbed[State], ADMM):
-    """Run private ADMM: every agent minimizes a local problem with added noise; the penalty is the dual step."""
+    """Run private ADMM: every agent minimizes a local problem with added noise. The penalty equals the dual step."""
 
     grid: Annotated[
         float,

@@ -1,8 +1,8 @@
 """Define the setting `gradient_at`, and bound the leakage of messages that contain gradients at hidden points.
 
 A point is hidden if it cannot be computed from the messages that the agents send. If a sample of an earlier round is
-replaced, the hidden points of later rounds move. So do the gradients at these points, and the messages that contain
-these gradients. The leakage of a message is a bound on this change of the message.
+replaced, the hidden points of later rounds move. Then the gradients at these points change, and so the messages that
+contain these gradients change. The leakage of a message bounds this change of the message.
 """
 
 from __future__ import annotations

@@ -211,9 +211,11 @@ class TwoStageGaussian(Algorithm[State]):
     def carried_on(self, t: int) -> float | None:
         """Return c = 1 − η(t − 1)·h if each message of round t contains c times the mix of the releases of round t − 1.
 
-        Messages have this form for 2 ≤ t ≤ T + 1 if the Hessian of every loss function is h·I, and gradients are not
-        clipped. Clipping is not checked here. The result is None if the loss functions are not known to have the same
-        Hessian h·I, or if the constraint set is bounded, because decisions are then projected.
+        The result is valid only for 2 ≤ t ≤ T + 1, and only if gradients are not clipped. These two conditions are not
+        checked. The result is None in two cases:
+
+        - The loss functions are not known to have the same Hessian h·I.
+        - The constraint set is bounded, so that decisions are projected.
         """
         curvature = self.run.least_modulus
         if self.run.feasible.bounded or curvature != self.run.largest_smoothness:

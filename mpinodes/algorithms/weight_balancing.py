@@ -11,9 +11,9 @@ the step size, and the sums are over the in-neighbors j of agent i:
     (9) w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j                                the balancing mixing
 
 Noise: the paper has the noise scale σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). Clipping enforces the
-bound L on a sample's gradient. But x_i(t) was computed with the step α(t − 1), which is not smaller. With noise_index =
-"paper", the run has the paper's noise. With "corrected", the noise is calibrated to α(t − 1), and round 1 has no noise,
-because its x_i depends on no data. If `privacy.scale` is a number, noise_index has no effect.
+bound L on a sample's gradient. But x_i(t) was computed with the step α(t − 1), which is at least α(t). With noise_index
+= "paper", the run has the paper's noise. With "corrected", the noise is calibrated to α(t − 1), and round 1 has no
+noise, because its x_i depends on no data. If `privacy.scale` is a number, noise_index has no effect.
 
 Hidden state: as printed, the gradient g_i is taken at the hidden x_i. If replacing a sample changes x_i by δ, then g_i
 also changes. The gradient of the loss function changes by at most min(2L, βδ) if this gradient is β-Lipschitz, and the
@@ -101,9 +101,10 @@ class WeightBalancing(Algorithm[State]):
         """Return the decision x_i as the message, with bounds on how much a replaced sample changes this message.
 
         The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
-        the sample was used earlier. With `gradient_at` = public, an earlier sample changes nothing, and there is no
-        leakage. The noise is calibrated to the step of this round or, if `noise_index` = corrected, to the step with
-        which x_i was computed. In the latter case the first message has no noise, unless `privacy.scale` is a number.
+        the sample was used earlier. With `gradient_at` = public, a sample that was used earlier does not change this
+        message, and there is no leakage. With `noise_index` = paper, the noise is calibrated to the step of this round.
+        With `noise_index` = corrected, the noise is calibrated to the step with which x_i was computed, and the first
+        message has no noise, unless `privacy.scale` is a number.
         """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, weight=s.made_with)
