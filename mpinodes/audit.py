@@ -3,7 +3,7 @@
 The audit has three steps:
 
 1. Run the experiment once.
-2. Test the messages of this run: replay them on adjacent data, and test the noise, if there is any.
+2. Test this run: run each agent again on adjacent data, and compare the messages; if the run has noise, test the noise.
 3. Play games. In a game, an adversary guesses from the messages of a run which data the run had. The success of the
    adversary gives a lower bound on ε.
 
@@ -12,7 +12,8 @@ experiment itself. The audit prints a table that compares the lower bounds with 
 Without arguments, the default experiment is audited. If neither a file nor `rounds` is passed, the run has few rounds.
 Without mpirun everything runs in one process. seed=... also sets the seed of the audit.
 
-Exit code 0: no proven value is refuted. 1: a proven value is refuted. 2: bad input. Other codes: as of mpinodes run.
+Exit code 0: no proven value is refuted. 1: a proven value is refuted. 2: bad input. Other codes mean the same as for
+mpinodes run.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def main(argv: list[str]) -> int:
 class AuditedRun:
     """Do the work of one rank in an audit: take part in the audited run, and simulate a share of the games.
 
-    In a game, an adversary guesses from the messages of a run which data the run had. The *logger* is the last rank. It
-    reads the run, makes the table of the results, and prints this table.
+    In a game, an adversary guesses from the messages of a run which data the run had. The *logger* is the last rank.
+    The logger reads the run, makes the table of the results, and prints this table.
 
     Args:
         world: the communicator of all ranks; None if there is only this process.

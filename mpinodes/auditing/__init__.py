@@ -2,8 +2,8 @@
 
 The audit has these tests:
 
-- Same run: the messages follow from the recorded releases.
-- Frames: every number that is sent without noise follows from public facts and releases.
+- Same run: if an agent runs again on the messages that it received, it sends the recorded messages again.
+- Frames: every number that is sent without noise can be computed from public facts and releases.
 - Replay: if an agent runs again on adjacent data, no message changes by more than the accountant assumes.
 - Noise: the noise has the distribution that the accountant assumes. It is independent for each agent, round, vector and
   coordinate.

@@ -20,12 +20,13 @@ SLACK = 1 + 1e-9  # a change may exceed its bound by this factor, because of rou
 class Finding(NamedTuple):
     """Hold the worst result over all replays of one agent.
 
-    Each replay changes a sample, and measures how far the agent's messages change. Only compared messages count. A
-    message is *direct* if it is the first to depend on some loss function that contains the changed sample.
+    Each replay changes a sample, and measures how far the agent's messages change. Messages that a replay does not
+    compare are ignored. The changed sample may be in several loss functions of the agent. For each of these loss
+    functions, the first message that depends on it is called *direct*.
 
     Attributes:
         agent: the number of the agent.
-        changes: the number of replays with a direct message.
+        changes: the number of replays in which at least one of the compared messages is direct.
         direct: the largest ratio of the change of a direct message, in L1 or L2, to the accountant's bound on this
             change. The ratio of a message is 0 if the message did not change, or if its bound is inf.
         hidden: the largest ratio of this kind over all other messages.
@@ -60,7 +61,8 @@ def claimed(events: Events, carried: Vector) -> Vector:
 
     Args:
         events: (rounds,) the noise and the sensitivity of each message of one agent.
-        carried: (rounds,) whether the message is the first to depend on some loss function with the changed sample.
+        carried: (rounds,) whether the message is direct: the first message that depends on a loss function with the
+            changed sample.
     """
     reply, first = response(events, 1), np.zeros(1, np.int64)
     return np.array([reply.step(t, first[: int(carried[t])])[:, 0] for t in range(len(events))])
@@ -73,10 +75,12 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     Each adjacent data set changes one sample that is used in one round (the changed round), or all samples that
     `privacy.adjacency` replaces together. Every round but the last is the changed round in turn.
 
-    The agent's messages on the two data sets are compared from the changed round on. The comparison ends after the next
-    round, or later: after the first message that directly depends on the changed sample, because feedback may be
-    delayed. In two cases all later messages are compared: for about `rounds` log-spaced changed rounds, and if no
-    message directly depends on the changed sample.
+    The agent's messages on the two data sets are compared from the changed round to a last round:
+
+    - For about `rounds` of the changed rounds, which are log-spaced, the last round is the end of the run.
+    - For all other changed rounds, the last round is that of the first *direct* message: the first message that depends
+      on a loss function with the changed sample. If this message is sent in the changed round itself, the last round is
+      the next round. If there is no such message, the last round is the end of the run.
 
     Args:
         recorded: the transcript (all messages) of the run.
@@ -116,8 +120,7 @@ def replays(recorded: Transcript, seed: int, rounds: int = 12) -> list[Finding]:
     Args:
         recorded: the transcript (all messages) of the run.
         seed: the seed of the adjacent data.
-        rounds: about this number of rounds is chosen; if the changed sample is used in one of them, all later messages
-            are compared.
+        rounds: the approximate number of changed rounds for which `replay` compares all later messages.
     """
     return [replay(recorded, agent, rounds, seed) for agent in recorded.agents]
 
@@ -128,14 +131,16 @@ class Compared(NamedTuple):
     Every array has a row for each of the r compared rounds, from the changed round on.
 
     Attributes:
-        over: (r,) the measured change of the message divided by the accountant's bound: the largest ratio over the
-            vectors of the message, in L1 or L2. The ratio of a vector is 0 if the vector did not change, or if its
-            bound is inf.
-        carried: (r,) whether the message is the first to depend on some loss function with the changed sample.
+        over: (r,) the measured change of the message divided by the accountant's bound. Of the ratios of all vectors of
+            the message, in L1 and in L2, the largest counts. The ratio of a vector is 0 if the vector did not change,
+            or if its bound is inf.
+        carried: (r,) whether the message is direct: the first message that depends on a loss function with the changed
+            sample.
         l2: (r, vectors of a message) the measured L2 change of each vector.
         bound: (r, vectors of a message) the accountant's bound on the L2 change of each vector.
-        differing: an entry (round, fact on the recorded data, fact on adjacent data) for each fact that a message
-            states about itself, such as a sensitivity, and that differs between the two data sets.
+        differing: the facts that differ between the two data sets, although they must not. A fact is what a message
+            states about itself, such as a sensitivity. An entry is (round, fact on the recorded data, fact on adjacent
+            data).
     """
 
     over: Vector

@@ -26,12 +26,11 @@ class Change(NamedTuple):
     """Define an adjacent data set: samples are replaced by a new row, or their gradients become 0.
 
     Attributes:
-        round: the first round that uses the sample. If earlier rounds use the sample too: the first round that a replay
-            examines.
+        round: a round that uses the changed sample. A replay compares messages from this round on.
         sample: the index of the changed sample, which is changed in all rounds that use the sample. None: all samples
-            of `round` are changed. ALL: all samples of `round` and of every later round are changed; this needs `round`
-            = 1, or samples that are used in one round only, because a sample must not be changed in some rounds and
-            kept in others.
+            of `round` are changed. ALL: all samples of `round` and of every later round are changed. With ALL, `round`
+            must be 1, or each sample must be used in one round only. Otherwise a sample would be changed in some
+            rounds, and unchanged in other rounds.
         feature: (d,) the features of the new row. None: the gradients of the changed samples become 0 (zero-out), and
             `target` is not used.
         target: the target of the new row. If nan, the changed samples keep their features, and the signs of their
@@ -75,9 +74,10 @@ def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
     """Return a copy of a loss function in which the samples at `rows` are changed.
 
-    - In general, the new row of `change` replaces these samples.
-    - If `change.feature` is None, the samples contribute 0, because their divisor becomes inf.
-    - If `change.feature` is given and `change.target` is nan, the samples stay, but their targets change sign.
+    - By default, the features and the target in `change` replace those of these samples.
+    - If `change.feature` is None, the values and the gradients of these samples become 0.
+    - If `change.target` is nan, but `change.feature` is not None, these samples keep their features, and their targets
+      change sign.
     """
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))

@@ -35,10 +35,10 @@ class Canary(NamedTuple):
     Attributes:
         agents: the agents whose loss functions contain the changed samples.
         change: the difference between the two data sets.
-        size: how easily the two data sets are told apart. If the adversary sees all links, this is how far the change
-            moves messages in noise scales: the result of `_size`, as a mean over `PILOTS` simulated runs. If the
-            adversary sees only some links, this is twice the mean of the statistic `sight`, divided by its standard
-            deviation, and at most 1e300.
+        size: how easily the adversary tells the two data sets apart. If the adversary sees all links, `size` is how far
+            the change moves the messages, in noise scales: the mean of `_size` over `PILOTS` simulated runs. If the
+            adversary sees only some links, `size` is twice the mean of `sight` divided by the standard deviation of
+            `sight`, over simulated runs on the experiment's data; at most 1e300.
         sight: the number that an adversary who sees only some links computes from a run in order to decide; None if the
             adversary sees all links.
     """
@@ -94,8 +94,9 @@ def canary(ready: Ready, seed: int) -> Canary:
     average over several simulated runs.
 
     If the adversary consists of agents of the run (the viewers), only data of other agents are changed, unless all
-    agents use the same data. First the candidate that moves messages most is found for each changed agent. Of these
-    candidates, the result is the one that the adversary's statistic detects best.
+    agents use the same data. The result is then found in two steps. The first step finds, for each of the other agents,
+    the change of this agent's data that moves messages most. The second step finds, among these changes, the change
+    that the adversary's statistic detects best.
 
     Args:
         ready: the small experiment of the game, after its first run.
@@ -128,7 +129,7 @@ def canary(ready: Ready, seed: int) -> Canary:
     frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """Return the mean divided by the standard deviation of `target.sight`, over runs on the run's data."""
+        """Return the mean of `target.sight` over runs on the experiment's data, divided by the standard deviation."""
         assert target.sight
         values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -213,12 +214,13 @@ def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
-    """Simulate k pairs of runs, one run on each of two adjacent data sets, and return a number for each run: (k, 2).
+    """Simulate k pairs of runs, and return a number for each run: an array (k, 2).
 
-    The number says how much better the messages fit the run's data than the adjacent data: it is their log-likelihood
-    ratio. If secret coins draw the batches, the ratio averages over the coins of the changed sample. If `target` has a
-    statistic `sight`, the number is the value of this statistic instead. All runs have independent noise. If
-    `target.size` is inf, no run is simulated, and the numbers are arbitrary.
+    The first run of a pair is on the experiment's data, the second run on adjacent data. The number of a run is the
+    log-likelihood ratio of its messages, which says how much better the messages fit the experiment's data than the
+    adjacent data. If secret coins draw the batches, the ratio averages over the coins of the changed sample. If
+    `target` has a statistic `sight`, the number is the value of this statistic instead. All runs have independent
+    noise. If `target.size` is inf, no run is simulated, and the numbers are arbitrary.
 
     Args:
         setup: the setup of the small experiment.
@@ -251,9 +253,10 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 def guess(ready: Ready) -> tuple[int, int, int]:
     """Play the game on one run: the adversary guesses the signs of the samples' targets.
 
-    The adversary knows all earlier messages and all earlier samples. The guess comes from the first message that
-    depends on the sample or, if the agents noise gradients, from the noised gradient of the sample. If the
-    log-likelihood ratio is below the share `CLEAR` of its largest possible value, the adversary makes no guess.
+    When the adversary guesses the sign of a sample, the adversary knows all samples and messages of earlier rounds. The
+    guess comes from the first message that depends on the sample or, if the agents noise gradients, from the noised
+    gradient of the sample. The adversary makes no guess if the log-likelihood ratio is less than `CLEAR` times its
+    largest possible value.
 
     Returns:
         The number of right guesses, the number of guesses, and the number of signs that could be guessed.

@@ -160,7 +160,7 @@ def proven_toward(setup: Setup, run: Transcript, victim: int) -> float | None:
     """Return the proven ε of an agent's data against an adversary that consists of other agents (the viewers).
 
     The ε is for the δ of the run. The result is None if no ε is proven for these viewers alone. An ε against an
-    adversary who sees all links, may still be proven.
+    adversary who sees all links may still be proven.
 
     Args:
         setup: the setup of the run. `audit.viewers` names the viewers.

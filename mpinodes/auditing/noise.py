@@ -5,19 +5,19 @@ Each message has an event, which states the distribution and the scale of the me
 - the scale of the noise: over all draws, and for each round, agent, vector and coordinate;
 - the distribution of all draws;
 - the signs, which must be independent of the values before noise;
-- draws that occur twice, in any two places of the run, and vectors whose draws all occur again, in any order;
+- draws that occur twice in the run, and vectors whose draws all occur twice, perhaps in another order;
 - dependence between neighbors: consecutive rounds, agents, vectors or coordinates.
 
 A test is either exact or has a smaller probability of a false alarm than stated. Each test corrects for the number of
 its comparisons by a union bound.
 
-So that the same tests fit every distribution, all noise is first transformed to fair signs, and *sizes* that are
-exponential with mean 1:
+So that the same tests fit every distribution, the noise of each coordinate is first transformed to a fair sign, and to
+a *size* that is exponential with mean 1:
 
-- A coordinate of Laplace noise divided by its scale already has this distribution.
+- For Laplace noise, the size is the absolute value of the noise divided by its scale.
 - For Gaussian noise z, divided by its standard deviation, the size is −ln P(|N| ≥ |z|) with N standard normal.
 - Noise that is drawn as a norm and a direction has a norm with the distribution Gamma(d). This norm is first mapped to
-  the norm of d independent normal numbers.
+  the norm of d independent normal numbers, and the noise is then treated as Gaussian noise.
 
 All these maps are exact. Messages are known only up to rounding: `slack` bounds how far rounding may have moved a size.
 """
@@ -145,10 +145,11 @@ def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
 def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraws:
     """Draw the noise of the run's messages many more times, with other noise keys, for tests with more draws.
 
-    The mechanism, its settings and the messages before noise are those of the run. The drawn rounds are spread evenly
-    over the rounds 1 to `ROUNDS`, or to the last recorded round if the run is longer. Large messages are drawn in fewer
-    rounds. If the run has fewer than `ROUNDS` rounds, its messages are used again for the later rounds. For a local
-    minimization (`Solve`), only the noise is drawn, and nothing is minimized.
+    The mechanism, its settings and the messages before noise are those of the run. Noise is drawn for evenly spaced
+    rounds from 1 to `ROUNDS`, or to the last recorded round if the run is longer. The larger the messages, the fewer
+    rounds are drawn. If the run has fewer than `ROUNDS` rounds, rounds after the last recorded round use the recorded
+    messages again, from round 1 on. For a local minimization (`Solve`), only the noise is drawn, and nothing is
+    minimized.
 
     Args:
         run: the run.
@@ -234,8 +235,8 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
     """Yield sums of two arrays over all draws, then for each round, for each agent, and so on.
 
-    A yielded item has a label, the sums of `first`, and the sums of `second`. Axes with one entry are left out, and so
-    is the axis of the runs.
+    A yielded item has a label, the sums of `first`, and the sums of `second`. There are no sums for each run, and none
+    for an axis with only one entry.
     """
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
@@ -276,14 +277,14 @@ def _law(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test that signs are fair and independent of the values before noise, and that neighbors are independent.
+    """Test that noise signs are fair and independent of the values before noise, and that neighbors are independent.
 
     Details of the tests:
 
-    - Signs and values: the values were fixed before the noise was drawn. So the number of noise signs that agree with
-      the signs of the values is binomial, as the number of positive signs is.
-    - Neighbors are two consecutive rounds, agents, vectors or coordinates. Their signs must be independent, and their
-      sizes too. For sizes, the sign of the difference between the size and the median is tested.
+    - Signs: the number of positive noise signs must be binomial. The number of noise signs that equal the signs of
+      their values must be binomial too, because the values were fixed before the noise was drawn.
+    - Neighbors are the draws of two consecutive rounds, agents, vectors or coordinates. The signs of neighbors must be
+      independent, and the sizes of neighbors too. Of a size, only the sign of its difference from the median is tested.
     - Products of neighboring fair independent signs are again fair and independent, because neighbors in a line form no
       cycle.
     """
@@ -305,18 +306,18 @@ def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
 
 
 def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
-    """Test for noise sizes that occur twice anywhere, and for vectors whose sizes all occur again, in any order.
+    """Test for noise sizes that occur twice, and for vectors whose sizes all occur twice, perhaps in another order.
 
     Two sizes are *close* if they differ by at most s, a bound on the sum of their rounding errors. Two independent
-    sizes are close with probability below s. So N sizes have k disjoint close pairs with probability at most λ^k/k!,
-    where λ = s N²/2. Only pairs of neighbors in sorted order are counted.
+    sizes are close with probability below s. So the probability that N sizes have k disjoint close pairs is at most
+    λ^k/k!, where λ = s N²/2. Only sizes that are neighbors in sorted order are counted as pairs.
     """
 
     def bounded(near: Any, log_expected: float) -> float:
-        """Return λ^k/k!, a bound on the probability of k disjoint close pairs, if `near` has k such pairs.
+        """Return a bound on the probability that independent noise has as many close pairs as `near`.
 
-        Two noise sizes are close if they differ by at most the sum of their rounding errors. λ is a bound on the
-        expected number of close pairs.
+        Two noise sizes are close if they differ by at most the sum of their rounding errors. If `near` has k disjoint
+        close pairs, the bound is λ^k/k!, where λ bounds the expected number of close pairs.
 
         Args:
             near: for each pair of neighbors in sorted order, whether the two neighbors are close.

@@ -10,12 +10,17 @@ domain.
   between two adjacent data sets.
 
 A small probe has one coordinate if every agent has its own loss function, and one coordinate for each agent if all
-agents share one loss function. In the game on two data sets with gradient steps, the first sample of agent 0 has a
-target so far away that its gradient is clipped. If the sign of the target flips, the gradient is clipped too. So the
-flip moves the gradient by the largest possible distance. With one-agent adjacency, all samples of agent 0 have such
-targets. All other targets are 0. Their gradients depend on the point at which they are taken, so that a change of the
-hidden state changes later messages. If the algorithm noises gradients, two further probes with the adjacency zero-out
-have only targets that are far away, so that every gradient is clipped.
+agents share one loss function. In the game on two data sets, algorithms that take gradient steps on a stream of samples
+get these samples:
+
+- The first sample of agent 0 has a very large target, so that its gradient is clipped. With the opposite target, its
+  gradient is clipped in the opposite direction. So a flip of the target's sign moves the gradient by the largest
+  possible distance. With one-agent adjacency, all samples of agent 0 have such targets.
+- All other samples have the target 0. The gradients of these samples depend on the point at which they are taken, so
+  that a change of the hidden state changes later messages.
+
+If the algorithm noises gradients, there are two further probes with the adjacency zero-out. In these probes all samples
+have very large targets, so that every gradient is clipped.
 
 Only this file of `mpinodes.auditing` names built-in losses, graphs or other parts of an experiment.
 """
@@ -124,8 +129,8 @@ def brief(algorithm: Any) -> Tree:
 def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
     """Yield pairs: the name of a hyper-parameter of an algorithm, and a value that is not its default.
 
-    Hyper-parameters are varied if they are a choice of words, truth values, integers or floats. If `brief` makes an
-    integer smaller, the smaller value counts as its default.
+    The varied hyper-parameters are truth values, integers, floats, and strings with a fixed list of choices. If `brief`
+    makes an integer smaller, the smaller value counts as its default.
     """
     defaults = {f.name: f.default for f in fields(algorithm)} | brief(algorithm)
     for key, (kind, _) in registry.keys(registry.ALGORITHMS, algorithm).items():
@@ -200,7 +205,7 @@ def streamed(algorithm: Any, folder: Path, seed: int) -> Iterator[tuple[str, Tre
         Args:
             label: the label.
             rounds: number of rounds.
-            data: the name of one of the data files that this function wrote.
+            data: the name of one of the data files that `streamed` wrote.
             kind: the kind of step schedule.
             step: the first step size of the schedule.
             epsilon: the setting `privacy.epsilon`.
@@ -360,9 +365,15 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
     """Yield labels and experiments with the settings of a run, but extreme data, few rounds and no privacy budget.
 
-    The first experiment has the batch size of the run. Two further experiments have another batch size. If every round
-    uses all samples, there is one further experiment instead: with sums of losses in place of averages, or the reverse.
-    If the algorithm solves local minimizations, there is no further experiment. Batches are never secret.
+    The experiments depend on the run:
+
+    - If the rounds of the run use batches, there are three experiments: one with the batch size of the run, and two
+      with another batch size. Of these two, one sums the losses of a batch, and the other averages them.
+    - If every round uses all samples, there are two experiments: one like the run, and one with sums of losses in place
+      of averages, or the reverse.
+    - If the algorithm solves local minimizations, there is only one experiment, with the batch size of the run.
+
+    Batches are never secret.
 
     All features are −1 or 1. About half of the samples have the features (1, ..., 1), for which the L1 norm of a
     gradient is largest. Targets are −1 or 1, numbers of classes, or the extreme numbers ±`FAR`.
@@ -415,12 +426,12 @@ def probes(
 ) -> list[Probe]:
     """Return the probes of an algorithm: the small experiments on which the audit plays its games.
 
-    - There is a probe for each entry of `Algorithm.probes`. But if the section `algorithm` sets a string besides `name`
-      and `path`, only the first entry of `Algorithm.probes` makes a probe, with the strings of the section `algorithm`
-      and without the strings of the entry.
-    - If the algorithm noises gradients, there are two further probes: one with public batches, and one with secret
-      batches of rate ½.
-    - If the algorithm does not need all samples in every round, the last probe is for the game on one run.
+    - By default, there is a probe for each entry of `Algorithm.probes`. But if `section` has a string besides `name`
+      and `path`, such as `gradient_at` = "public", the only probe of this kind has the settings of the first entry, and
+      all strings of `section`.
+    - If the algorithm noises gradients, there are two further probes. One has public batches. The other has secret
+      batches, to which each sample belongs with probability ½.
+    - If the algorithm does not need all samples in every round, there is one more probe, for the game on one run.
 
     Args:
         section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes. If the

@@ -59,8 +59,8 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
         delta: δ.
         alpha: the probability of a wrong bound.
         gaussian: whether all noise is Gaussian and all batches are public.
-        sampled: whether secret coins draw the batches. The threshold is then chosen for ε at δ, otherwise for pure ε,
-            because Gaussian noise has no pure ε.
+        sampled: whether secret coins draw the batches. If true, the threshold is chosen for the best bound on ε at δ,
+            because Gaussian noise has no pure ε. If false, the threshold is chosen for the best bound on pure ε.
     """
     half, aim = len(own) // 2, delta if sampled else 0.0
 

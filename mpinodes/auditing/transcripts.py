@@ -4,10 +4,11 @@ An agent's next message is a function of its data and of all messages sent befor
 transcript, one on its data and one on adjacent data, show how far every message changes. All other inputs, such as the
 error ξ of a stochastic gradient and the coins of secret batches, are equal in both runs.
 
-If the noise is inside a minimization, the change of a message is not a distance. It is then the absolute difference of
-the release's log densities on the two data sets, times the noise scale.
+If the noise is inside a minimization, the change of a message is not measured as a distance, but as the absolute
+difference of the release's log densities on the two data sets, times the noise scale.
 
-Of a recorded run, only the transcript, the events, the arrivals of messages and the experiment are read.
+Of a recorded run, only these data are read: the transcript, the events (noise and sensitivity of each message), the
+rounds in which messages arrived, and the experiment.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ class Replayed:
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise; if the agent noises gradients,
             the gradients of each round before noise.
-        claim: a cache of `adjacent_replay.compared`, for the latest comparison: what was compared, and the bounds on
-            the changes of the messages.
+        claim: the cache of `adjacent_replay.compared`: a key of the latest comparison, and the accountant's bounds on
+            the changes of the messages in this comparison.
 
     Args:
         recorded: the messages of the run.
@@ -146,7 +147,7 @@ class Replayed:
             agent's data and the noise key.
 
     Raises:
-        BadInput: the run noises gradients or has secret batches, and nobody can draw its noise again.
+        BadInput: the run noises gradients or has secret batches, but its noise cannot be drawn again.
         NotThatRun: the messages were read from a run directory, and a replayed message differs from the record.
     """
 
@@ -228,8 +229,8 @@ class Replayed:
         """Require that the replayed messages equal the recorded messages up to rounding.
 
         The noise of the replayed messages is drawn again. The events (noise scales, sensitivities and so on) must be
-        equal, too. If the noise cannot be drawn again, only the messages without noise are compared, and the fields of
-        events that have a privacy cost.
+        equal, too. If the noise cannot be drawn again, only two things are compared: the messages without noise, and
+        those fields of the events that determine the privacy loss.
 
         Raises:
             NotThatRun: a message differs.
@@ -275,12 +276,12 @@ class Replayed:
 
         Returns:
             Two values. The first value is an array (r, vectors of a message, 2): the L1 and the L2 norm of the change
-            of each vector. Both norms are inf if only one of the two messages carries data. For a `Solve`, `_diverged`
-            gives both numbers.
-            The second value is a list of differences that must not exist. Its entries are (round, fact on the recorded
-            data, fact on adjacent data), where a fact is what a message states about itself, such as its sensitivity.
-            If the agent noises gradients, there is also an entry for each round whose next state or message differs,
-            although the noised gradients are the same.
+            of each vector. Both norms are inf if only one of the two messages carries data. For a local minimization
+            (`Solve`), the result of `_diverged` takes the place of the two norms.
+            The second value is a list of the facts that differ between the two data sets, although they must not. A
+            fact is what a message states about itself, such as its sensitivity. An entry is (round, fact on the
+            recorded data, fact on adjacent data). If the agent noises gradients, there is also an entry for each round
+            after which the state or the next message differs, although the noised gradients are the same.
         """
         moved, differing = [], []
         for t, own, other, losses in self._adjacent(change, last):
@@ -345,11 +346,11 @@ class Replayed:
         return (*payloads, message.uses, leaks)
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
-        """Return how much the release's log density differs between the two data sets, times the noise scale.
+        """Return two numbers that measure how much a local minimization differs between the two data sets.
 
-        The absolute difference in round t is returned twice, in place of an L1 and an L2 change. If there is no noise,
-        the result is the L1 and the L2 norm of the difference of the two centers instead. A center is the point whose
-        proximal step is the released vector.
+        With noise, both numbers are equal: the absolute difference of the release's log densities, times the noise
+        scale. Without noise, the numbers are the L1 and the L2 norm of the difference of the two centers. A center is
+        the point whose proximal step is the released vector.
 
         Args:
             t: the round.

@@ -157,17 +157,18 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
 
     The tests are:
 
-    - Do the messages follow from the recorded releases? If they do not, the only row says so.
+    - Do the messages follow from the recorded releases? If they do not, there is only one row, which says so.
     - Do the numbers in messages follow from public facts and releases?
     - Does a message change by more than the accountant assumes if an agent runs again on adjacent data?
-    - Does the noise of the run have the stated distribution? If the run has noise, the same for noise drawn again.
+    - Does the noise of the run have the stated distribution?
+    - If the run has noise: does noise that is drawn again have the stated distribution?
 
     Args:
         run: the run.
         seed: the seed of the audit.
 
     Raises:
-        BadInput: the run noises gradients or has secret batches, and nobody can draw its noise again.
+        BadInput: the run noises gradients or has secret batches, but its noise cannot be drawn again.
     """
     try:
         agents = run.replayed()

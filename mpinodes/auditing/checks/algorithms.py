@@ -34,11 +34,12 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
 
     - Decisions must be finite. The first `APART` runs are repeated without noise, and must also have finite decisions.
     - Methods must be pure (equal arguments give equal results), and statements such as a sensitivity must be true.
-      After the first `ENOUGH` + 1 runs, these tests end as soon as any fault was found.
+      These tests end when a fault was found and at least `ENOUGH` + 1 runs were tested.
     - The first `APART` runs and the longest run are repeated in another process. If no fault was found, the first run
       is repeated over MPI.
 
-    Experiments on which the algorithm cannot run are left out. If it can run on none, this is the only fault.
+    Experiments on which the algorithm cannot run are left out. If the algorithm can run on none of the experiments,
+    this is reported as a fault, and nothing else is tested.
 
     Args:
         algorithm: the class of the algorithm.

@@ -58,8 +58,8 @@ def _samples(loss: Any, rng: np.random.Generator, k: int, norm: float) -> tuple[
 def bounds(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
     """Yield a fault if a statement of the loss function is false at random samples and points.
 
-    The tested statements are `sample_sensitivity`, `slope_bound`, `sample_smoothness`, `convex` and `sample_modulus`,
-    `hessian_rank`, and `value_rounding` (a bound on the rounding error of the value).
+    The tested statements are the convexity (`convex`, `sample_modulus`), `sample_sensitivity`, `slope_bound`,
+    `sample_smoothness`, `hessian_rank`, and `value_rounding` (a bound on the rounding error of the value).
     """
     for _ in range(PAIRS):
         norm = float(rng.choice([0.3, 1.0, 5.0]))
@@ -127,7 +127,7 @@ def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
     - Where the loss is smooth, the gradient must agree with numerical derivatives of the value.
     - `grad` must be `data_grad` plus the gradient of the regularizer, and the gradient of a block must be the block of
       the gradient.
-    - `value` must fit `values`.
+    - `value` must be the sum of the samples' `values`, each divided by the divisor, plus the regularizer.
     - `grad` must not change its argument or the samples. A second call must give the same result, in a new array.
 
     With a clip, the gradient of several samples must be the sum of the clipped gradients of the single samples.
@@ -217,10 +217,11 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
-    """Test the loss functions of a stream in the first rounds, their sample numbers, bounds and merged losses.
+    """Test the loss functions of a stream in the first rounds, and yield faults.
 
-    The test ends at the first error in the loss functions or the sample numbers. Each number above a bound that the
-    stream states is a fault of its own.
+    The tests examine the features and targets, the numbers of the samples, the bounds that the stream states, and the
+    merged losses (the losses of several rounds as one loss). At the first fault in the features, targets or numbers of
+    samples, the test ends. Each number above a stated bound is a separate fault.
 
     Args:
         setup: the setup of an experiment with the stream.

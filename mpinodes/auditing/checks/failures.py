@@ -1,7 +1,8 @@
 """Report the outcome of a check, and compute images of values.
 
 The image of a value has all bits of the value, in a form that can be compared. A test compares two images to find out
-whether a call has changed a value. The function `image` lists the objects whose contents are not part of the image.
+whether a call has changed a value. The docstring of the function `image` lists the objects whose contents are not part
+of the image.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Fault(NamedTuple):
     def line(self) -> str:
         """Return the fault as one line of text.
 
-        If the text names a method of a user's file, the line of this method is added.
+        If the text names a method of a user's class, the file and the line of this method are added.
         """
         text = f"{self.name}: {self.where}; {self.right}"
         place = "" if ", line " in text else place_in_users_files(text)
@@ -65,14 +66,13 @@ class Report:
     def take(self, name: str, faults: Iterable[Fault], times: int = 1, where: str = "") -> None:
         """Record the faults of a test. If `faults` is a generator, the test runs inside this call.
 
-        If the generator raises a `BadInput`, this is raised again. Any other exception is recorded as a fault of the
-        part.
+        A `BadInput` that the generator raises is raised again. Any other exception is recorded as a fault of the part.
 
         Args:
             name: what was tested, in the plural; "" if the test is not counted.
             faults: the faults.
             times: the number of tests that are counted under `name`.
-            where: the name of the experiment, which the fault names if there is an exception.
+            where: the name of the experiment. The fault that is recorded for an exception contains this name.
         """
         if name:
             self.tested[name] = self.tested.get(name, 0) + times
@@ -125,11 +125,11 @@ class Report:
 def image(value: Any, depth: int = DEPTH) -> Any:
     """Return all bits of a value, in a form that can be compared by ==.
 
-    Objects are split into their parts as for pickling. Some objects are represented by less than their parts:
+    Objects are split into their parts as for pickling. The images of some objects leave out their contents:
 
     - A function or class is represented by its name, any other callable object by the name of its type.
     - The cached values of each `cached_property` are left out.
-    - Random numbers (`Draws`) are represented by their origin, whatever was drawn before.
+    - Random numbers (`Draws`) are represented by their origin, because equal origins give equal random numbers.
     - A `NoisedLoss`, and an object that cannot be pickled, is represented by the name of its type.
 
     Args:

@@ -25,8 +25,8 @@ L1, L2 = 1.5, 0.7  # the sensitivities of the test queries
 def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test the noise of a mechanism at several values of ε and several calibrations, and report faults.
 
-    The noise must have the distribution that the mechanism states. Releases without a calibration are tested only if
-    the mechanism allows them, and does not raise a `ValueError`.
+    The noise must have the distribution that the mechanism states. Releases without a calibration are not tested if the
+    mechanism raises a `ValueError` for such a release.
     """
     for epsilon, constant in ((1.0, None), (0.1, None), (20.0, 3.0)):
         made, calibrations = mechanism(epsilon, constant), [None, 2.0, 0.0]
