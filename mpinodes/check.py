@@ -10,9 +10,9 @@ small examples, and compares the behavior with the statements of the part.
 
 A check can refute a statement, but cannot prove a statement.
 
-Exit code 0: no fault was found. If a FILE was checked, later runs with this file report that they depend on tested
-statements. Exit code 1: faults were found, and are printed. Exit code 2: the command line is wrong, or there is nothing
-to check.
+Exit code 0: no fault was found. If a FILE was checked, the summaries of later runs with this file say that its
+statements were tested. Exit code 1: faults were found, and are printed. Exit code 2: the command line is wrong, or
+there is nothing to check.
 """
 
 from __future__ import annotations

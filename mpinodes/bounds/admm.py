@@ -19,7 +19,8 @@ The symbols are:
 - S is the least nonzero singular value of L, σ̃ the largest singular value of WQ, and σ̄ the largest singular value of
   (W − θI)L.
 - N is 2m + 2σ̄_min as printed, where σ̄_min is the least nonzero singular value of (W − θI)L. N is 2m in the checked
-  form, because (22) needs the least eigenvalue, which is at most 0: (W − θI)L1 = 0.
+  form. The reason is that (22) needs the least eigenvalue of (W − θI)L in place of σ̄_min. This eigenvalue is at most
+  0, because L1 = 0.
 
 Both sides of the inequality use the norm of J(t). If η grows, the distance at the beginning of round t + 1 is larger
 than at the end of round t, and the factors of the rounds cannot be multiplied. There is no checked form if the η_i

@@ -77,12 +77,12 @@ class Course(NamedTuple):
 # up to the terms s_i and e, because 2m ≥ δησ_max(Q). If η > θ, the printed δ, which is not proven, is larger than the
 # checked δ. Then the printed bound may be smaller than the checked bound in late rounds.
 class Shares(NamedTuple):
-    """Hold the factors that give the bounds of a round with penalty η.
+    """Hold the factors from which the bounds on decisions are computed, for a round with penalty η.
 
-    B (in the docstring of the module: B(t)) bounds the squared distance of the algorithm's state from the solution.
-    From round to round, B shrinks by the factor `shrink`. The squared error of the mean decision is at most `mean`
-    times B, and the squared error of agent i's decision is at most `agents[i]` times B, if local problems are solved
-    exactly. In the printed form, `mean` and `agents` include the factor 1/(1 + δ).
+    B (in the docstring of the module: B(t)) bounds the squared distance of the algorithm's state from the solution. If
+    η is constant, B shrinks by the factor `shrink` from round to round. The squared error of the mean decision is at
+    most `mean` times B, and the squared error of agent i's decision is at most `agents[i]` times B, if local problems
+    are solved exactly. In the printed form, `mean` and `agents` include the factor 1/(1 + δ).
     """
 
     shrink: float  # 1/(1 + δ)

@@ -28,8 +28,8 @@ Theorem 2. B is too small for T = 1, because log 1 = 0. The proof has these mist
 - The projection error, in the paper u(t), comes from the noise n(t − 1), not from n(t).
 - The hand-over to stage II has no noise in (18), but has noise in (11).
 
-On the other hand, 1 − 1/t is 0 at t = 1, so the first step removes ‖x*‖²; and (33), (34) decrease like 1/√T. The
-corrected closed form is
+In two places the proof can be made sharper. 1 − 1/t is 0 at t = 1, so the first step removes ‖x*‖². The bounds in (33)
+and (34) decrease like 1/√T, but B has 1/T^¼. The corrected closed form is
 
     B = G²K²(1 + 2/(1−β))(1 + log T)/T + (2√(2p)G/√κ)K²(4 + 8/(1−β))/√T + 4pK²/κ
 

@@ -30,18 +30,19 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
 
 @dataclass(frozen=True)
 class Weights:
-    """Hold the mixing matrices of a run, as an array of the first matrices and a rule for all later rounds.
+    """Hold the mixing matrices of a run: an array of the first matrices, which are used again for all later rounds.
 
-    At most `NUMBERS` matrix entries are computed. The rule depends on the graph:
+    At most `NUMBERS` matrix entries are computed. The graph determines which matrices are used again:
 
-    - A periodic graph: matrices are computed until they repeat, if necessary beyond the last round. If the matrices do
-      not repeat so soon, the last computed period stands for all later rounds.
-    - A graph that is drawn at random in every round: the computed matrices of the first rounds also stand for all later
+    - If the graph is periodic, matrices are computed until they repeat, if necessary beyond the last round of the run.
+      If the matrices do not repeat within `NUMBERS` entries, the last computed period is used again for all later
       rounds.
+    - If the graph is drawn at random in every round, all computed matrices are used again, in the same order, for all
+      later rounds.
 
     Attributes:
         first: (r, n, n) the matrices of rounds 1 to r.
-        loop: the index in `first` of the matrix that follows the last matrix.
+        loop: the index in `first` of the matrix of round r + 1.
     """
 
     first: Vector
@@ -122,9 +123,9 @@ class Weights:
     def fitted(self) -> tuple[float, float]:
         """Fit C and λ < 1 with |P_ij − 1/n| ≤ Cλ^k for all i, j and all computed products P of k successive matrices.
 
-        Of 19 values of λ, the result has the value with the least C/(1 − λ). Products of more and more matrices are
-        computed, until all their entries are within `FORGOTTEN` of 1/n. The result is (inf, 1) if the products stop
-        approaching 1/n, or if k becomes too large.
+        The method tries 19 values of λ, and returns the value with the least C/(1 − λ). Products of more and more
+        matrices are computed, until all entries of a product are within `FORGOTTEN` of 1/n. The result is (inf, 1) if
+        the products stop approaching 1/n, or if k becomes too large.
         """
         deviations = []
         for away in self._deviations():

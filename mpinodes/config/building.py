@@ -63,7 +63,8 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
     """Return the set-up of a complete experiment from its classes, its graph and its data.
 
-    If the baseline of the experiment is alone or one-shot, the graph of the set-up is an `Isolated` instead of `graph`.
+    If the baseline of the experiment is alone, the graph of the set-up has no edges. If the baseline is one-shot, every
+    agent sends to every other agent in the last round only.
 
     Args:
         experiment: the complete experiment (all keys have values).
@@ -153,10 +154,10 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
     """Return a function that takes an agent and the agent's loss, and returns this loss with a clipped gradient.
 
-    The gradient of the result is clipped even if the class of the loss does not clip. There are two exceptions:
+    The gradient of the result is clipped even if the class of the loss does not clip. There are two special cases:
 
-    - If a loss lacks a property that a user's stream states, its whole gradient is clipped to half of
-      `Run.grad_sensitivity`. So the sensitivity is at most the sensitivity that privacy accounting assumes.
+    - If a loss lacks a property that a user's stream states, the gradient of all its samples is clipped as a whole, to
+      half of `Run.grad_sensitivity`. So the sensitivity is at most what the privacy accounting assumes.
     - If `privacy.clip` is inf, or if this function has clipped the loss in the same way before, the loss is returned
       unchanged.
 

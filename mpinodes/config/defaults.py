@@ -2,7 +2,7 @@
 
 A layer is a dictionary of keys and values. The layers are, from the lowest to the highest:
 
-1. the base,
+1. the base: defaults for every experiment, and more defaults if the user names no algorithm,
 2. the defaults of the data,
 3. the preset,
 4. the defaults of the algorithm,
@@ -49,8 +49,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     """Find the values of all keys of an experiment from the user's settings and several layers of defaults.
 
     The default of the key `rounds` depends on the data, and is not added here. Two baselines change the user's
-    settings. The baseline no-noise replaces the section `privacy`, except the keys clip, clipping and adjacency. The
-    baseline curator replaces the section `topology` by one agent.
+    settings. The baseline no-noise replaces the user's section `privacy` by the mechanism none, and keeps only the keys
+    clip, clipping and adjacency. The baseline curator replaces the section `topology` by a graph of one agent.
 
     Args:
         asked: the settings that the user asks for.
@@ -142,7 +142,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
 
 @cache
 def _warn_ignored(key: str) -> None:
-    """Print a warning, once per process, that a key is ignored: the key no longer exists, but has its old default."""
+    """Warn that a key no longer exists, but can be ignored, because its value is the old default; once per process."""
     why = "this key no longer exists; it is ignored, because its value is the old default"
     print(f"mpinodes: {key}: {why}", file=sys.stderr)
 

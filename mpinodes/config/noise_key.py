@@ -20,8 +20,9 @@ user's file, the noise is different. For a user's Python file, the fingerprint i
 
 The fingerprint includes the version of mpinodes, but not the standard library. It is computed from the text of the
 code: no code is imported or run, so that every process computes the same key. Files whose names are computed at run
-time are not included. Of each file, the contents and the path relative to the folder are included, but not the path of
-the folder. Settings that change no message are not included, and neither are the files that runs and studies write.
+time are not included. Of each file, the contents are included, and the name or the path below the searched folder, but
+not the path of this folder. Settings that change no message are not included, and neither are the files that runs and
+studies write.
 
 Anyone who knows the settings, the code and the data can compute the fingerprint. The proven epsilon holds only for a
 noise key that nobody knows: set `noise.entropy = "os"`. The noise key is never written to a file, because it depends on
