@@ -137,8 +137,9 @@ class Channel:
     def row(self, t: int) -> Vector:
         """Return the buffer (width,) into which the agent writes the numbers that it logs in round t.
 
-        Round t may be the first round of a chunk, whose rounds are sent together. In this case, first wait for the
-        logger's order, which says where the chunk ends, and until the buffer has been sent.
+        If round t is the first round of a chunk (rounds that are sent together), this method first waits for the
+        logger's order, which names the last round of the chunk. Then the method waits until the numbers of an earlier
+        chunk in the same buffer have been sent.
 
         Raises:
             Overdue: the logger did not answer within the time limit.
@@ -174,8 +175,8 @@ class Channel:
     def close(self, t: int, times: Vector) -> None:
         """Tell the logger that round t was the last round, and wait until the logger has received all logged numbers.
 
-        The agent sends a last chunk with fewer rounds than the logger expects, perhaps with none; this tells the logger
-        that the agent has ended. The agent must have saved its checkpoints before this call.
+        The agent sends a last chunk with the numbers that have not been sent yet; this chunk may be empty. The agent
+        must have saved its last checkpoint before this call.
 
         Args:
             t: the last round.
@@ -194,9 +195,10 @@ class Channel:
 def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int = 0) -> Generator[Chunk, None, Vector]:
     """Receive on the logger's rank the numbers that all agents log, and yield them in chunks of consecutive rounds.
 
-    Before each chunk, the logger sends an order to all agents: the last round of the chunk, and whether they then save
-    a checkpoint or stop. If the agents send fewer rounds than ordered, the run ended early, and no chunk follows. The
-    next chunk overwrites the memory of a chunk.
+    Before each chunk, the logger sends an order to all agents. The order names the last round of the chunk, and says
+    whether the agents save a checkpoint or stop after this round. If the agents send fewer rounds than ordered, the run
+    has ended early, and no chunk follows. When the caller asks for the next chunk, the memory of the current chunk is
+    overwritten.
 
     Args:
         comm: the communicator of the agents and the logger.

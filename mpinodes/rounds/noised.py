@@ -18,16 +18,17 @@ class Gradients:
     """Add noise to the gradients of one agent in one round, and store each noised gradient with its privacy record.
 
     Args:
-        release: computes and noises the gradient at a point; the arguments are the point, and the number of the call
-            from 0. Returns three values: a query, which holds the gradient without noise; an event, the record for
-            privacy accounting; and the noised gradient.
+        release: a function that computes the gradient at a point and adds noise. Its arguments are the point, and the
+            number of the gradient in the round, from 0. Its results are the gradient without noise as a `Query`, the
+            event (record for privacy accounting), and the noised gradient.
         calls: how many gradients the algorithm takes in a round.
 
     Attributes:
-        queries: the gradient without noise, as a `Query`, of each call of the method `release` so far.
-        events: the event of each call so far.
-        released: the noised gradient of each call so far.
-        played: the point of the first call, which is the agent's decision of the round; None before the first call.
+        queries: the gradients without noise that were computed so far, each as a `Query`.
+        events: the event of each of these gradients.
+        released: each of these gradients with noise.
+        played: the point of the first gradient, which is the agent's decision of the round; None before the first
+            gradient.
     """
 
     def __init__(self, release: Release, calls: int) -> None:
@@ -103,10 +104,10 @@ class NoisedLoss:
 
 
 def again(argument: Any) -> Any:
-    """Return an argument of `Algorithm.update` with which a check can repeat the call of `update`.
+    """Return a copy of an argument of `Algorithm.update`, so that a check can call `update` twice.
 
-    A `NoisedLoss` becomes a new `NoisedLoss` of the same round, from which no gradient was taken yet. Any other
-    argument is copied deeply. An algorithm must not call this function: the gradients of the new loss are not accounted
-    for.
+    For a `NoisedLoss`, return a new `NoisedLoss` of the same round, from which no gradient was taken yet. Any other
+    argument is copied deeply. An algorithm must not call this function, because privacy accounting does not count the
+    gradients of the new `NoisedLoss`.
     """
     return NoisedLoss(argument._gradients.anew()) if isinstance(argument, NoisedLoss) else deepcopy(argument)

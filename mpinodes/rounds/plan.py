@@ -72,14 +72,16 @@ class Plan:
         return Order(end, self.stopped or bool(is_due), self.stopped, self._before)
 
     def came(self, logged: Order) -> None:
-        """Record that a chunk of rounds has come from all agents, and adapt the number of rounds in later chunks.
+        """Record that all agents have sent a chunk of rounds, and adapt the length of later chunks.
 
-        If more than `LONG` seconds have passed since the previous chunk, the number is halved. If less than half of
-        `LONG` seconds have passed, the number is doubled, up to `longest`.
+        The length of a chunk is its number of rounds. If more than `LONG` seconds have passed since the previous chunk,
+        later chunks get half the length. If less than half of `LONG` seconds have passed, later chunks get twice the
+        length, up to `longest`.
 
         Args:
-            logged: the order of the last chunk that the logger has logged. If the order asks for a checkpoint, all
-                agents and the logger have saved it by now, and checkpoints before the previous one may be deleted.
+            logged: the order for the latest chunk that is in the log. If this order asked for a checkpoint, all agents
+                and the logger have saved this checkpoint by now. Later orders then permit agents and logger to delete
+                all checkpoints except this and the previous checkpoint.
         """
         if logged.keeps:
             self._before, self._whole = self._whole, logged.end

@@ -1,12 +1,12 @@
 """Draw the secret batches of an agent (`data.sampling`): the samples from which a gradient is computed.
 
 The random numbers of a batch depend on a key, the agent, the round and the number of the gradient in the round. The key
-is the key of the agent's noise. If the noise is secret but not drawn from a key (`noise.backend = opendp`), the
-operating system provides the key.
+is the key of the agent's noise. With `noise.backend = opendp`, noise is not drawn from a key. The key for batches then
+comes from the operating system.
 
-The size of a Poisson batch is secret, too. Therefore the sum of the gradients over a batch is divided by a public
-number: the sampling rate times the divisor that is used with all samples. An empty batch is released like any other
-batch; its sum is 0.
+The number of samples in a Poisson batch is secret, too. Therefore the sum of the gradients over a batch is divided by a
+public number: the sampling rate times the number by which the sum over all samples would be divided. An empty batch has
+the sum 0, which is released with noise like the sum of any other batch.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ class Batches:
     Args:
         key: the key of the random numbers.
         agent: the agent.
-        rate: the public probability with which a sample is in a batch; with `fixed`, the share of samples in a batch.
-        fixed: the public number of samples in a batch; 0: each sample is in the batch with probability `rate`.
+        rate: the public probability with which a sample is in a batch. If batches have a fixed size, the fraction of
+            the agent's samples that is in a batch.
+        fixed: the fixed size: the public number of samples in a batch. 0: each sample is in a batch with the
+            probability `rate`, independently of all other samples.
         parts: the number of batches in a round, which are drawn independently.
 
     Attributes:

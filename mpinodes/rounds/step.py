@@ -2,14 +2,14 @@
 
 A frame is the array of floats that an agent sends to its out-neighbors in a round. The array has three parts:
 
-    header     the round, the number `RELEASE_FRAME`, and the bits `State.moving`
-    releases   the noised vectors of the message, one after another; each vector has d coordinates
+    header     the round, the number `RELEASE_FRAME`, and the integer `State.moving`
+    releases   the vectors of the message as they are sent, one after another; each vector has d coordinates
     scalars    the numbers that the mixing sends, such as the weight of push-sum
 
-The result of a step depends only on the round, the agent's `State` and the received frames (`Arrivals`). Random numbers
-are drawn anew for each round, so they depend on no earlier round; only the noise of `noise.backend = opendp` is an
-exception. A step does not send frames itself: `network` sends them over MPI, `lockstep` copies them within one process,
-and a replay reads them from a transcript.
+The result of a step depends only on the set-up of the run, the round, the agent's `State` and the received frames
+(`Arrivals`). The random numbers of a round can be computed again without the earlier rounds; only the noise of
+`noise.backend = opendp` cannot be computed again. A step does not send frames itself: `network` sends frames over MPI,
+`lockstep` copies frames within one process, and a replay reads frames from a transcript.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Arrivals(NamedTuple):
     Attributes:
         senders: the sender of each frame; a sender of several frames appears several times.
         frames: the frames as sent. The first number of a frame is the round in which the frame was sent.
-        releases: for each frame, a view of the vectors of the message, which have noise.
+        releases: for each frame, a view of the vectors of the message, as they were sent.
         scalars: for each frame, a view of the numbers that the mixing sends, such as the weight of push-sum.
         own: the vectors that the agent itself sent in this round.
     """
@@ -112,7 +112,8 @@ class Arrivals(NamedTuple):
 def _read_only(frame: Vector) -> Vector:
     """Return a read-only view of a received message, so that an algorithm cannot write private data into the message.
 
-    A `Relay` message is a weighted sum of received messages, sent without noise, so it would reveal such data.
+    A `Relay` is a weighted sum of received messages that is sent without noise. Private data in a received message
+    would therefore be sent without noise.
     """
     view = frame.view()
     view.setflags(write=False)
@@ -263,22 +264,20 @@ class Step:
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
-        """Compute the agent's next state already in this round, and complete the numbers that the agent logs.
+        """Compute the agent's next state, and complete the numbers that the agent logs in this round.
 
-        Call this method only if `plays` is true. The two cases are:
+        The next call of this `Step` uses the computed state. Call `play` only if `plays` is true. There are two cases:
 
-        - Under bandit feedback, an agent learns only the values of its loss at two points. The logged decision becomes
-          the midpoint of these two points.
-        - If the agent adds noise to gradients (`noises_gradients`), the logged decision becomes the point of the first
-          gradient. The events of the gradients (records for privacy accounting) are logged.
-
-        The next round uses the state that is computed here.
+        - Under bandit feedback, an agent learns only the values of its loss at two points. The midpoint of these two
+          points replaces the logged decision.
+        - If the agent adds noise to gradients (`noises_gradients`), the point of the first gradient replaces the logged
+          decision. The events of the gradients (records for privacy accounting) are logged, too.
 
         Args:
             s: the state that the step returned in this round.
             arrivals: the messages that the agent received in this round.
-            row: (row width,) the logged numbers of this round, as the step wrote them. Under bandit feedback, if the
-                algorithm evaluated no points, they stay unchanged.
+            row: (row width,) the numbers of this round that the step has logged. Under bandit feedback, these numbers
+                stay unchanged if the algorithm has not evaluated the loss.
 
         Raises:
             ValueError: as `receive`.
@@ -295,10 +294,10 @@ class Step:
     def message(self, s: State) -> Message:
         """Return the message that the agent sends in this round, before noise is added.
 
-        - If the agent's last round in `privacy.budget.stops` is over, the message is a `Relay` (or a `Start`). A
-          `Relay` is the weighted sum of the messages received in the round before, so it reveals no further data.
-        - In all other rounds, the message comes from the algorithm. For bandit and delayed feedback, its numbers for
-          privacy accounting are corrected.
+        - `privacy.budget.stops` may state the last round in which the agent releases data. In later rounds, the message
+          is a `Relay`: the weighted sum of the messages received in the round before, which reveals no further data.
+        - In all other rounds, the message comes from the algorithm. Under bandit or delayed feedback, the numbers for
+          privacy accounting in this message are adapted to the feedback.
 
         Raises:
             ValueError: the algorithm returned a message that it may not return: a `Relay` although it has hidden parts,
@@ -342,9 +341,9 @@ class Step:
                 noised.
 
         Raises:
-            ValueError: `update` returned None. Or feedback is delayed, and `update` took no gradient, or gradients at
-                two points. Or the agent noises gradients, and `update` took fewer or more gradients than `gradients`
-                states.
+            ValueError: `update` returned None; or, if feedback is delayed, `update` took no gradient, or gradients at
+                two points; or, if the agent noises gradients, `update` took fewer or more gradients than
+                `Algorithm.gradients` states.
         """
         if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
@@ -388,12 +387,12 @@ class Step:
 class Releaser:
     """Add the noise of the mechanism to the messages, or to the gradients, of one agent; no other object adds noise.
 
-    A release is a vector after the noise was added. If a release is not finite, it is not sent, and the run ends with
-    an error. The error names the agent and the round, and perhaps the mechanism of a user.
+    A release is a vector after the noise was added. If a release is not finite, the release is not sent, and the run
+    ends with an error. The error names the agent and the round, and perhaps the mechanism of a user.
 
-    The round of this error is public, so it should not depend on private data. With a finite `privacy.clip`, a change
-    of the data changes a message by at most the sensitivity, given the earlier releases. So only a release within the
-    sensitivity of the largest float64 can overflow because of the data.
+    Everybody can see in which round this error occurs, so the error should not reveal private data. With a finite
+    `privacy.clip`, adjacent data change a message only by a bounded amount, if all earlier releases are equal. Private
+    data can therefore decide whether the error occurs only if the numbers are near the largest float64.
 
     Attributes:
         start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
@@ -441,8 +440,9 @@ class Releaser:
             out: the array to which the release is written, with d numbers for each vector of the message.
 
         Returns:
-            The events of the vectors (records for privacy accounting), and the leakage of the message, which says how
-            the message depends on hidden variables of the agent. A `Say` has no events, and the leakage `RELEASED`.
+            Two values: the events of the vectors (records for privacy accounting), and the leakage, which says how the
+            message depends on hidden variables of the agent. A `Say` was computed from noised gradients, so it has no
+            events, and its leakage is `RELEASED`: no dependence.
 
         Raises:
             ValueError: the message contradicts the class attributes of the algorithm, its kind is not allowed in round
@@ -506,8 +506,8 @@ class Releaser:
             x: (d,) the point.
             t: the round.
             part: the number of the gradient in the round, from 0. The noise and the secret batch depend on this number.
-            recorded: the noised gradients of a recorded run, of which number `part` is returned as the noised gradient.
-                None: the gradient is noised here.
+            recorded: the noised gradients of a recorded run. The gradient `recorded[part]` is returned in place of a
+                newly noised gradient. None: the gradient is noised here.
 
         Returns:
             The gradient without noise as a `Query`, the event (record for privacy accounting), and the noised gradient

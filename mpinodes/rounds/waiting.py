@@ -109,7 +109,7 @@ class Waits:
         Args:
             requests: the requests whose completion is awaited.
             ranks: for each request, the rank with which it communicates, for the error.
-            times: a factor; the wait may last `times` times `limit` seconds.
+            times: the factor by which the time limit is multiplied, for this wait.
             growth: the factor by which each pause is longer than the pause before.
 
         Raises:
@@ -136,7 +136,7 @@ class Waits:
 
         Args:
             missing: returns the ranks that have not answered, for the error message.
-            times: a factor; the wait may last `times` times `limit` seconds.
+            times: the factor by which the time limit is multiplied, for this wait.
             growth: the factor by which each pause is longer than the pause before.
 
         Raises:
