@@ -6,9 +6,11 @@ A participant is an agent or the logger. For a checkpoint, each participant writ
     RUN/checkpoint/<round>-logger      the state of the logger
 
 A checkpoint is complete when all participants have written their files. The last complete checkpoint is kept until the
-next checkpoint is complete. Agents may be ahead of the logger, so up to five checkpoints may exist during a run and
-after a kill, and up to two after a signal has stopped the run. A finished run has two checkpoints if `checkpoint.every`
-is set, otherwise none.
+next checkpoint is complete. The number of checkpoints depends on how the run ended:
+
+- During a run, or after a kill: up to five, because agents may have computed more rounds than the logger has logged.
+- After a signal has stopped the run: up to two.
+- After the last round: two if `checkpoint.every` is set, otherwise none.
 """
 
 from __future__ import annotations
@@ -51,9 +53,9 @@ class Stopped(Exception):
 
 
 class Order(NamedTuple):
-    """Hold an instruction of the logger: what agents and logger do after the next rounds.
+    """Hold an order of the logger for the next chunk: where the chunk ends, and what agents and logger then do.
 
-    These consecutive rounds, which are sent to the logger together, are called a chunk.
+    A chunk is a number of consecutive rounds whose logged numbers are sent to the logger together.
 
     Attributes:
         end: the last round of the chunk.
@@ -99,8 +101,8 @@ class Keeper:
     Args:
         run: the run directory.
         name: the name of the participant.
-        whose: a text that identifies the run: the hash that `noise_name` returns. A checkpoint with another text is
-            rejected as damaged, unless `whose` is empty.
+        whose: a text that identifies the run: the hash that `noise_name` returns. A checkpoint of a run with another
+            hash is rejected as damaged. If `whose` is empty, checkpoints of all runs are accepted.
     """
 
     def __init__(self, run: Path, name: str, whose: str = "") -> None:
@@ -143,7 +145,7 @@ class Keeper:
         content = snapshot.load(path)
         if content.get("layout") != LAYOUT:
             instead = "resume with the version of mpinodes that wrote the file, or run experiment.toml again"
-            raise BadInput(f"{path}: a checkpoint of layout {content.get('layout')}, not {LAYOUT}: {instead}")
+            raise BadInput(f"{path}: the checkpoint has layout {content.get('layout')}, expected {LAYOUT}: {instead}")
         name, whose = content.get("of", ("", ""))
         if content.get("round") != t or name != self._name or self._whose not in ("", whose):
             raise Damaged(f"{path}: damaged: it belongs to another round, agent or run")
@@ -152,7 +154,7 @@ class Keeper:
     def forget_before(self, t: int) -> None:
         """Remove this participant's checkpoints of rounds before t.
 
-        The file that was removed last is only renamed; the next checkpoint overwrites this file.
+        One removed file stays on the disk under another name, and the next checkpoint overwrites this file.
         """
         while self._kept and self._kept[0] < t:
             self._forget(self._kept.pop(0))
@@ -169,7 +171,7 @@ class Keeper:
     def forget_after(self, t: int) -> None:
         """Remove this participant's checkpoints of rounds after t, which an earlier attempt of the run has written.
 
-        The file that was removed last is only renamed; the next checkpoint overwrites this file.
+        One removed file stays on the disk under another name, and the next checkpoint overwrites this file.
         """
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
@@ -194,7 +196,7 @@ def keepers_of(run: Path, agents: int, whose: str) -> list[Keeper]:
 
 
 def discard(run: Path) -> None:
-    """Remove all checkpoints of a run, and rounds.log, from which a run continues after a checkpoint."""
+    """Remove the files from which a run could be continued: all checkpoints, and rounds.log."""
     import shutil  # imported here, because most agents do not need this module
 
     shutil.rmtree(run / FOLDER, ignore_errors=True)

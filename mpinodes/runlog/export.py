@@ -29,9 +29,9 @@ WORTH = 0.7  # a variable is compressed if the compressed size is at most this f
 
 
 class _Draft(io.FileIO):
-    """Write the bytes of a record for HDF5, and store errors instead of raising them.
+    """Write the bytes of `record.h5` for the library HDF5. If a write fails, store the error instead of raising it.
 
-    HDF5 crashes if a write fails.
+    HDF5 would crash if the error were raised.
 
     Attributes:
         failure: the error of a write or a change of size; None if there was no error. After an error, nothing more is
@@ -92,7 +92,7 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
     """Write `record.h5`: the variables of all rounds from rounds.log, and the variables that are known only at the end.
 
     Args:
-        record: the reader of rounds.log. Its attributes that are texts are copied.
+        record: the reader of rounds.log. The text attributes of rounds.log are copied to `record.h5`.
         run: the run directory.
         horizons: the rounds at which results, such as regret, are measured, as a one-dimensional array.
         variables: the variables that are known only at the end, such as regret and privacy loss.

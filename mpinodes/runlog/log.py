@@ -2,16 +2,16 @@
 
 The file begins with a text that identifies the format and its version. After this text come blocks, called frames. A
 frame has four parts: a head (the length of the content, and the number of rounds), a checksum, the content, and a
-second checksum. The content is one of:
+second checksum. There are two kinds of content:
 
-- float64 numbers: for each variable, its values in the rounds of the frame;
-- if the number of rounds is 0, facts in MessagePack: attributes, sizes of dimensions, or the descriptions of the
-  variables.
+- If the number of rounds is above 0, the content is float64 numbers: for each variable, its values in these rounds.
+- If the number of rounds is 0, the content is data in MessagePack: attributes of the record, sizes of dimensions, or
+  descriptions of the variables.
 
 Each checksum also covers the checksum before it. So the last checksum verifies the whole file.
 
-After a crash, the last frame may be cut short by the end of the file. Such a frame is ignored. If another frame has a
-wrong checksum, reading it raises an error.
+After a crash, the file may end before the last frame is complete. An incomplete last frame is ignored. Reading a wrong
+checksum raises an error.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class Bar:
 
         Args:
             text: the text after the title.
-            is_last: whether to remove the line from the terminal at once, if there is a bar.
+            is_last: whether no further line follows; the terminal then removes this line at once.
         """
         now = time.perf_counter()
         line = f"{self._title}: {text}"

@@ -149,8 +149,9 @@ class Reader:
     def events(self, layout: Layout) -> Events:
         """Return the events of all rounds: the numbers from which the privacy loss of the run is computed.
 
-        An event describes one vector of a message, by the scale of its noise, its sensitivities, and the round of the
-        loss that the vector uses first. Most of the file is read only when the events are used.
+        An event describes one vector of a message: the scale of its noise, its sensitivities, and the round of the new
+        loss function. The vector depends on the new loss function, and no earlier message of the agent does. Most of
+        the file is read only when the events are used.
 
         Args:
             layout: the fields of an event.
@@ -177,13 +178,13 @@ class Reader:
 class Rows:
     """Read recorded events like an array: indexing reads the events from the file.
 
-    An event describes one message for privacy accounting. The axes are (rounds, agents), or (rounds,) for the events of
-    one agent.
+    An event is the record of one message for privacy accounting. The axes are (rounds, agents), or (rounds,) for the
+    events of one agent.
 
     Attributes:
         read: a function that returns the events of all agents in the rounds `first` + 1 to `last`.
         shape, dtype: the shape and the type of the array.
-        agent: the number of the only agent whose events the array has; `...` (Ellipsis) means all agents.
+        agent: an agent: the array has only the events of this agent. `...` (Ellipsis): events of all agents.
     """
 
     read: Callable[[int, int], NDArray[Any]]

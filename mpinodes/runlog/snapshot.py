@@ -142,12 +142,10 @@ _OPENERS: dict[str, Callable[[Any], Any]] = {
 
 
 def _made(module: str, name: str, parts: dict[str, Any]) -> Any:
-    """Return an object of a class with these field values, without running the code of the class.
-
-    The class must be imported already.
+    """Return a new object of a class, with the field values `parts`, without running the code of the class.
 
     Args:
-        module: the module of the class.
+        module: the module of the class, which must be imported already.
         name: the qualified name of the class.
         parts: the values of the fields, by name.
     """
@@ -155,7 +153,7 @@ def _made(module: str, name: str, parts: dict[str, Any]) -> Any:
     for step in name.split("."):
         kind = vars(kind)[step]
     if set(_names(kind)) != set(parts):
-        raise ValueError(f"{name}: expected the fields {', '.join(_names(kind))}, but the file has {', '.join(parts)}")
+        raise ValueError(f"{name} has the fields {', '.join(_names(kind))}, but the file has {', '.join(parts)}")
     if issubclass(kind, tuple):
         return tuple.__new__(kind, [parts[part] for part in _names(kind)])
     made = object.__new__(kind)
