@@ -45,7 +45,7 @@ def inform(options: argparse.Namespace, ranks: int | None) -> None:
         ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: the word of --explain is no key and no part, or the experiment cannot be run.
+        BadInput: --explain names neither a key nor a part, or the experiment cannot be run.
     """
     from mpinodes.config import explaining
     from mpinodes.config.compose import origin

@@ -4,9 +4,9 @@ A RUN is the directory of a finished run, with all its repeats. The privacy loss
 composed. If the records say which samples each run used, the losses are composed for each sample separately. If the
 runs use several data sets without common samples, the result is the largest privacy loss of a single data set.
 
-Two runs on your files count as runs on the same data, unless they have different names in data.identity and different
-files in data.file. By different names you declare that the data sets have no common sample. The result holds only if
-the settings of all runs were fixed before the first run.
+Two runs on your own files count as runs on the same data, unless both data.file and data.identity are different. With
+different names in data.identity, you declare that the data sets have no common sample. The result holds only if the
+settings of all runs were fixed before the first run.
 
 Exit code 2: the command line is wrong, or the runs cannot be read or cannot be combined.
 """

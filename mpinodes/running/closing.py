@@ -124,7 +124,8 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
 def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
     """Write summary.json, draw the report if `report` is true, and return the summary as written.
 
-    - Before the report, a short run is run again without noise (`noise_free.make_if_short`), unless it ended early.
+    - Before the report, the experiment is run again without noise, if the run was short (`noise_free.make_if_short`)
+      and did not end early.
     - After the report, summary.json is written again, with the time that the report took.
     - If the report cannot be drawn, a warning is printed, and the run counts as successful.
     - If experiment.toml was deleted during the run, the file is written again.

@@ -106,9 +106,9 @@ class Job(ExitStack):
 
     Args:
         world: the communicator of all ranks; None without MPI.
-        limit: how many seconds a wait for other ranks may last, until the setting `deadline.seconds` is known; None:
-            the default limit.
-        signals: the signals that stop the run; None: the signals that stop a command.
+        limit: how many seconds a wait for other ranks may last; None: the default limit. If the experiment sets
+            `deadline.seconds`, this setting replaces the limit before the first round.
+        signals: the signals that stop the run; None: the default signals of the class `Signals`.
 
     Attributes:
         times: for the last repeat, two lists with an entry for each rank: the seconds for which the rank computed, and

@@ -38,9 +38,9 @@ class Logger:
     The caller calls `follow` with the numbers that the agents log. Then the caller calls `finish`, unless a signal
     stopped the run. Creating a `Logger` changes these files in the run directory:
 
-    - experiment.toml is written; if the run continues, only if the text has changed.
-    - rounds.log is started, or cut after the round of `checkpoint`.
-    - record.h5, the logger's checkpoints of later rounds, and, if the run continues, summary.json are deleted.
+    - experiment.toml is written. If the run continues and the text has not changed, the file is left alone.
+    - rounds.log is started. If the run continues, the rounds after the round of `checkpoint` are cut off.
+    - record.h5 and the logger's checkpoints of later rounds are deleted. If the run continues, summary.json is deleted.
 
     Args:
         setup: the set-up of the run.
@@ -91,8 +91,8 @@ class Logger:
         """Write the numbers that all agents log to the log, and evaluate the agents' decisions.
 
         Args:
-            chunks: the numbers, in chunks of consecutive rounds. The order of a chunk says whether to save a checkpoint
-                after the chunk; it is None if the run ended early.
+            chunks: the numbers, in chunks of consecutive rounds. `Chunk.order` says whether to save a checkpoint after
+                the chunk. If the run ended early, the last chunk has no order.
 
         Returns:
             The round after which a signal stopped the run; None if no signal stopped the run.

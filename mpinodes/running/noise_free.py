@@ -33,9 +33,13 @@ SHORT, LIGHT = 2000, 1e6
 def make_if_short(setup: Setup, directory: Path) -> None:
     """Run the experiment again without noise (`make`), if this takes very little time.
 
-    Nothing is done in these cases: the run has no noise, has user-defined parts or further metrics (`record.metrics`),
-    uses no batches (`data.batch` is no number), or is too long. A `BadInput`, `Diverged` or `OSError` of the second run
-    is ignored.
+    Nothing is done in these cases:
+
+    - The run has no noise, or has too many rounds, agents, repeats or samples.
+    - The experiment has user-defined parts or further metrics (`record.metrics`).
+    - The experiment does not set `data.batch` to a number of samples.
+
+    A `BadInput`, `Diverged` or `OSError` of the second run is ignored.
 
     Args:
         setup: the set-up of the run, or of the first of its repeats.

@@ -1,8 +1,9 @@
 """Summarize a run that ended before its last round, from the rounds in its log.
 
-If decisions are recorded (`record.decisions`), the summary has all quantities. If not, it has the metrics that are
-logged in each round, such as the loss of the network, the regret of the network (if the best fixed decision is
-computed), and the privacy loss. It then has neither accuracy nor the regret of single agents.
+If decisions are recorded (`record.decisions`), the summary has the same quantities as the summary of a finished run. If
+decisions are not recorded, accuracy and the regret of single agents are missing: the summary has only the privacy loss
+and the metrics that are logged in each round. Such metrics are the loss of the network and, if the best fixed decision
+is computed, the regret of the network.
 """
 
 from __future__ import annotations

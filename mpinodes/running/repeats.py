@@ -105,7 +105,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
     def read_again(run: Setup, place: Path) -> Summary:
         """Return the summary of a repeat that ended before the run was resumed.
 
-        If the repeats use the same data, also add the repeat's privacy loss to `together`, the joint privacy loss.
+        If the repeats use the same data, also add the repeat's privacy loss to the joint privacy loss of all repeats.
         """
         summary = Summary.read(place)
         if same_data:

@@ -53,9 +53,9 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         ranks: the number of MPI processes, as in `set_up`.
 
     Raises:
-        BadInput: the run cannot be resumed. For example, the directory has no run, the run is finished, a pair changes
-            a key on which logged rounds depend, or a file has changed or is missing. Another reason is secret noise:
-            some messages would be sent again with new noise.
+        BadInput: the run cannot be resumed. For example: the directory has no run; the run is finished; a pair changes
+            a key on which logged rounds depend; a file has changed or is missing; or the noise is secret, and some
+            messages would be sent a second time with new noise.
     """
     for word in words:
         if "=" not in word:
@@ -160,7 +160,8 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
     These settings may change:
 
     - the keys in `FREE`;
-    - the number of rounds, if it increases, and then the keys in `LONGER`;
+    - the number of rounds, which may only increase;
+    - if the number of rounds increases, the other keys in `LONGER`;
     - the paths of files, because rounds depend only on the contents of files (see `_require_files`).
 
     Args:

@@ -132,7 +132,7 @@ def rehearse(setup: Setup) -> None:
 def _compute_two_rounds(setup: Setup) -> None:
     """Compute at most two rounds of agent 0, to find errors in a user's parts.
 
-    The agent receives its own message from all neighbors.
+    No other agent is computed: the messages of all neighbors are copies of the message of agent 0.
 
     Raises:
         BadInput: the state of the algorithm has no field with the name of a hidden part.

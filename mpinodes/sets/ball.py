@@ -41,7 +41,7 @@ class Ball(Set):
     def within(self, margin: float) -> Self:
         """Return the set of all points of this set that are at least `margin` away from its boundary.
 
-        It has the same shape, with the radius `radius` − `margin`.
+        The result has the same class, with the radius `radius` − `margin`.
         """
         return replace(self, radius=self.radius - margin)
 

@@ -1,9 +1,11 @@
 """Provide UCI's optical digits: 6 (−1) against 8 (+1); 8 × 8 pixels in [0, 1]. The data come with the package.
 
-digits.csv.gz contains all rows of these two digits in UCI's optdigits.tes, unchanged, with pixels from 0 to 16: E.
-Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
-doi:10.24432/C50P49, under CC BY 4.0. Of the 181 + 174 = 355 rows, 284 are training samples and 71 test samples. The
-labels are those of the papers' task on MNIST.
+The file digits.csv.gz contains all rows of these two digits in UCI's file optdigits.tes. The rows are unchanged, with
+pixels from 0 to 16. Of the 181 + 174 = 355 rows, 284 are training samples and 71 are test samples. The labels are the
+same as in the task of the papers on MNIST (`mnist_6_8`).
+
+Source: E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998,
+doi:10.24432/C50P49, under CC BY 4.0.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class File(LabelledStream):
         The possible reasons are:
 
         - the samples are divided by label (only if all agents share one file);
-        - the user has not stated a fact that is then taken from the data, such as the labels;
+        - a fact about the file, such as the labels, is not stated in the settings and is therefore read from the data;
         - a column seems to be scaled by its own mean or standard deviation.
         """
         unstated = [] if AGENT in self.file else [super().unproven_because]
@@ -162,8 +162,10 @@ class File(LabelledStream):
         """Return two texts that name columns which seem to be scaled by numbers computed from the data.
 
         The first text names columns with standard deviation 1, the second text columns with a largest absolute value of
-        1. A text is "" if there are no such columns. Columns are tested in every file, in all files together, and in
-        the training samples. A text names the columns of the first of these data sets that has such columns.
+        1. A text is "" if there are no such columns.
+
+        The columns are tested several times: in each file, then in all files together, then in the training samples.
+        A text names only the columns of the first test that finds a column.
         """
         reasons = ["", ""]
         for source in (*self._files, self._whole, self._sources[0]):

@@ -93,7 +93,7 @@ class BatchOrder:
     _latest: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)  # epoch -> its order
 
     def __call__(self, t: int) -> list[int]:
-        """Return the indices of the samples that the agent uses in round t, counted among the agent's own samples."""
+        """Return the indices of the samples that the agent uses in round t; index 0 is the agent's first sample."""
         epoch, place = divmod((t - 1) * self.batch, self.samples // self.batch * self.batch)
         batch = slice(place, place + self.batch)
         return self._order(epoch)[batch].tolist() if self.shuffle else list(range(self.samples)[batch])
@@ -101,7 +101,7 @@ class BatchOrder:
     def between(self, first: int, last: int) -> Indices:
         """Return the indices of the samples that the agent uses in rounds `first` to `last`, round by round.
 
-        The indices count the agent's own samples.
+        Index 0 is the agent's first sample.
         """
         epoch_size = self.samples // self.batch * self.batch
         places = np.arange((first - 1) * self.batch, last * self.batch)  # counted through all epochs
@@ -155,7 +155,7 @@ class LabelledStream(Stream):
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether the order in which an agent uses its samples does not depend on the seed."""
+        """Return whether each agent uses its samples in the same order with every seed."""
         return self.batch == "all" or not self.shuffle
 
     @property
@@ -175,9 +175,9 @@ class LabelledStream(Stream):
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether this class makes all losses and numbers all samples in the way of `LabelledStream`.
+        """Return whether this class makes losses and numbers samples exactly as `LabelledStream` does.
 
-        Return False if a subclass overrides one of the methods in `LOSSES_BY`, or if a user's subclass defines
+        The result is False if a subclass overrides one of the methods in `LOSSES_BY`, or if a user's subclass defines
         `make_loss` or `__post_init__`.
         """
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
@@ -301,9 +301,10 @@ class LabelledStream(Stream):
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """Return an object that merges the losses of several rounds of an agent into one loss.
+        """Return a callable object that merges the losses of several rounds of an agent into one loss.
 
-        A call with a first and a last round returns the loss of all samples that the agent uses in these rounds.
+        The arguments of the object are a first round and a last round. The object returns the loss of all samples that
+        the agent uses in these rounds and in the rounds between them.
         """
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
@@ -348,9 +349,9 @@ class LabelledStream(Stream):
         return " for which privacy is accounted: the file is not the data set of this name"
 
     def passes(self, rounds: int) -> int:
-        """Return how often one sample may be used, at most, in the first `rounds` rounds.
+        """Return an upper bound on how often one sample is used in the first `rounds` rounds.
 
-        The number is for the agent with the fewest samples, which uses each of its samples most often.
+        The bound is computed for the agent with the fewest samples, which uses each of its samples most often.
         """
         return -(-rounds // self._epoch)
 
@@ -368,7 +369,7 @@ class LabelledStream(Stream):
     def samples(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to the indices of the samples that the agent uses in this round.
 
-        The indices count the agent's own samples, from 0.
+        Index 0 is the agent's first sample.
         """
         if agent not in self._newest:
             self._newest.clear()
@@ -377,7 +378,7 @@ class LabelledStream(Stream):
 
     @cached_property
     def _newest(self) -> dict[int, BatchOrder]:
-        """Return a dictionary that caches the order of the agent for which `samples` was called last."""
+        """Return a cache with one entry: the `BatchOrder` of the agent for which `samples` was called last."""
         return {}
 
     def labelled(self) -> Mapping[str, Source]:
@@ -426,10 +427,13 @@ class FileStream(LabelledStream):
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
     """Divide the training samples among the agents; return for every agent the indices of its samples, ascending.
 
-    - With `partition` = shared, every agent has all samples.
-    - With even, uneven or by-label, each sample has at most one agent. The samples are divided at random, by the seed;
-      with by-label, in the order of the labels.
-    - With even or by-label, the numbers of samples differ by at most 1. With uneven, some samples may have no agent.
+    The setting `partition` has four values. Except with shared, no sample belongs to two agents.
+
+    - shared: every agent has all samples.
+    - even: the samples are divided at random, by the seed. The agents' numbers of samples differ by at most 1.
+    - uneven: the samples are divided at random into shares of different sizes. Some samples may belong to no agent.
+    - by-label: the samples are sorted by label, and each agent gets consecutive samples. The agents' numbers of samples
+      differ by at most 1.
 
     Args:
         targets: (N,) the targets of all training samples, by which `partition` = by-label sorts them.
@@ -518,7 +522,7 @@ def split(source: Source, train: float) -> tuple[Source, Source | None]:
 
     Args:
         source: the samples.
-        train: the number of training samples if above 1, otherwise their fraction of all samples.
+        train: if above 1, the number of training samples. Otherwise, the fraction of samples that are for training.
 
     Returns:
         The training set and the test set. The test set is None if no samples are left.
