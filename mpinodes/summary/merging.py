@@ -5,8 +5,8 @@ Each field of a summary names its merging rule in its annotation, and `merged` a
     bytes_sent: Total[int]          # merged by the sum
     solver: SolverSummary | None    # no rule: merged field by field
 
-For each mean, the standard deviation, the least and the largest value over the repeats are stored, too. They are
-missing if a repeat has no value.
+For each mean, the standard deviation, the least and the largest value over the repeats are stored, too. These three
+numbers are missing if a repeat has no value of the field.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def first_words(values: Sequence[str]) -> str:
 
 
 def BY_KEY(values: Sequence[Any]) -> Any:
-    """Mark a field that is a dictionary with a separate merging rule for each key.
+    """Mark, in the annotation of a field, that the field is a dictionary with a merging rule for each key.
 
-    `merged` gets the rules of the keys as an argument. This function is only a marker and is never called.
+    The function `merged` receives these rules as an argument. `BY_KEY` itself is never called.
     """
     raise TypeError("merged by the rules of its keys")
 
@@ -104,8 +104,8 @@ Least = Annotated[T, least]
 def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, float]]:
     """Merge the structs of several repeats into one struct, field by field.
 
-    If a field is unset in all structs, it stays unset. In a field without a rule, which is a struct itself, parts that
-    are None are ignored.
+    A field that is unset in all structs stays unset. A field without a rule contains a struct, which is also merged
+    field by field; if the field is None in a repeat, this repeat is ignored.
 
     Args:
         parts: one or more structs of the same class.

@@ -1,7 +1,8 @@
 """Define the content of summary.json as classes.
 
-The annotation of a field has its type and the rule by which the field is merged over repeats (`merging`). A field that
-tables of runs show also has a `Column`. A number that is not finite is stored as None.
+The annotation of a field states the type of the field, and the rule by which the values of several repeats are merged
+(`merging`). If the field is a column in tables of runs, the annotation also has a `Column`. A number that is not finite
+is stored as None.
 
 The values of metrics are not fields. A `Summary` object holds them in the dictionary `values`, by dotted key. In
 summary.json, each metric has its own key, such as `accuracy.test`.
@@ -84,7 +85,7 @@ P = TypeVar("P", bound=ProvenSummary)
 
 
 def worst_loss(losses: Sequence[P]) -> P:
-    """Return the worst of several privacy losses: each of its numbers is the largest of all losses.
+    """Return one privacy loss, in which each number (such as the proven ε) is the largest over several privacy losses.
 
     A proven ε that is None counts as infinite; a claimed ε that is None is ignored. The composition rule is the rule of
     the loss with the largest proven ε.
@@ -109,9 +110,10 @@ class TogetherSummary(Struct, kw_only=True):
 
     Attributes:
         runs: the number of repeats.
-        by: how privacy losses are added over the repeats. With "sample", "round" or "agent", the losses of each sample,
-            round or agent are added, and the result is the largest sum. With "maxima", the samples of at least two
-            repeats could not be matched, and the largest losses of these repeats are added.
+        by: how the privacy losses of the repeats are added: "sample", "round", "agent" or "maxima". With the first
+            three, the losses of each sample, round or agent are added over the repeats, and the result is the largest
+            sum. "maxima" means that it is unknown which samples of some repeats are the same. Then the loss of the
+            worst sample of each of these repeats is added.
         network: the privacy loss of the network.
         agents: the privacy loss of each agent.
         unproven_because: the reason why nothing is proven; empty if a privacy loss is proven.
@@ -147,8 +149,8 @@ class NoiseSummary(Struct, kw_only=True):
 
     A release is a vector of a message, or a gradient, after noise was added. The calibrated scale is the scale for
     which (L1 sensitivity)/(scale) is the nominal ε. The numbers `scale`, `least_scale`, `calibrated_scale` and
-    `release` are about the releases that are the first to depend on the data of a round. If there are no such releases,
-    they are about all releases.
+    `release` describe only releases with a new loss function: a loss function that no earlier message of the agent
+    used. If there are no such releases, these numbers describe all releases.
     """
 
     mechanism: Same[str]  # privacy.mechanism
@@ -461,9 +463,9 @@ class TimingSummary(Struct, kw_only=True):
 
 
 def codes(repeats: Sequence[dict[str, str] | None]) -> dict[str, str]:
-    """Merge the warnings of repeats: return the code of each warning that some repeat has, each with the text "".
+    """Return a dictionary whose keys are the codes of all warnings that at least one repeat has.
 
-    The caller then writes one sentence for all repeats in place of the text.
+    Each value is the empty text. The caller replaces this text by a sentence about all repeats.
     """
     return {code: "" for warnings in repeats for code in warnings or {}}
 

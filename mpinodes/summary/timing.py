@@ -40,7 +40,7 @@ class Stopwatch:
     def add(self, timing: TimingSummary) -> None:
         """Add the seconds that another stopwatch measured, for example in a repeat.
 
-        The time of the next part is counted from now on.
+        The next call of `lap` counts the seconds since this call.
         """
         for part in PARTS:
             self._seconds[part] += getattr(timing, part)

@@ -1,4 +1,4 @@
-"""Define a random digraph of which each edge exists only in one round of a period."""
+"""Define a random digraph whose edges are divided at random among the rounds of a period."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def both_ways(edges: Edges) -> Edges:
 
 
 def titled(template: str) -> Any:
-    """Return a property, to be the attribute `title` of a topology: a text with values of the topology's attributes.
+    """Return a property for the attribute `title` of a topology class: a text with values of other attributes.
 
     Args:
         template: the text, in which {0.<attribute>} is replaced by the value of the attribute.
@@ -129,8 +129,8 @@ class Connected(Periodic):
     def too_sparse(self) -> tuple[str, str]:
         """Return two texts for the error message that is shown if no drawn graph is connected.
 
-        The first text is "key = value", for the setting that makes graphs too sparse, without the prefix "topology.".
-        The second text says what the user can change.
+        The first text is the setting that makes graphs too sparse, such as "probability = 0.1". The second text says
+        what the user can change.
         """
 
     @cached_property

@@ -77,10 +77,10 @@ def connectivity(topology: Topology, rounds: int) -> int:
 
 
 def _waits(topology: Topology, last: int) -> Iterator[int]:
-    """Yield for t = 1, 2, ... the least number k of rounds, from round t on, whose graphs are connected together.
+    """Yield for t = 1, 2, ... the least number k of rounds such that a union of k graphs is strongly connected.
 
-    Connected together means that the union of the graphs of rounds t to t + k − 1 is strongly connected. The generator
-    ends at the first t for which k would go beyond the round `last`.
+    The union has the edges of the graphs of rounds t to t + k − 1. The generator ends at the first t for which round
+    t + k − 1 would be later than the round `last`.
     """
     window: deque[Matrix] = deque()
     count = np.zeros((topology.agents, topology.agents), dtype=np.int64)

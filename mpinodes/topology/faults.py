@@ -6,11 +6,12 @@ sends messages to an absent agent. A late message that was sent before the recei
 
 The mixing methods handle faults as follows:
 
-- Push-sum is defined for directed graphs that change from round to round, and the graph of the messages that arrive is
-  such a graph. The weights of a message sum to 1 over its receivers, so no mass is lost (A. Nedić, A. Olshevsky,
-  "Distributed Optimization Over Time-Varying Directed Graphs", 2015).
-- In push-sum, a late message acts like a message that virtual agents relay, with one relay in each round of the delay
-  (C. Hadjicostis, T. Charalambous, "Average Consensus in the Presence of Delays in Directed Graph Topologies", 2014).
+- Push-sum works on directed graphs that change from round to round. If messages are lost, only the graph changes: it
+  has an edge for each message that arrives. The weights of a message sum to 1 over its receivers, so no mass is lost
+  (A. Nedić, A. Olshevsky, "Distributed Optimization Over Time-Varying Directed Graphs", 2015).
+- In push-sum, a late message is equivalent to a message that passes through virtual agents, one agent for each round of
+  the delay (C. Hadjicostis, T. Charalambous, "Average Consensus in the Presence of Delays in Directed Graph
+  Topologies", 2014).
 - In the other mixings that allow faults, the receiver computes the weights, which sum to 1 over the senders. Of several
   messages of one sender that arrive in a round, the receiver mixes only the newest (A. Nedić, A. Ozdaglar, "Convergence
   Rate for Consensus with Delays", 2010).
@@ -61,8 +62,9 @@ class Faulty(Links):
         """Return two arrays (n,) that stay the same for the whole run; each entry is a number of rounds for one agent.
 
         - The first array is the additional delay of all messages of an agent. It is 0 unless the agent is a straggler.
-        - The second array shifts the intervals of absence: an agent is present or absent for whole intervals of
-          `faults.absence` rounds, and these intervals begin at other rounds for each agent.
+        - The second array is a shift of the intervals of absence. An agent is either present or absent during a whole
+          interval of `faults.absence` rounds. The shift lets the intervals of different agents begin in different
+          rounds.
         """
         n, rng = self.graph.agents, self._draws[SLOW].at(0)
         order, phase = rng.permutation(n), rng.integers(self.faults.absence, size=n)

@@ -274,8 +274,8 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
     """Return the indices of the columns source and target, if the first line has column names; otherwise None.
 
     Raises:
-        BadInput: two columns have the same name; or the first line seems to have column names, but no column that
-            `HEADS` lists for the source or for the target.
+        BadInput: two columns have the same name; or the first line seems to have column names, but the column of the
+            source or the column of the target is missing (`HEADS` lists the possible names).
     """
     line, *edges = lines
     places = {HEADS[word.lower()]: place for place, word in enumerate(line.words) if word.lower() in HEADS}
@@ -295,8 +295,9 @@ def _require_weights(lines: Sequence[_Line]) -> None:
 
     - A weight is a number other than 0, because a 0 in a matrix means that there is no edge.
     - If only some nodes have numbers as names, a whole number is rejected, as in the line `e 1 2`.
-    - If the file may be a list of neighbors, the name of a node is rejected. A file may be such a list if no line has a
-      neighbor twice, and if either all lines begin with different words, or there are as many lines as different words.
+    - If the file may be a list of neighbors (in each line a node and all its neighbors), the name of a node is
+      rejected. Two conditions must hold for such a list: no line names a neighbor twice; and either all lines begin
+      with different words, or there are as many lines as different words.
 
     Raises:
         BadInput: a word is rejected; the message names the first such word.

@@ -23,5 +23,5 @@ def names() -> tuple[str, ...]:
 
 
 def file_of(name: str) -> Path | None:
-    """Return the file of the stored topology with a name, or None if there is no such topology."""
+    """Return the file of the stored topology `name`, or None if there is no stored topology of this name."""
     return folder() / f"{name}.json" if name in names() else None
