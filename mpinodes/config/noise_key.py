@@ -351,15 +351,17 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
 
 
 def _places(module: str) -> list[Path]:
-    """Return the path of a module's code: one file, or the folders of a package. The module is not imported.
+    """Return where the code of a module is: a list with one file, or with the directories of a package.
 
-    If the module is in an archive, the result is the path of the archive. The result is empty in three cases:
+    The module is not imported. If the module is in an archive, the list contains the archive. The list is empty in
+    three cases:
 
     - Python cannot find the module.
     - The module belongs to the standard library.
     - The module belongs to an installed package that mpinodes itself needs (`PLATFORM`).
 
-    A user's module may have the name of such a module. If Python finds the user's module first, the result is its file.
+    If a user's own module has the same name as a module of these packages, and Python finds the user's module first,
+    then the list contains the file of the user's module.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None

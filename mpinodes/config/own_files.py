@@ -135,10 +135,11 @@ def checked(e: Experiment) -> list[dict[str, Any]] | None:
 
 
 def _is_untried(e: Experiment, key: str) -> bool:
-    """Return whether the experiment sets a setting of a user's class to a value that `mpinodes check` does not test.
+    """Return whether the experiment gives a setting of a user's class a value that `mpinodes check` does not test.
 
-    `mpinodes check` tests the default of each setting. Other values of a loss are not tested. For other classes,
-    `mpinodes check` varies numbers and words from lists of allowed words, so all such values count as tested.
+    Each default counts as tested. For a user's loss, all other values count as untested. For other classes,
+    `mpinodes check` also tries other numbers, and other words if the setting has a list of allowed words. Therefore all
+    numbers and all allowed words count as tested.
 
     Args:
         e: the experiment.

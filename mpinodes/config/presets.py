@@ -1,4 +1,4 @@
-"""Read the setting `problem.preset`. A preset gives all algorithms the same problem, in place of their own defaults.
+"""Read the setting `problem.preset`, which names a preset: settings that give all algorithms the same problem.
 
 A preset may set the keys of the sections data, problem and step, and privacy.clip, privacy.scale and privacy.adjacency.
 If there is a preset, the algorithm's defaults for all these keys are ignored. A key that is neither in the preset nor

@@ -1,7 +1,7 @@
 """Compute the public constants of a run (`core.parts.Run`), such as bounds on gradients.
 
-The constants depend on the experiment, the graph, and public facts about the data: its dimension, the numbers of
-samples. They do not depend on the values of samples.
+The constants depend on the experiment, the graph, and public facts about the data, such as the number of samples. The
+constants do not depend on the values of samples.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ def constants_of(
 ) -> Run:
     """Return the public constants of a run, such as the number of agents and bounds on gradients.
 
-    The bounds on gradients come from clipping and from the class of the loss:
+    Two kinds of bounds are known: bounds that result from clipping, and bounds that the methods of the loss class
+    return.
 
-    - The bounds that the class of the loss states are used only if the attribute `Stream.makes_all_losses` is true.
+    - The bounds of the loss class are used only if the attribute `Stream.makes_all_losses` is true.
     - For Poisson batches and for `privacy.adjacency = zero-out`, only clipping bounds the change of a gradient by one
       sample.
-    - `sample_sensitivity` and `sample_curvature` are infinite unless `Stream.makes_all_losses` is true and the loss is
-      convex. Algorithms that minimize loss functions need these two constants.
-    - `sample_rank`, `least_modulus` and `largest_smoothness` are always computed from what the class of the loss
-      states.
+    - `sample_sensitivity` and `sample_curvature` are needed by algorithms whose agents minimize their loss functions.
+      Both are infinite unless `Stream.makes_all_losses` is true and the loss is convex.
+    - `sample_rank`, `least_modulus` and `largest_smoothness` are always computed from the bounds of the loss class.
 
     Args:
         experiment: the complete experiment.
@@ -132,7 +132,8 @@ def constants_of(
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
     """Return, for each agent, the number of samples in the agent's loss of one round.
 
-    If secret coins draw the batches (`data.sampling`), the number is that of all training samples of the agent.
+    If secret coins draw the batches (`data.sampling`), the result has the number of all training samples of each agent,
+    from which a batch is drawn.
 
     Raises:
         BadInput: an agent has no samples.
@@ -147,13 +148,13 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
     """Return the facts about the graph from which a mixing (a rule for the weights of messages) computes its weights.
 
-    Each fact is computed when it is read.
+    The number of agents is one fact. All other facts describe the graphs of all rounds of the run, and are computed
+    when they are first read.
 
     Args:
         graph: the topology.
-        rounds: the number of rounds of the run, over which all facts but the number of agents are computed. None for a
-            mixing that states `Mixing.anytime`: such a mixing must not read these facts, and reading one raises a
-            ValueError.
+        rounds: the number of rounds of the run, from which the other facts are computed. None for a mixing that needs
+            only the number of agents (`Mixing.anytime`): if the mixing reads another fact, a ValueError is raised.
     """
 
     def compute(fact: str) -> Any:

@@ -128,11 +128,11 @@ def find(kind: PartKind, name: str, others: Sequence[str] = (), place: str = "")
         kind: the kind of the part.
         name: the name of the part.
         others: further names that the key accepts, for the suggestions in the error message.
-        place: the place of the name, for the error message; by default the key.
+        place: what the error message names as the source of `name`; by default the setting, such as "algorithm.name".
 
     Raises:
-        BadInput: no part has that name, or the part of an entry point does not fit its kind; the message names the
-            place.
+        BadInput: no part has that name, or the part of another installed package does not implement the base class of
+            its kind correctly.
     """
     module = name.replace("-", "_")
     is_module = name.replace("-", "").isalnum() and importlib.util.find_spec(f"mpinodes.{kind.package}.{module}")
@@ -148,16 +148,12 @@ def find(kind: PartKind, name: str, others: Sequence[str] = (), place: str = "")
 
 
 def parts_called(word: str) -> list[tuple[PartKind, Any]]:
-    """Return the classes of all parts with a name, or the class in a user's Python file, each with its kind.
+    """Return the parts with the name `word`, or the part in the user's Python file `word`, as pairs (kind, class).
 
-    Args:
-        word: the name, which may belong to parts of several kinds, or the path of a user's Python file.
-
-    Returns:
-        A list of pairs (kind, class). For a file the list has one pair.
+    Parts of several kinds may have the same name. A Python file has one part.
 
     Raises:
-        BadInput: there is no such part, or the part does not fit its kind.
+        BadInput: there is no part with this name, or the part has mistakes.
     """
     if is_file(word):
         part, where = _loaded(str(Path(word).absolute()), word)
@@ -329,9 +325,10 @@ def mixing_class(algorithm: type[parts.Algorithm[Any]], name: Any) -> type[parts
 
 
 def mixing_name(mixing: str | type[parts.Mixing]) -> str:
-    """Return the name of a mixing (a rule for the weights of received messages), which may be given as a class.
+    """Return the name by which the setting `algorithm.mixing` chooses a mixing (a rule for the weights of messages).
 
-    The setting `algorithm.mixing` chooses the mixing by this name.
+    Args:
+        mixing: the name itself, or the class of the mixing. The name of a class is the class name.
     """
     return mixing if isinstance(mixing, str) else mixing.__name__
 

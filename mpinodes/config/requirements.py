@@ -234,7 +234,10 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], ranks: int | None) -> Iterator[str]:
-    """Yield an error message if the graph, the algorithm or MPI has another number of agents, or `audit.view` is wrong.
+    """Yield an error message for each setting that does not fit the number n of agents of the graph.
+
+    The algorithm must support n agents, MPI must have started n + 1 ranks, and `audit.view` must not name an agent that
+    does not exist, or all agents.
 
     Args:
         e: the experiment.
@@ -361,9 +364,9 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
 
 
 def _fits(kind: type[Topology], setup: Setup) -> bool:
-    """Return whether the rule for the weights of messages (mixing) could be used with a class of graphs.
+    """Return whether the run could use graphs of the class `kind` with its mixing (the rule for weights of messages).
 
-    The class is tried with 8 agents and default settings.
+    The test is made with a graph of 8 agents and with the default settings of the class.
     """
     try:
         graph = kind(agents=8)

@@ -34,7 +34,7 @@ class Problems(list[str]):
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Add the lines of a `BadInput` that the `with` block raises to the list. Suppress the exception."""
+        """Suppress a `BadInput` raised in the `with` block, and add the lines of its error message to the list."""
         try:
             yield
         except BadInput as error:
@@ -54,7 +54,8 @@ class Problems(list[str]):
 def keys_of(struct: Any) -> dict[str, Key]:
     """Return the type and the default of each key of a section, by the name of the key.
 
-    If a function makes the default value, as for a section inside the section, the default in the result is None.
+    The result has the default None for a key whose default value is made by a function. An example is a key that is
+    itself a section.
 
     Args:
         struct: the class (of `core.experiment`) that defines the section.
@@ -69,7 +70,8 @@ def decode(
 ) -> Tree:
     """Return the values of all keys of a section, converted to their types. Keys without a value get their default.
 
-    A section inside the section is converted too, but keys without a value are left out of it.
+    A key may itself be a section, such as `privacy.budget`. The values of such an inner section are converted too, but
+    its keys without a value stay missing.
 
     Args:
         section: the values that the user and the defaults of parts set.
@@ -132,11 +134,11 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 
 def _meta(expected: Any, name: str) -> Any:
-    """Return an extra value that the annotation of a type contains; None if there is no such value.
+    """Return the allowed values of a type, as the annotation of the type states them; None if they are not stated.
 
     Args:
-        expected: the type.
-        name: "range" (the allowed numbers) or "expected" (the allowed values in words).
+        expected: the annotated type.
+        name: "range" for the least and the largest allowed number, or "expected" for a description in words.
     """
     metas = getattr(expected, "__metadata__", ())
     return next((meta.extra[name] for meta in metas if meta.extra and name in meta.extra), None)
@@ -170,10 +172,10 @@ def unknown(name: str, keys: Collection[str], prefix: str, section: Tree) -> str
 
     Args:
         name: the unknown key, without the section.
-        keys: the keys of the section.
-        prefix: the name of the section with a dot.
-        section: the section; if the prefix is empty, the whole experiment. User's files that the experiment names may
-            define further keys.
+        keys: the allowed keys of the section.
+        prefix: the name of the section with a dot; empty for keys outside of sections.
+        section: the values that the user has set in the section. If `prefix` is empty, these are the values of the
+            whole experiment. Keys that are defined by the user's files in `section` can be suggested too.
     """
     from mpinodes.config.explaining import documented_keys  # imports every part
 
@@ -195,15 +197,16 @@ def unknown(name: str, keys: Collection[str], prefix: str, section: Tree) -> str
 
 
 def to_type(key: str, value: Any, message: str = "") -> str:
-    """Return the end of an error message: what the user should type in place of a wrong value, if this is known.
+    """Return the end of an error message, which says what the user should type in place of a wrong value.
 
-    The result is empty if it is not known. Users often lose the quotes of a value, because the shell removes them.
+    The result is empty if no advice is known. A frequent mistake is a value without quotes, because the shell removes
+    quotes.
 
     Args:
         key: the setting, such as "data.batch".
         value: the wrong value.
-        message: the error message of msgspec, or any other text if one word was expected; empty if a TOML table was
-            expected.
+        message: says which type of value was expected. An error message of msgspec names the type. An empty text means
+            that a TOML table was expected. Any other text means that a single value was expected.
     """
     wants = message.partition("`")[2].partition("`")[0]
     if isinstance(value, list) and value and "got `array`" in message:

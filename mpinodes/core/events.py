@@ -41,17 +41,18 @@ class Kind(IntEnum):
 
 
 class Sampling(IntEnum):
-    """Name how an agent draws the batch behind a release, and for which change of the data the sensitivities hold.
+    """List the ways in which an agent draws the batch of samples from which a release is computed.
 
-    The sensitivities are the fields `l1` and `l2` of an `Event`; `rate` is also a field of an `Event`.
+    The way of drawing also determines what the fields `l1` and `l2` of an `Event` bound: how much a release changes if
+    one sample is zeroed, or if one sample is replaced. The field `rate` of the `Event` is the probability or share
+    below.
 
-    - NONE: no secret coins draw the batch.
-    - POISSON: each sample is in the batch with probability `rate`. The sensitivities are for one sample that is zeroed.
-    - POISSON_REPLACED: each sample is in the batch with probability `rate`. The sensitivities are for one sample that
-      is replaced. Privacy accounting counts a replaced sample as two zeroed samples, each with half of the
-      sensitivities.
-    - FIXED: the batch has a fixed size, the share `rate` of all samples. The sensitivities are for one sample of the
-      batch that is replaced.
+    - NONE: the batch is public; no secret coins draw it.
+    - POISSON: each sample is in the batch with probability `rate`. `l1` and `l2` are for one zeroed sample.
+    - POISSON_REPLACED: each sample is in the batch with probability `rate`. `l1` and `l2` are for one replaced sample.
+      Privacy accounting counts a replaced sample as two zeroed samples, each with `l1`/2 and `l2`/2.
+    - FIXED: the batch has a fixed size: the share `rate` of all samples. `l1` and `l2` are for one replaced sample of
+      the batch.
     """
 
     NONE = 0
@@ -66,13 +67,13 @@ class Event(NamedTuple):
     Attributes:
         kind: the distribution of the noise, a `Kind`.
         scale: the size of the noise: the scale of Laplace noise or the standard deviation of Gaussian noise in each
-            coordinate, or the number `scale` in the comments of `Kind`; 0 if there is no noise.
+            coordinate. Gamma-norm noise e has a density proportional to exp(−‖e‖₂/scale). 0 if there is no noise.
         draws: how many times the same value is released, each time with fresh noise; 1 if all receivers get the same
             release.
         l1, l2: the L1 and L2 sensitivity of the value before noise. For gamma-norm noise `l1` equals `l2`. For a
             `Solve` (a minimizer that is computed with noise), `l1` equals `l2`, and l1/scale is the pure ε.
-        uses: the round of the new loss function of this release: the release depends on the loss function, and no
-            earlier message of the agent does. 0 if there is no such loss function.
+        uses: the round of the new loss function. A loss function is new if no earlier message of the agent depends on
+            it, but this release does. 0 if no loss function is new.
         tv_distance: the total variation distance between the true distribution of the release and the distribution that
             privacy accounting assumes.
         rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 sensitivity of the value. For
@@ -187,7 +188,8 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
             leakage: how data of earlier rounds change the message through hidden state.
 
         Raises:
-            ValueError: the leakage has invalid numbers, or does not fit the numbers of `hidden` parts and of `vectors`.
+            ValueError: a number of the leakage is invalid, or the leakage is for another number of hidden parts or of
+                vectors than this layout has.
         """
         numbers = leakage.numbers(len(self.hidden), len(self.vectors))
         columns = chain.from_iterable(events if self.sampled else (event[: len(self.fields)] for event in events))
@@ -302,11 +304,14 @@ class Events(msgspec.Struct, frozen=True):
         return np.zeros(columns.shape) if name not in (columns.dtype.names or ()) else np.asarray(columns[name])
 
     def leakage(self, name: str) -> Vector:
-        """Return one number of the leakage (how data of earlier rounds change a message) for all messages.
+        """Return one field of the leakage (how data of earlier rounds change a message) for all messages.
 
-        The number is "kind", or a field of `Hidden` except `exact`. The result has the axes of `data`, and then the
-        axes of the field. For example, the field `transition` has the axes (m, m), where m is the number of hidden
-        parts. If the algorithm has no hidden parts, only "kind" exists.
+        The result has the axes of `data`, and then the axes of the field. For example, the field `transition` has the
+        axes (m, m), where m is the number of hidden parts of the algorithm's state.
+
+        Args:
+            name: the name of a field of `Hidden` except `exact`; or "kind", the number that stands for the class of the
+                leakage. If the algorithm has no hidden parts, only "kind" is allowed.
         """
         return np.asarray(self.data["leakage"][name])
 
@@ -325,16 +330,16 @@ class Events(msgspec.Struct, frozen=True):
     def l1_per_l2(self) -> Vector:
         """Return a bound on (L1 change)/(L2 change) of each vector, where the change is between adjacent data sets.
 
-        The changed sample can change a vector in two ways:
+        The bound is the larger of two ratios:
 
-        - Through the new loss function: if no earlier message depends on the sample, the ratio is l1/l2 (1 if l2 is 0
-          or inf).
-        - Through hidden state: if an earlier message depends on the sample, all d coordinates may change, and the ratio
-          is at most √d. If the leakage states that only k coordinates change, the ratio is at most √k.
+        - l1/l2 bounds the ratio if the changed sample is in the new loss function, on which no earlier message of the
+          agent depends. This ratio is replaced by 1 if l2 is 0 or inf.
+        - √d bounds the ratio if the changed sample is in an older loss function, and changes the vector through hidden
+          state. If the leakage states that only k coordinates change, √k takes the place of √d.
 
-        The bound is the larger of the two ratios. Only the first ratio counts if d is unknown, or if the leakage is
-        neither a `Feedback` nor a `Hidden`. For gamma-norm noise the bound is 1, because only L2 changes count. The
-        result has the axes of `data`, and then an axis for the vectors of a message.
+        Only l1/l2 counts if d is unknown, or if the leakage is neither a `Feedback` nor a `Hidden`. The bound is 1 for
+        gamma-norm noise, because only L2 changes count. The result has the axes of `data`, and then an axis for the
+        vectors of a message.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
@@ -346,9 +351,9 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def uses(self) -> NDArray[np.int64]:
-        """Return, for each message, the round of the loss function on which no earlier message of the agent depends.
+        """Return, for each message, the round of its new loss function; 0 if it depends on no new loss function.
 
-        The round is 0 if a message depends on no new loss function. The result has the axes of `data`.
+        A loss function is new if no earlier message of the agent depends on it. The result has the axes of `data`.
         """
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
 
@@ -362,10 +367,10 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether it states how hidden state can change it: by a `Feedback` or a `Hidden`.
+        """Return, for each message, whether its leakage is a `Feedback` or a `Hidden`.
 
-        The result has the axes of `data`. It is false for a message that states `Unknown`, which may depend on hidden
-        state too.
+        These leakages bound how much the agent's hidden state changes the message. The result is false for the leakage
+        `Unknown`, although such a message may depend on hidden state too. The result has the axes of `data`.
         """
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 

@@ -63,8 +63,8 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
 
     Attributes:
         mechanism: the mechanism that adds noise to messages; for algorithms that noise gradients, to gradients.
-        path: your Python file with a mechanism. The mechanism replaces a built-in mechanism, which its class attribute
-            takes_the_place_of names.
+        path: your Python file with a mechanism, which adds the noise instead of a built-in mechanism. The attribute
+            takes_the_place_of of your class names the built-in mechanism.
         epsilon: the number that the paper of the algorithm calls epsilon (nominal epsilon). It sets the noise, unless
             noise_multiplier does; inf means no noise. The proven epsilon is another number, which mpinodes computes. If
             an algorithm does not calibrate its noise to a sensitivity, the documentation of the algorithm says which
@@ -84,10 +84,10 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
             gradient is replaced by zero; the number of samples stays public. one-round: the whole loss of one round.
             one-agent: all samples of one agent, replaced by equally many samples; only for objectives in
             which each agent has its own loss.
-        noise_multiplier: for algorithms that noise gradients: the noise on the sum of clipped gradients has the
-            standard deviation noise_multiplier times clip; Laplace noise has this number as its scale. This key
-            replaces privacy.epsilon, which calibrates the noise of one gradient without secret batches. With secret
-            batches the default is 1, unless a budget chooses it.
+        noise_multiplier: for algorithms that noise gradients: sets the noise on the sum of clipped gradients, instead
+            of privacy.epsilon. The standard deviation of Gaussian noise, or the scale of Laplace noise, is
+            noise_multiplier times clip. With secret batches (data.sampling), privacy.epsilon cannot set the noise: the
+            default of noise_multiplier is then 1, unless privacy.budget sets another value.
         budget: the section privacy.budget.
     """
 
@@ -150,10 +150,10 @@ class Noise(Struct, forbid_unknown_fields=True, frozen=True):
             unless noise.key is set, from every setting that can change a message. The released numbers are then not
             private, because anyone with the seed can regenerate the noise. os: a noise key of 256 bits that each agent
             takes from its operating system, uses once and never stores.
-        key: for entropy=seed: a value from which, together with the seed, the noise key is computed, instead of from
-            the settings. Runs with equal seed and key have equal noise, which is useful for paired experiments. If such
-            runs are published together, nothing is private. Default: runs with different settings have independent
-            noise.
+        key: for entropy=seed: a number or text. The noise key is then computed from the seed and this value, and does
+            not depend on other settings. Runs with equal seed and key have equal noise, which is useful for paired
+            experiments. If such runs are published together, nothing is private. Default: runs with different settings
+            have independent noise.
     """
 
     backend: Literal["numpy", "lattice", "opendp"] = "numpy"
@@ -257,7 +257,7 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
-    """Choose what an agent learns about the loss of a round: its gradient, or its values at two points, perhaps later.
+    """Choose what an agent learns about its loss in each round (gradients, or values at two points), and how late.
 
     Attributes:
         points: 0: an agent learns the gradient of the loss. 2 (bandit feedback): an agent plays two points, x + r u and
@@ -383,7 +383,7 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
     @property
     def shown(self) -> Any:
-        """Return how many samples an agent's loss has in a round (a number, or "all"), before coins draw a batch."""
+        """Return how many samples an agent's loss has in a round: a number or "all". Secret batches count as "all"."""
         return self.data.get("batch", 1) if self.sampling == "none" else "all"
 
     @property

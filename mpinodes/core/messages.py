@@ -7,9 +7,12 @@ An algorithm returns a message, and never sends anything itself:
 - A `Say` contains a vector that was computed from noised gradients. It is sent without further noise.
 - A `Start` or a `Relay` contains no data, and is sent without noise.
 
-Two other kinds of numbers are sent without noise. The header of a frame (a message as it is sent) has the round, the
-kind of the message, and which agents still change. The scalars come from a `Mixing`, which never receives the state or
-the loss of an agent.
+A message is sent as an array of floats, which is called a frame. Besides the message, a frame contains two kinds of
+numbers without noise:
+
+- The header has the round, the kind of the message, and in which of the last rounds an agent's message still changed.
+- The scalars are public numbers from which the receivers compute mixing weights. The scalars come from a `Mixing`,
+  which never receives the state or the loss of an agent.
 
 A message with data usually depends on a new loss function: the loss function of round `uses`, on which no earlier
 message of the agent depends. Given all earlier releases, two numbers bound how much a changed sample changes the
@@ -152,9 +155,9 @@ class Hidden(NamedTuple):
     A bracket [...] is 1 if its statement is true, and 0 otherwise. The bound on ‖g‖₂ is computed from h before the
     update. The term w counts only after a message that used a changed sample.
 
-    - If the dynamics are linear, state `exact=True` and all numbers with their signs. If all messages with hidden parts
-      do so, and a number in A, b, p or c is negative, privacy accounting can use the impulse response of this linear
-      system, instead of bounds on norms.
+    - If the dynamics are linear, state `exact=True` and all numbers with their signs. Privacy accounting can then use
+      the impulse response of this linear system, instead of bounds on norms. For this, all messages with hidden parts
+      must state `exact=True`, and a number in A, b, p or c must be negative.
     - If the dynamics are not linear, but norms are bounded (projections, Lipschitz maps), state nonnegative numbers.
       Then h is a vector of norms, and A h + b g is an upper bound.
 
@@ -172,10 +175,10 @@ class Hidden(NamedTuple):
         reads: c, (k, m) nested tuples, a row for each of the algorithm's `vectors`.
         exact: whether the numbers, with their signs, describe the dynamics exactly; else the numbers bound norms.
         offset: w, the largest L2 difference of the gradient that remains however small h is, in every round after a
-            changed sample was used. For bandit feedback w must include the rounding of the gradient estimate
-            (`Run.grad_rounding` times the weight of the gradient in the message); w = 0 is then replaced by `largest`.
-            For delayed feedback a smaller w is replaced by `largest`. If `lipschitz`, `largest` or `point` is zero, w
-            is not replaced.
+            changed sample was used. For bandit feedback, w must include the rounding error of the gradient estimate:
+            `Run.grad_rounding` times the weight of the gradient in the message. Unless `lipschitz`, `largest` or
+            `point` is zero, mpinodes increases w to at least `largest` in two cases: if feedback is delayed, and if
+            w = 0 under bandit feedback.
         coordinates: the number of coordinates of a vector that a changed sample of an earlier loss function can change;
             0 means all coordinates.
     """
@@ -281,17 +284,17 @@ Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def offset_by(message: Message, share: float) -> Message:
-    """Return a message whose leakage has an `offset` of at least `share` times `largest` (two attributes of `Hidden`).
+    """Return a copy of a message in which the field `offset` of the leakage is at least `share` times `largest`.
 
-    The offset bounds the part of a gradient's change that remains however little the hidden state changes, as rounding
-    errors and delays cause it. If the offset is 0, the new offset is `largest`, because an absolute rounding error can
-    be larger than `share` times `largest`.
+    `largest` is another field of the leakage. The offset bounds the change of a gradient that remains even if the
+    hidden state changes very little. Rounding errors and delays cause such changes. If the offset is 0, the new offset
+    is `largest`, because a rounding error can be larger than `share` times `largest`.
 
     The message is returned unchanged in three cases:
 
-    - It is neither a `Query` nor a `Queries`.
-    - Its leakage is `RELEASED` or `UNKNOWN`.
-    - A hidden part cannot change its gradients: `lipschitz` or `largest` is 0, or all entries of `point` are 0.
+    - The message is neither a `Query` nor a `Queries`.
+    - The leakage is `RELEASED` or `UNKNOWN`.
+    - The hidden state cannot change a gradient: `lipschitz` or `largest` is 0, or all entries of `point` are 0.
     """
     if not isinstance(message, (Query, Queries)) or not isinstance(leaks := message.leaks, (Feedback, Hidden)):
         return message
@@ -316,8 +319,8 @@ class Query:
         value: (d,) the vector without noise.
         l1: the L1 sensitivity of the vector, given all earlier releases; inf if the sensitivity is unbounded.
         l2: the L2 sensitivity of the vector, given all earlier releases; inf if the sensitivity is unbounded.
-        uses: the round of the new loss function: the vector depends on the loss function, and no earlier message of the
-            agent does. 0 if there is no such loss function.
+        uses: the round of the new loss function. A loss function is new if no earlier message of the agent depends on
+            it, but this vector does. 0 if no loss function is new.
         leaks: the leakage, which says how samples of earlier rounds change the vector: `RELEASED`, a `Feedback` or
             `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
@@ -379,8 +382,8 @@ class Solve:
         step: the step of the proximal operator.
         near: (d,) the point at which the solver starts.
         uses: the round whose loss function is f.
-        l2: a bound on the L2 distance between two noisy centers that give the same minimizer, each on one of two
-            adjacent data sets. The bound is `step` times the L2 change of ∇f.
+        l2: a bound on an L2 distance. For each of two adjacent data sets, take the noisy center `center + e` whose
+            minimizer is x. l2 bounds the distance between these two centers: `step` times the L2 change of ∇f at x.
         log_volume: a bound on the difference of log det(∂(center + e)/∂x) between adjacent data sets.
         calibration: the number a in the density of the noise, exp(−ε‖e‖₂/a) times a constant, with the nominal ε.
         tolerance: the gradient norm at which the solver stops.
@@ -458,8 +461,9 @@ class Inbox:
     Attributes:
         releases: the k releases, each (d,).
         weights: (k,) the weights a_ij of the releases.
-        scale: the number by which the algorithm divides the mixed vector (w_i of push-sum) or its gradient ([r_i]_i of
-            `mixing.rescaling`); 1 for other mixings.
+        scale: a number from the mixing, by which the algorithm divides. With push-sum, the algorithm divides the
+            weighted sum of the releases by w_i. With `mixing.rescaling`, it divides the gradient by [r_i]_i. Other
+            mixings have the scale 1.
         own: (d,) the release of agent i.
         vectors: the names of the vectors if a message has several vectors; else empty.
     """

@@ -110,9 +110,10 @@ class Draws:
 
 
 class DrawsOfRuns:
-    """Take the place of a `Draws` where a mechanism adds noise to several independent runs at once.
+    """Generate the random numbers of one agent in several independent runs, so that noise is added to all runs at once.
 
-    The only method is `standard`. A mechanism that calls other methods or attributes of `Draws` raises an error.
+    A mechanism receives this object in the place of a `Draws`. The object has only the method `standard`; if a
+    mechanism uses another method or attribute of `Draws`, an error is raised.
     """
 
     def __init__(self, runs: Sequence[Draws]) -> None:

@@ -48,7 +48,8 @@ class Run:
         grad_lipschitz: the Lipschitz constant (L2) of the data part of the gradient.
         sample_weight: the factor on a sample's loss, for each agent. A secret batch adds the further factor 1/rate.
         replaced: for each agent, how many samples of a round differ between adjacent data sets: all samples for
-            `privacy.adjacency = one-agent`; else 1, also for one-round, where the clip bounds the whole gradient.
+            `privacy.adjacency = one-agent`, else 1. It is 1 also for one-round, because the gradient of the whole round
+            is then clipped like the gradient of one sample.
         sample_sensitivity: a bound on half of the L2 change of one sample's unclipped gradient, at one point, when the
             sample is replaced; inf if no bound is known or the loss may be nonconvex.
         sample_curvature: the largest norm of a sample's Hessian; inf if the norm is unknown or the loss may be
@@ -223,8 +224,8 @@ class Algorithm(ABC, Generic[S]):
             here: the agent's neighbors in round t.
             inbox: the releases and weights that the agent mixes in round t.
             loss: f^t, as the agent learns it. If batches are secret, `loss` is the loss of the drawn batch. If feedback
-                is delayed, its gradients are those of an earlier round. If the algorithm states `noises_gradients`, its
-                only method is `gradient`, which adds noise.
+                is delayed, `loss` returns gradients of an earlier round. If the algorithm states `noises_gradients`,
+                `loss` has only the method `gradient`, which returns a gradient plus noise.
         """
 
     def decision(self, s: S) -> Vector:
@@ -234,7 +235,8 @@ class Algorithm(ABC, Generic[S]):
         three exceptions:
 
         - If the algorithm states `decides_release`, the decision is the release.
-        - If the algorithm states `noises_gradients`, the decision is the point of its first gradient of the round.
+        - If the algorithm states `noises_gradients`, the decision is the point at which `update` takes the first
+          gradient of the round.
         - Under bandit feedback, the decision is the midpoint of the two points at which the agent learns its loss.
         """
         x: Vector = s.x  # type: ignore[attr-defined]
@@ -311,11 +313,11 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def settled_below(self) -> float:
-        """Return the tolerance of the criterion by which the run ends early; 0 means that the run never ends early.
+        """Return the relative change of the messages below which the run ends early; 0: the run never ends early.
 
-        The criterion is for agents that relay: they send the weighted sum of received releases without new noise
-        (`Relay`). The run ends soon after a round in which the relayed vector of every agent has changed by at most the
-        tolerance times the norm of this vector.
+        Only relayed messages count: a `Relay` is the weighted sum of received releases, sent without new noise. The run
+        ends soon after a round in which every agent relays a vector that has changed, since the agent's message before,
+        by at most the result times the norm of the vector.
         """
         return 0.0
 

@@ -69,8 +69,8 @@ class Setup:
     def noise_key(self) -> bytes:
         """Return the 32-byte key from which the noise is drawn if `noise.entropy` is "seed".
 
-        Secret batches, and the random numbers for rounding (dither), are drawn from this key too. With `noise.backend =
-        opendp`, secret batches are not drawn from this key. The key is never written to a file.
+        The random numbers for rounding (dither) are drawn from this key too, and also those for secret batches, unless
+        `noise.backend` is "opendp". The key is never written to a file.
 
         Raises:
             OSError: a file that the experiment names cannot be read.

@@ -78,12 +78,14 @@ class Set(ABC):
         raise NotImplementedError(f"{type(self).__name__} does not define the method within")
 
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
-        """Describe 𝒳 by cone constraints, for the solver of the best fixed decision.
+        """Return cone constraints that describe 𝒳. A solver uses them to compute the best fixed decision.
 
-        The constraints are on the vector of the coordinates in `used`; all other coordinates are 0. If the class
-        attribute `solid` is false, `used` always has all coordinates. The base class raises NotImplementedError. A
-        class need not override `cones`: the best fixed decision is then computed in another way, which takes longer and
-        is less accurate for nonsmooth losses.
+        A class need not override this method, which raises NotImplementedError by default. The best fixed decision is
+        then computed in another way, which takes longer and is less accurate for nonsmooth losses.
+
+        Args:
+            used: the indices of the coordinates of v, the vector that the constraints are on. The other coordinates of
+                a point of 𝒳 are 0. If the class attribute `solid` is false, these are the indices of all coordinates.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define the method cones")
 

@@ -98,10 +98,10 @@ class Links(ABC):
 
     @abstractmethod
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors whose messages of round t are exchanged with an agent, even if a message arrives later.
+        """Return an agent's neighbors for the messages that are sent in round t and are not lost.
 
-        The in-neighbors are the senders whose message of round t reaches the agent, in round t or later. The
-        out-neighbors are the agents that the agent's own message of round t reaches.
+        The in-neighbors are the senders of those messages that the agent receives, in round t or later. The
+        out-neighbors are the agents that receive the message of this agent, in round t or later.
         """
 
     @abstractmethod

@@ -44,8 +44,9 @@ class Loss(ABC):
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
         """Return the loss of a randomly drawn batch of this loss's samples. By default, the result is this loss itself.
 
-        `SampleLoss` overrides this method: the sum over the batch is divided by `rate` times the divisor of this loss,
-        however many samples are in the batch.
+        `SampleLoss` overrides this method: the loss of the batch is the sum of its samples' losses, divided by `rate`
+        and by the divisor of this loss, plus the regularizer. The number of drawn samples does not change the divisor,
+        so the mean of the batch's loss over all draws is this loss.
 
         Args:
             draw: takes the number of samples of this loss, and returns the indices of the samples in the batch.
@@ -111,13 +112,13 @@ class SampleLoss(Loss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return an L2 Lipschitz constant of one block of a sample's gradient; inf if the constant is unknown.
+        """Return an L2 Lipschitz constant of some coordinates B of a sample's gradient, if x changes in coordinates C.
 
-        The constant is for changes of only some coordinates of x. These may be other coordinates than the block.
+        B and C may be all coordinates, or two different blocks. The result is inf if no constant is known.
 
         Args:
-            norm: the largest L2 norm of a sample's features in the block.
-            other: the largest L2 norm of a sample's features in the coordinates of x that change.
+            norm: the largest L2 norm of a sample's features in the coordinates B.
+            other: the largest L2 norm of a sample's features in the coordinates C.
         """
         return inf
 
@@ -138,7 +139,7 @@ class SampleLoss(Loss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return the largest rank of the part of a sample's Hessian that depends on the sample; by default d."""
+        """Return the largest rank of a sample's Hessian, without terms that are equal for all samples; by default d."""
         return dimension
 
     @classmethod

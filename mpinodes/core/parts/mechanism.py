@@ -17,8 +17,8 @@ class Mechanism(ABC):
     """Add noise to a vector that an algorithm wants to send.
 
     Attributes:
-        epsilon: `privacy.epsilon`; inf means no noise. The scale of Laplace and gamma-norm noise is a number divided by
-            epsilon.
+        epsilon: `privacy.epsilon`, to which the scale of Laplace and gamma-norm noise is inversely proportional;
+            inf means no noise.
         constant: c if `privacy.scale` is a number c; the scale of the noise is then c/epsilon for every sensitivity.
             None: the noise is calibrated to the sensitivity or calibration of the vector.
         backend: `noise.backend`, the arithmetic of the noise; one of `backends`.

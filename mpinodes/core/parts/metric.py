@@ -69,8 +69,9 @@ class Judged(Struct, frozen=True):
         best: (h, d) the best fixed decision in hindsight, as computed.
         within: (h,) a proven bound on the difference between `least` and the exact minimum; inf if there is no proven
             bound. `least`, `best` and `within` are nan if the best fixed decision is not computed.
-        best_of_rounds: (2, h) for the sequence of the best decisions of every single round: its summed loss, and the
-            length of its path. None if `record.dynamic_regret` is false or the best fixed decision is not computed.
+        best_of_rounds: (2, h) two numbers on the decisions that minimize the loss of each single round, for the rounds
+            up to a horizon: the sum of the least losses, and the sum of the distances between consecutive minimizers.
+            None if `record.dynamic_regret` is false or the best fixed decision is not computed.
         losses: maps t to the sum of the unclipped losses of all agents in rounds 1 to t.
     """
 

@@ -17,14 +17,15 @@ from mpinodes.core.parts.links import Links, Topology
 
 
 class GraphFacts(Struct, frozen=True, dict=True):
-    """Hold public facts about the graph of a run. Each fact is computed when it is first read.
+    """Hold public facts about the graph of a run, from which a mixing computes its weights.
 
-    If the graph never repeats, only its first rounds are examined (`topology.facts.LONGEST_CHECK`). If the mixing
-    states `anytime` (that it needs no computed facts), reading a computed fact raises ValueError.
+    The methods below examine the graphs of all rounds when they are first read. If the graph never repeats, they
+    examine only the first rounds (`topology.facts.LONGEST_CHECK`). A mixing that states `anytime` may use only the
+    number of agents. If it reads another fact, a ValueError is raised.
 
     Attributes:
         agents: n, the number of agents.
-        compute: computes a fact from the name of a function in `topology.facts`.
+        compute: computes another fact, given the name of a function in `topology.facts`.
     """
 
     agents: int

@@ -160,9 +160,10 @@ class Stream(ABC):
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether the bounds that the class of the loss states hold for every loss of this stream.
+        """Return whether every loss of this stream satisfies the bounds of the loss class (`SampleLoss`).
 
-        The bounds hold if `make_loss` makes each loss, from `batch` samples within `feature_bound` and `feature_norm`.
+        The loss class computes bounds on gradients from `feature_bound`, `feature_norm` and `batch`. A loss satisfies
+        these bounds if `make_loss` makes it from `batch` samples whose features are within the first two numbers.
 
         - If the result is False, mpinodes does not use the bounds. Instead, the gradient of a round for which the
           bounds may not hold is clipped as a whole, to half of the sensitivity that privacy accounting assumes.
@@ -173,10 +174,10 @@ class Stream(ABC):
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether the rounds in which an agent uses its samples are the same for every seed.
+        """Return whether the seed does not change the rounds in which an agent uses each of its samples.
 
-        If two runs differ only in the seed, and an agent has the same rows of the data in both runs, then a True result
-        means: the agent uses the same samples in the same rounds.
+        Compare two runs that differ only in the seed, and an agent that has the same rows of the data in both runs. If
+        the result is True, this agent uses each sample in the same rounds of both runs.
         """
         return False
 
@@ -199,9 +200,9 @@ class Stream(ABC):
     def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
         """Return a function that maps rounds (first, last) to one loss of all samples of the rounds `first` to `last`.
 
-        The samples are in the order of rounds. All other attributes are those of the loss of round `first`. With this
-        function, the evaluation of a run reads the samples of many rounds at a time. If the function is a `Recurring`,
-        each sample is read only once.
+        The samples of the merged loss are in the order of rounds. Its other attributes, such as the divisor, are those
+        of the loss of round `first`. The evaluation of a run uses this function to read many rounds at a time. If the
+        function is a `Recurring`, each sample is read only once.
         """
         losses: Callable[[int], Any] = self.of(agent)
 
