@@ -51,14 +51,15 @@ class Accounting:
         the run has them.
 
         - No ε is proven if the stream states a reason (`unproven_because`), if it is unknown whether the noise key is
-          secret, or if the accountant proves none.
+          secret, or if the privacy accountant cannot prove an ε.
         - No ε is claimed if the run has no noise, if batches are secret, or if the paper claims no ε for
           `privacy.adjacency`.
 
         Args:
             events: (rounds, agents) the events of all releases of the run.
             horizons: (h,) the rounds after which results are computed, ascending.
-            tell: a function that is called with the number of these rounds that are done, and with h.
+            tell: a function that is called to report progress, with two numbers: for how many of the h rounds the
+                results are computed, and h.
         """
         setup, privacy = self._setup, self._setup.experiment.privacy
         self._accountant = Accountant(events, groups(setup), setup.experiment.data["partition"] == "shared")
@@ -100,10 +101,10 @@ class Accounting:
         The proven ε is given at δ = 0 and at the run's δ. Each ε has a value for each round after which results are
         measured, once for each agent and once for the network. A value is nan if no ε is claimed or proven.
 
-        For some algorithms mpinodes also proves a bound on ε against an adversary that sees only what one node sees.
-        The result then has this bound at the end of the run, and the distance in hops, for each node and each agent.
-        Two further variables split the bound: the part before agents only relay messages, and the part of the relayed
-        messages.
+        In some algorithms, agents first send noised data, and from some round on only relay what they receive. For such
+        algorithms mpinodes may also prove a bound on ε against an adversary that sees only what one node sees. The
+        result then has four more variables: this bound and the distance in hops, for each node and each agent; the part
+        of the bound that is due to relayed messages; and, for each agent, the ε of all messages before relaying.
         """
         claimed, agents, network = self._losses
         privacy = self._setup.experiment.privacy
@@ -221,14 +222,16 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
 
     The main results are four numbers:
 
-    - the largest and the smallest noise scale.
+    - `scale`: the largest noise scale.
+    - `least_scale`: the smallest noise scale.
     - `release`: the largest (L1 sensitivity)/(noise scale) of a release. For Laplace noise and public batches, this is
       the largest pure ε of a single release, without the effects of hidden state and of rounding.
     - `calibrated_scale`: the largest (L1 sensitivity)/(nominal ε). With this noise scale, the ε of a single release
       would be the nominal ε.
 
-    The four numbers cover the releases of new data: those that depend on a loss function on which no earlier message
-    depends. If there are no such releases, the numbers cover all releases.
+    The four numbers are computed from the releases that depend on a new loss function. A loss function is new if no
+    earlier message of the agent depends on it. If there are no such releases, the numbers are computed from all
+    releases.
     """
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.

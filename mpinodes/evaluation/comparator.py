@@ -292,13 +292,13 @@ def _certified(total: SampleLoss, feasible: Set, x: Vector) -> tuple[float, floa
 
 
 def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: float) -> Comparator:
-    """Minimize a piecewise linear F by Clarabel, in programs that model the kinks of only a few samples.
+    """Minimize a piecewise linear F by a sequence of small programs, which are solved by Clarabel.
 
-    The loss function of a sample has one kink. A program treats the loss as linear if the minimizer is probably far
-    from the kink. The kinks that are modelled are those nearest to the best point so far. If a kink between this point
-    and the new solution is not modelled, the bound on F(x) − min F is still valid, but large. Then the samples with
-    such kinks are added, unless there are very many. Each new program models at least twice as many kinks as the
-    program before.
+    The loss function of a sample has one kink, at which its slope changes. A program is small because it contains only
+    the kinks that are nearest to the best point so far. All other loss functions are treated as linear. If the solution
+    of a program is beyond a kink that the program does not contain, the bound on F(x) − min F is still valid, but
+    large. The next program then contains this kink too, unless there are very many such kinks. The number of nearest
+    kinks doubles from program to program.
 
     Args:
         total: F.
@@ -329,18 +329,21 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
 
 
 def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], side: Vector) -> Comparator:
-    """Minimize a piecewise linear F over the feasible set 𝒳 by Clarabel, with the kinks of chosen samples.
+    """Minimize a piecewise linear F over the feasible set 𝒳 by Clarabel, with some loss functions made linear.
 
-    The program is min over v, e of Σ e/divisor + (μ/2)‖v‖² s.t. e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳. If 𝒳 is
-    `solid` (a point of 𝒳 stays in 𝒳 if some coordinates are set to 0), the program leaves out each coordinate in which
-    all features are zero. An optimal value of such a coordinate is 0.
+    The loss function of a chosen sample keeps its kink, at which its slope changes. The loss function of any other
+    sample is replaced by a linear function with one of the two slopes. For the chosen samples, the program is
+
+        min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳.
+
+    If 𝒳 is `solid` (a point of 𝒳 stays in 𝒳 if some coordinates are set to 0), the program leaves out each coordinate
+    in which all features are zero. An optimal value of such a coordinate is 0.
 
     Args:
         total: F, with features A, targets b, and slopes lo and hi of each loss.
         feasible: 𝒳.
-        some: (n,) whether the program models the kink of a sample. If not, the sample's loss function is treated as
-            linear.
-        side: (n,) which of the two slopes a linear loss function has: hi if positive, else lo.
+        some: (n,) whether a sample is chosen.
+        side: (n,) for a sample that is not chosen, the slope of its linear loss function: hi if positive, else lo.
     """
     import clarabel
     from scipy import sparse

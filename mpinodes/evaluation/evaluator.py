@@ -83,7 +83,7 @@ class Evaluator:
         self._last |= {name: np.array(columns[name][-1]) for name in by_round & columns.keys()}
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint stores of this evaluator: sums of losses, last values and attributes of metrics."""
+        """Return what a checkpoint stores: the sums of losses, the last values and the attributes of all metrics."""
         metrics = {metric.name: vars(metric) for metric in self._metrics}
         return {"meter": self._meter.state(), "last": self._last, "metrics": metrics}
 
@@ -102,8 +102,8 @@ class Evaluator:
 
         Args:
             tell: a function that is called with the number of comparators found and the number of all comparators.
-            known: comparators of another run on the same losses, by the number of rounds. They are not computed again,
-                unless the losses are the same in every round.
+            known: maps a number of rounds to the comparator of these first rounds, from another run on the same losses.
+                Known comparators are not computed again. If the losses are the same in every round, `known` is ignored.
         """
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
@@ -144,13 +144,13 @@ class Evaluator:
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {reason}\n")
 
     def summary(self) -> WorthSummary:
-        """Return the results of the run for summary.json: the last value of every metric, and three baselines.
+        """Return the results of the run for summary.json: the last values of the metrics, and three baselines.
 
-        - Only metrics with `summarized` are included. The value is None if the metric does not apply to the run. For
-          many metrics the result also has the value per round and the mean over agents.
-        - The baselines are the results without learning: always predict the largest class, always predict the mean
-          target, or stay at the start.
-        - If the comparator or the accuracy is left out, the result states why.
+        - Metrics that state `summarized = False` are left out. The value is None if a metric does not apply to the run.
+          Sums over rounds are also given per round, and values of agents also as the mean over agents.
+        - The three baselines are results without learning: the accuracy of always predicting the largest class, the
+          error of always predicting the mean target, and the results at the starting point.
+        - If the comparator or the accuracy is not computed, the result states why.
         """
         values: dict[str, Any] = {}
         for metric in self._metrics:
@@ -178,7 +178,7 @@ class Evaluator:
 
 
 def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
-    """Return the rules by which the values of repeats are merged, for each value of the metrics in summary.json.
+    """Return how each value of a metric in summary.json is merged over repeats, for example by the mean.
 
     The keys of the result are the dotted keys of the values in summary.json.
     """
@@ -196,10 +196,10 @@ def label(metric: type[Metric] | Metric) -> str:
 
 
 def shown_key(metric: type[Metric] | Metric) -> str:
-    """Return the key in summary.json of the value of a metric that tables and figures show, with dots for nested keys.
+    """Return the dotted key in summary.json under which the value is stored that tables and figures show of a metric.
 
-    If the metric adds up over rounds, the shown value is divided by the number of rounds. If the metric has a value for
-    each agent, the shown value is the mean over the agents.
+    If the metric adds up over rounds, this value is divided by the number of rounds. If the metric has a value for each
+    agent, this value is the mean over the agents.
     """
     return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
 
@@ -299,16 +299,17 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
 
 
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
-    """Return the summed loss and the path length of the best decisions of every single round, at h horizons: (2, h).
+    """Return the sum of the least losses of single rounds, and the length of the path of the minimizers: (2, h).
 
-    The best decision v(t) minimizes the loss Σ_i f_i^t(v) of round t alone. Row 0 has the sum of these least losses,
-    and row 1 the path length Σ_t ‖v(t) − v(t − 1)‖.
+    Let v(t) be the minimizer of Σ_i f_i^t(v), the loss of round t alone. For each of h horizons, row 0 of the result
+    has the sum over t of the least losses Σ_i f_i^t(v(t)), and row 1 has the sum over t of ‖v(t) − v(t − 1)‖. Each sum
+    is over the rounds t up to the horizon.
 
     Args:
         everything: the losses f_i^t of all agents i and rounds t.
         feasible: the feasible set, to which all v belong.
-        horizons: (h,) the rounds at which results are measured; each sum is over the rounds t up to a horizon.
-        fixed: the best fixed decision up to each horizon.
+        horizons: (h,) the rounds at which results are measured; the first horizon is round 1.
+        fixed: the best fixed decision at each horizon.
     """
     if everything.is_constant:
         return np.array([[c.value for c in fixed], np.zeros(len(fixed))])

@@ -25,8 +25,9 @@ _BY_HORIZON = ("horizons", "total", "last", "mean", "judged")
 class Meter:
     """Add up the losses of a run round by round, and store the sums at h horizons.
 
-    A horizon is a round at which results are measured. There are n agents and k deciders: if the objective is
-    decomposable, every agent makes a decision and has a loss (k = n); else only the network does (k = 1).
+    A horizon is a round at which results are measured. There are n agents and k deciders. A decider makes a decision
+    and has a loss. If the objective is decomposable, every agent is a decider (k = n). Otherwise the network is the
+    only decider (k = 1).
 
     Attributes:
         losses: the losses of all deciders.
@@ -168,8 +169,8 @@ class Meter:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that the method `state` of an earlier object returned.
 
-        The total number of rounds of the stored run may differ from that of this run. The rounds at which results are
-        measured stay as they are in the state; later rounds are those of this run.
+        The stored run may have another total number of rounds than this run. Let s be the last round of the stored run.
+        The rounds at which results are measured are those of the stored run up to s, and those of this run after s.
         """
         for name in _SUMS:
             setattr(self, name, state[name])
@@ -212,9 +213,9 @@ class Meter:
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
     def _keep(self, at: int, last: Vector) -> None:
-        """Store the last and the average decision of a round at which results are measured.
+        """Store the decisions of a round at which results are measured, and the averages of the decisions so far.
 
-        If the run has accuracies or errors, also keep the decisions until `_examine` computes them.
+        If the run has accuracies or errors, these decisions are kept until `_examine` computes the numbers.
 
         Args:
             at: the index of the round in `horizons`.

@@ -84,8 +84,8 @@ class Lost(NamedTuple):
 class Losses(ABC):
     """Compute the losses of all deciders in any rounds, without the regularizer.
 
-    If the objective is decomposable, each agent is a decider; else the network is the only decider. Only the method
-    `played` adds a part of the regularizer.
+    If the objective is decomposable, each agent is a decider; else the network is the only decider. Under bandit
+    feedback, the method `played` includes a small part of the regularizer.
 
     Attributes:
         kind: the class of the losses.
@@ -125,10 +125,12 @@ class Losses(ABC):
     def played(self, first: int, columns: Columns, points: Points) -> Lost:
         """Return the losses of consecutive rounds from `first` on, at the points at which agents learn their losses.
 
-        If agents learn the loss at two points around each decision (`losses.two_point`), the losses at decisions and
-        estimates are means over both points. As in `at`, the regularizer at the decision is left out, but its mean over
-        the two points is larger than its value at the decision, and the losses contain this difference. The losses at
-        running averages are those of `at`.
+        Usually these points are the decisions themselves, and the result is that of `at`. Under bandit feedback, agents
+        learn the loss at two points x + r u and x − r u around a decision x (`losses.two_point`). The result is then
+        the mean of the losses at both points. The losses at running averages are those of `at` in all cases.
+
+        The caller adds the regularizer (λ/2)‖x‖² at each decision x. Its mean over the two points is
+        (λ/2)(‖x‖² + r²). Therefore this method already includes the missing term (λ/2)r² in the result.
 
         Args:
             first: the first of the rounds.

@@ -2,7 +2,8 @@
 
 `Samples` reads the samples of consecutive rounds. When the run has ended, `Samples` makes a `Total`, which sums the
 losses of any consecutive rounds. A `Total` holds the samples of the run, and knows in which rounds each sample was
-used. Samples that are used in only one round are read from the stream a second time for this.
+used. If samples are used in only one round, `Samples` does not keep them, and reads all samples a second time to make
+the `Total`.
 
 If the samples have more than `KEPT` bytes and fewer than `COLUMNS` features, they are replaced by a few samples with
 the same sum of losses (`Squares`), provided that the class of the losses itself defines a method `condensed`.
@@ -145,7 +146,7 @@ class Samples:
 
     @property
     def held_at_the_end(self) -> int:
-        """Return how many bytes of memory the samples of the run need at its end, in addition to the data set itself.
+        """Return how many bytes the samples take in memory when the run has ended, in addition to the data set itself.
 
         If samples are used again in later rounds, there are two copies of these samples, and both are counted.
         """

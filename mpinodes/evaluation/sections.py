@@ -29,8 +29,8 @@ def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
 def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
     """Return the section of summary.json on faults; None if no faults are simulated.
 
-    The section counts, for the first `rounds` rounds, the messages that are sent, lost and late, by how many rounds
-    they are late in total, and the rounds of absent agents.
+    The section has five sums over the first `rounds` rounds: the numbers of sent, lost and late messages, the delays of
+    the late messages in rounds, and the numbers of absent agents.
     """
     if setup.links is None:
         return None
