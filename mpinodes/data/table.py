@@ -42,10 +42,10 @@ class FileFacts:
         columns: the number of features of a sample; 0: as many as the file has.
         labels: the possible labels. Two labels become the targets −1 and +1, and more labels become 0, 1, ... If
             `labels` is empty, the targets in the file must be numbers.
-        header: whether the first line of a .csv contains column names. With None the reader decides. If all entries of
-            the line are finite numbers, the reader raises an error. If no entry of the line is a finite number, the
-            line contains names. If `labels` are stated and `target` is not, the last entry, which may be a label, is
-            ignored for this.
+        header: whether the first line of a .csv contains column names. With None the reader decides by the entries of
+            the line. If all entries are finite numbers, the reader raises an error. If no entry is a finite number, the
+            line contains names; else the line is a sample. If `labels` are stated and `target` is not, the last entry
+            may be a label. Then the line contains names if no other entry is a finite number.
         target: the name of the target's column; empty: the last column is the target.
     """
 
@@ -230,7 +230,7 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
 
 
 def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], list[int]]:
-    """Move the target to the end: return the column names in this order, and the indices of the columns.
+    """Return the names and the indices of the columns, with the column of the target moved to the end.
 
     Raises:
         BadInput: no column or more than one column has the target's name, or a column is the index of a data frame.
@@ -327,7 +327,8 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
 
     Raises:
         BadInput: `file` is no data frame; the target names the index; a name of a column is empty, not printable or not
-            distinct; a value is missing, and the empty text is no label; or the .csv cannot be written.
+            distinct; a value is missing, although the labels do not include the empty text; or the .csv cannot be
+            written.
     """
     frame = data["file"]
     if not (hasattr(frame, "columns") and hasattr(frame, "to_csv")):

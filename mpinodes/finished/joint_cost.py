@@ -8,8 +8,8 @@ protects: a sample, a round or an agent.
 
 - If the units of the runs can be matched, the privacy losses of each unit are added over the runs, and the largest sum
   counts.
-- If not all units can be matched and the units are samples, the privacy losses of the worst samples are added, although
-  these samples may differ.
+- If not all units can be matched and the units are samples, the largest privacy loss of a sample in each run is added,
+  although these samples may differ.
 - If not all units can be matched and the units are rounds or agents, nothing is proven.
 """
 
@@ -80,11 +80,12 @@ class Finished(FinishedRun):
 
     @property
     def noise(self) -> Hashable:
-        """Return a value that is equal for two runs with the same noise.
+        """Return an identifier of the noise of the run: runs with the same noise have the same identifier.
 
-        - The value is None if the run has no noise, or if no other run can have the same noise.
-        - The value is an empty text if experiment.toml does not identify the noise.
-        - Unless `noise.key` is set, runs on different data files have different values.
+        The identifier depends on the data files, unless `noise.key` is set. Two results are no identifiers:
+
+        - None, if the run has no noise, or if no other run can have the same noise.
+        - An empty text, if experiment.toml does not identify the noise.
         """
         e = self.experiment
         if not e.reproducible or not e.private:
@@ -95,14 +96,14 @@ class Finished(FinishedRun):
 
     @cached_property
     def cost(self) -> tuple[Hashable, Cost]:
-        """Return the privacy cost of every sample in the run, after an identifier of the numbering of the samples.
+        """Return an identifier of the order of the samples, and the privacy cost of every sample in the run.
 
-        If the identifiers of two runs are equal, a number stands for the same sample in both runs. The costs are
-        computed from the recorded privacy events (the noise and sensitivity of each message) and from the data. If the
-        data cannot be read again, or have changed, only the cost of the worst sample is returned. This cost is computed
-        from summary.json, and its identifier differs from that of every other run.
+        If two runs have equal identifiers, sample k is the same sample in both runs, for every k. With
+        `privacy.adjacency` = one-round or one-agent, rounds or agents take the place of samples.
 
-        With `privacy.adjacency` = one-round or one-agent, rounds or agents take the place of samples.
+        The costs are computed from the data and the recorded privacy events (noise and sensitivity of each message). If
+        the data cannot be read again, or have changed, only the largest cost of a sample is returned. This cost is
+        computed from summary.json, and the identifier differs from that of every other run.
 
         Raises:
             Unproven: the data cannot be read or have changed, and summary.json does not determine the privacy loss.
@@ -215,10 +216,14 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
 def disjoint(first: Finished, other: Finished) -> bool:
     """Return whether two runs are known to have no sample in common.
 
-    If the runs read the same data file, the result is False. If `data.identity` is set for both runs, the result is
-    True if the two values differ. In all other cases, the result is True only if both runs use built-in data sets and
-    no data file or code of the user. Then two different data sets have no common sample. Neither have two runs on the
-    same data set, if its samples are drawn from the seed and the two seeds differ.
+    The first rule of this list that applies determines the result:
+
+    - If the runs read the same data file, the result is False.
+    - If `data.identity` is set for both runs, the result is True if the two values differ.
+    - If one of the runs reads a data file or the user's Python file, the result is False.
+    - If the runs use different data sets, the result is True if both data sets are built-in.
+    - If the runs use the same data set, the result is True if its samples are drawn from the seed and the two seeds
+      differ.
     """
     a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):
@@ -295,9 +300,9 @@ def text(runs: Sequence[Finished], delta: float | None) -> str:
 
 
 def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, list[str], float]:
-    """Return three values: the privacy loss of publishing all runs, sentences that explain it, and its δ.
+    """Return three values: the privacy loss of publishing all runs, sentences about this loss, and the δ of this loss.
 
-    If nothing is proven, the privacy loss is `UNPROVEN`, and one of the sentences gives the reason.
+    If no privacy loss is proven, the first value is `UNPROVEN`, and one of the sentences gives the reason.
 
     Args:
         runs: the runs.

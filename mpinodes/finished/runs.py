@@ -1,8 +1,8 @@
 """Read finished runs as one table: a row for each run, with the settings in which the runs differ and the results.
 
-If every agent has its own loss, the loss of a round is the sum of the agents' losses. If all agents share one loss,
-this loss is the loss of the round. To make both kinds of runs comparable, the table divides losses and regrets by the
-number of agents in the first case.
+If every agent has its own loss, the loss of a round is the sum of the agents' losses. The table divides such sums, and
+regrets that are computed from them, by the number of agents. If all agents share one loss, this loss is the loss of the
+round, and nothing is divided. So both kinds of runs are comparable.
 """
 
 from __future__ import annotations
