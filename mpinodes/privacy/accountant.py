@@ -6,14 +6,14 @@ round or an agent (`privacy.adjacency`).
 - The privacy loss of the network is the loss from all messages together.
 - The privacy loss of an agent is the loss that the agent's messages add, given all earlier messages.
 
-Both losses are maxima over all units. An adversary who reads the messages of one agent alone never learns more than the
-loss of the network. But this adversary may learn more than the loss of that agent if several agents use the changed
-sample, because the agent's later messages depend on messages of the other agents.
+Both losses are maxima over all units. Suppose that an adversary reads the messages of one agent alone. The privacy loss
+toward this adversary is never above the loss of the network. The privacy loss may be above the loss of the agent if
+several agents use the changed sample, because the agent's later messages depend on messages of the other agents.
 
 The loss of the network follows from the losses of the agents:
 
-- If all agents use the same samples (shared data), a changed sample moves the messages of every agent. The loss of the
-  network is then the sum of the losses of all agents for one sample, at the worst sample.
+- If all agents use the same samples (shared data), a changed sample moves the messages of every agent. For each sample,
+  the losses of all agents are added. The loss of the network is the largest of these sums.
 - If only one agent uses a sample, the distributions of the other agents' messages, given all earlier messages, do not
   depend on the sample. The loss of the network is then the largest loss of an agent.
 
@@ -21,9 +21,10 @@ Nothing is proven if a message that depends on data has no noise, or if no bound
 
 The pure ε of several messages is the sum of the pure ε of each. The proven ε at δ is the smallest of pure ε, the ε of
 zCDP and the ε of Rényi DP. If all noise is Gaussian and all batches are public, the proven ε at δ is the ε of Gaussian
-DP, which is exact if every message moves by its bound. The module `tight` also computes the numerical composition of
-privacy loss distributions (PLD). If a batch is drawn in secret, its noised vector has a smaller pure ε and a smaller
-Rényi curve (`subsampling`). With secret Poisson batches, a replaced sample counts as two zeroed samples.
+DP. The ε of Gaussian DP is exact if the change of every message is as large as the bound on this change. The module
+`tight` computes the numerical composition of privacy loss distributions (PLD). If a batch is drawn in secret, its
+noised vector has a smaller pure ε and a smaller Rényi curve (`subsampling`). With secret Poisson batches, a replaced
+sample counts as two zeroed samples.
 """
 
 from __future__ import annotations
@@ -58,10 +59,10 @@ class PrivacyLoss(NamedTuple):
         epsilon: the proven ε at δ; nan if nothing is proven.
         rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven. If a replaced sample counts as
             two zeroed samples (secret Poisson batches), the word "twice" follows, as in "RDP, twice".
-        delta_spent: the part of δ that pays for an approximation. The privacy loss is computed for a distribution of
-            the messages that differs slightly from the exact distribution: for each noised vector, by the total
-            variation distance `Event.tv_distance`. If nothing is proven because this part would exceed δ/2, the
-            attribute is the part that would be needed.
+        delta_spent: the part of δ that covers an approximation. The privacy loss is computed for messages whose
+            distribution differs slightly from the exact distribution. `Event.tv_distance` is the total variation
+            distance between the two distributions of a noised vector. If the part of δ would exceed δ/2, nothing is
+            proven, and the attribute is the part that would be needed.
     """
 
     pure: float
@@ -211,11 +212,11 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
-    """Return how far the accounting approximates the distribution of an agent's messages up to a horizon.
+    """Return bounds on the error of the distribution for which the privacy loss of an agent's messages is computed.
 
-    The result is an array (horizons, agents) of total variation distances, each a sum over the noised vectors in the
-    messages. For one noised vector, `Event.tv_distance` is the distance between its exact distribution and the
-    distribution for which the privacy loss is computed.
+    The result is an array (horizons, agents). Each entry bounds the total variation distance between the exact
+    distribution of the agent's messages up to the horizon and the distribution for which the privacy loss is computed.
+    The bound is the sum of `Event.tv_distance`, the distance for one noised vector, over the vectors in the messages.
 
     Args:
         history: the privacy events of all rounds and agents.
@@ -228,8 +229,8 @@ def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
     """Return the privacy loss from all messages of several agents, for the group of samples with the largest loss.
 
-    The result is `UNPROVEN` if `price_curves` proves nothing, or if the leakage of a message up to the horizon is
-    unknown, that is, how far a change of earlier samples moves the message.
+    The result is `UNPROVEN` if `price_curves` proves nothing, or if no cost is known for a message up to the horizon
+    (`Facts.unknown_from`). No cost is known, for example, if no bound on the effect of earlier samples is known.
 
     Args:
         ledgers: the distinct ledgers of the agents; a ledger holds the privacy cost of each group of samples.
@@ -277,13 +278,13 @@ def price_curves(
 ) -> PrivacyLoss:
     """Return the privacy loss of the group of samples with the largest loss, from the costs of all groups.
 
-    - The pure ε of the result is the largest pure ε of a group; nan if that is inf.
-    - The ε at δ of the result is the largest ε at δ of a group. The ε of a group is the smallest of pure ε, the ε of
-      zCDP and the ε of Rényi DP. If `is_gaussian` is true, it is the ε of Gaussian DP.
-    - With `pairs`, the pure ε is doubled, and the function `by_two_zero_outs` computes the ε at δ.
-    - Without groups, both are 0.
-    - The result is `UNPROVEN` if the pure ε and the ε of zCDP of a group are both infinite. If `is_gaussian` is true,
-      it is `UNPROVEN` if the ε of Gaussian DP is not finite.
+    - The pure ε of the result is the largest pure ε of a group; nan if a group has no finite pure ε.
+    - The ε at δ of the result is the largest ε at δ of a group. The ε at δ of a group is the smallest of pure ε, the ε
+      of zCDP and the ε of Rényi DP. If `is_gaussian` is true, the ε at δ of a group is the ε of Gaussian DP.
+    - If `pairs` is true, the pure ε is doubled, and the function `by_two_zero_outs` computes the ε at δ.
+    - If there are no groups, the pure ε and the ε at δ are 0.
+    - If a group has neither a finite pure ε nor a finite ε of zCDP, the result is `UNPROVEN`. If `is_gaussian` is true,
+      the result is `UNPROVEN` only if the ε of Gaussian DP is not finite.
 
     Args:
         pure: (groups,) pure ε.
@@ -331,16 +332,16 @@ def price_curves(
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
-    """Return the privacy loss of messages whose exact distribution is close to one with a known privacy loss.
+    """Return the privacy loss of messages, from the privacy loss of other messages with nearly the same distribution.
 
-    Let the distance be the total variation distance between the two distributions. If messages with the known
-    distribution are (ε, δ')-DP, the actual messages are (ε, δ' + (1 + e^ε) distance)-DP. Half of δ is reserved for the
-    term (1 + e^ε) distance.
+    The other messages are called the model. If the model is (ε, δ')-DP, the messages are
+    (ε, δ' + (1 + e^ε) distance)-DP, where the distance is `distance`. Half of δ is reserved for the term
+    (1 + e^ε) distance.
 
     Args:
-        of: maps δ to the privacy loss of the known distribution.
-        delta: δ of the actual messages.
-        distance: the total variation distance between the two distributions.
+        of: maps δ to the privacy loss of the model.
+        delta: δ of the messages.
+        distance: the total variation distance between the distributions of the messages and of the model.
 
     Returns:
         `of(delta)` if `distance` is 0. Otherwise a privacy loss without pure ε (nan), with the ε of `of(delta / 2)`,

@@ -29,8 +29,9 @@ def laplace_rdp(x: Vector) -> Vector:
     that differ from the divergences by rounding. For x below `SMALL` they are a x²/2 at order a. Source: Mironov 2017,
     Proposition 6.
 
-    For a vector with L1 sensitivity D1 and noise of scale b, the divergences of x = D1/b are an upper bound. The reason
-    is that a shift of one coordinate costs no less than the same shift split over several coordinates.
+    Several coordinates: for a vector with L1 sensitivity D1 and noise of scale b in each coordinate, the divergences
+    are at most those for x = D1/b. The reason is that a shift of one coordinate costs no less than the same shift split
+    over several coordinates.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
@@ -57,9 +58,11 @@ def pure_rho(epsilon: Vector) -> Vector:
 def shift_rho(d2: Vector, scale: Vector) -> Vector:
     """Return the ρ of zCDP of a vector with noise: D2²/(2 scale²), where D2 is the L2 sensitivity `d2` of the vector.
 
-    The scale is the Laplace scale or the Gaussian standard deviation. The result is 0 where D2 is 0, and inf where the
-    scale is 0 and D2 is not. For Laplace noise the formula is a bound: in each coordinate, the Rényi divergence of
-    order a of a shift by x is at most a x²/2 (in units of the scale). So the bound does not depend on the dimension.
+    The scale is the Laplace scale or the Gaussian standard deviation. If D2 is 0, the result is 0. If D2 is above 0 and
+    the scale is 0, the result is inf.
+
+    For Laplace noise the formula is an upper bound for every dimension. The reason is that the Rényi divergence of
+    order a of a shift by x noise scales in one coordinate is at most a x²/2.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
@@ -98,9 +101,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
     The result is 0 if μ is 0, or so small that μ-GDP is (0, δ)-DP. The result is inf if μ is inf or ε exceeds every
     double-precision number.
 
-    For μ above 1e6, the result is an upper bound on ε with a relative error of at most 1e-12. It solves Φ(−ε/μ + μ/2) =
-    δ, because the second term of the formula for δ (`gdp_delta`) is negligible, and rounding would hide the solution of
-    the full formula.
+    For μ above 1e6, the result is an upper bound on ε with a relative error of at most 1e-12: the solution ε of
+    Φ(−ε/μ + μ/2) = δ. This equation leaves out the second term of the formula for δ (`gdp_delta`). The term is
+    negligible, and with the full formula rounding would hide the solution.
     """
     if mu == 0 or np.isinf(mu):
         return mu

@@ -61,8 +61,9 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
 def _exact(d: int, x: float) -> Vector:
     """Return the Rényi divergences of a shift by x noise scales in R^d, one for each order.
 
-    If an order is so large that the series would overflow (`EXPONENT`), its entry is an upper bound. All entries are
-    inf if this is so for the first order, if x is above 2 · `EXPONENT`, or if d is above `LARGEST`.
+    If an order is so large that the series would overflow (`EXPONENT`), the entry of this order is an upper bound. All
+    entries are inf in three cases: the series would overflow at the first order, x is above 2 · `EXPONENT`, or d is
+    above `LARGEST`.
     """
     from scipy.special import k0e, k1e
 

@@ -5,8 +5,8 @@ the messages state (`core.messages.Hidden`). Ledgers compute privacy costs from 
 messages with the bounds.
 
 Two runs are compared whose data differ in one group of samples, and whose messages so far are equal. h bounds how far
-each hidden part differs between the two runs, and u bounds how far the gradient differs. At the start h = 0. In every
-round,
+each hidden part differs between the two runs. v bounds how far the gradient differs because of earlier samples, and u
+bounds how far the gradient differs in total. At the start h = 0. In every round,
 
     v = min(r, ℓ·‖p·h‖ + w·[an earlier message was a use of the group]),   u = s·k + v,
     a vector of the message differs by at most c·(A h + b v) + l2·k,   and h <- A h + b u.
@@ -18,10 +18,13 @@ round,
 - The other symbols are fields of `Hidden`: A is `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r
   `largest`, ℓ `lipschitz` and w `offset`.
 
-In this package, "an unknown message" is a message whose leakage is `UNKNOWN`, and "a message with hidden parts" is a
-message whose leakage is `Feedback` or `Hidden`. The bound of an unknown message, and of every message with hidden parts
-after it, is inf. The bound of any other message is l2·k. After such a message h is 0, or inf if k > 0, because then
-nothing states how the use changes the hidden parts.
+The formulas above are for messages whose leakage is `Feedback` or `Hidden`, called "messages with hidden parts". There
+are two other kinds of messages:
+
+- A message whose leakage is `RELEASED` differs by at most l2·k. After this message, h is 0 if k = 0. If k > 0, h is
+  inf, because the message does not state how its new samples change the hidden parts.
+- A message whose leakage is `UNKNOWN`, called "an unknown message", has the bound inf. All later messages with hidden
+  parts have the bound inf, too.
 
 - `Norms` takes the absolute values of A, b, p and c, so that h is a bound on norms. `Lanes` does so for many changes at
   once.
@@ -52,9 +55,9 @@ class Lanes:
     class `Norms`.
 
     Args:
-        events: (rounds, agents) the noise and leakage of every message. The algorithm has hidden parts (parts of its
-            state that no message reveals). An unknown message counts here as a message that does not depend on hidden
-            state.
+        events: (rounds, agents) the noise and leakage of every message. The algorithm must have hidden parts (parts of
+            its state that no message reveals). If the leakage of a message is `UNKNOWN`, this class treats the message
+            as independent of the hidden parts; the callers give such messages the bound inf.
 
     Attributes:
         reads: (rounds, agents, vectors of a message, hidden parts) how far a vector moves at most if a hidden part
@@ -91,8 +94,8 @@ class Lanes:
             before: (rounds, lanes) whether a message of an earlier round is a use of the lane.
 
         Returns:
-            Two arrays: for the messages with the axes (vectors of a message, rounds, lanes), and for the hidden parts
-            after the last round with the axes (hidden parts, lanes).
+            Two arrays of bounds. The first array, (vectors of a message, rounds, lanes), is for the messages. The
+            second array, (hidden parts, lanes), is for the hidden parts after the last round.
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
@@ -111,7 +114,8 @@ class Lanes:
             after the last round, with all changes.
 
             Args:
-                times: multiplies weights and sizes, elementwise.
+                times: the function that multiplies two arrays elementwise. It is `np.multiply`, or `_weighted` if some
+                    bounds are infinite.
             """
             now, older = h, np.empty_like(b)
             for t in range(len(older)):
@@ -153,10 +157,12 @@ class Norms:
     def step(self, t: int, used: Indices) -> Vector:
         """Return how far each vector of a message moves in L2 norm if a group of samples changes.
 
-        The result is an array (vectors, groups).
+        The result is an array (vectors, groups). All entries are inf in two cases:
 
-        The result is inf for a message with unknown leakage (the effect of earlier samples), and for a message that
-        depends on hidden state after such a message. This method must be called for all messages, in order.
+        - The leakage of this message (the effect of earlier samples) is unknown.
+        - This message depends on hidden state, and the leakage of an earlier message is unknown.
+
+        This method must be called for all messages, in order.
 
         Args:
             t: the number of the message, counted from 0.
@@ -184,8 +190,9 @@ class Signed:
     signs, so these bounds are at most the bounds of the class `Norms`. For each earlier round, the class stores how far
     a gradient change of size 1 in that round moves the hidden state now.
 
-    If new samples enter with a message that does not depend on hidden state, nothing states how the samples change the
-    hidden state. This change is then taken as inf, and followed by norms, until the next such message.
+    A message that does not depend on hidden state may be the first to depend on new samples. The message does not state
+    how these samples change the hidden state. The bound on this change then starts at inf. The later bounds are
+    computed from norms, until the next message that does not depend on hidden state.
 
     Args:
         events: the noise and leakage (the effect of earlier samples) of the agent's messages, one event for each round.
@@ -204,10 +211,14 @@ class Signed:
     def older(self, t: int) -> Vector:
         """Return how far message t moves through hidden state if a group of samples of earlier messages changes.
 
-        The array has the axes (vectors of the message, groups). Messages are counted from 0. The result is inf if the
-        leakage (the effect of earlier samples) of the message is unknown, and for a message that depends on hidden
-        state after such a message. It is 0 for any other message that does not depend on hidden state. The call also
-        updates the stored hidden state to round t.
+        The array has the axes (vectors of the message, groups). Messages are counted from 0. The leakage of a message
+        is the effect of earlier samples on the message.
+
+        - If the leakage of message t is unknown, all entries are inf.
+        - If message t depends on hidden state, and the leakage of an earlier message is unknown, all entries are inf.
+        - If message t does not depend on hidden state, and its leakage is known, all entries are 0.
+
+        The call also updates the stored hidden state to round t.
         """
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
@@ -237,10 +248,12 @@ class Signed:
     def step(self, t: int, used: Indices) -> Vector:
         """Return how far each vector of a message moves in L2 norm if a group of samples changes.
 
-        The result is an array (vectors, groups).
+        The result is an array (vectors, groups). All entries are inf in two cases:
 
-        The result is inf for a message with unknown leakage (the effect of earlier samples), and for a message that
-        depends on hidden state after such a message. This method must be called for all messages, in order.
+        - The leakage of this message (the effect of earlier samples) is unknown.
+        - This message depends on hidden state, and the leakage of an earlier message is unknown.
+
+        This method must be called for all messages, in order.
 
         Args:
             t: the number of the message, counted from 0.
@@ -286,13 +299,13 @@ def has_signs(events: Events) -> bool:
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
-    """Return the sum of weight times size over the hidden parts of a state, for each group of samples.
+    """Return a weighted sum over the hidden parts of a state, for each group of samples; 0 times inf is taken as 0.
 
-    0 times inf is taken as 0. The terms are added in the order of the hidden parts.
+    The terms are added in the order of the hidden parts.
 
     Args:
-        weights: (hidden parts,) the weight of each part.
-        parts: (hidden parts, groups) the sizes.
+        weights: (hidden parts,) the weight of each hidden part.
+        parts: (hidden parts, groups) the numbers to add.
     """
     total: Vector = np.zeros(parts.shape[1])
     for weight, part in zip(weights, parts, strict=True):
@@ -302,11 +315,11 @@ def _combined(weights: Vector, parts: Vector) -> Vector:
 
 
 def _product(weights: Vector, inputs: Vector) -> Vector:
-    """Return the sum over rounds of weight times size, for each group of samples; 0 times inf is taken as 0.
+    """Return a weighted sum over rounds, for each group of samples; 0 times inf is taken as 0.
 
     Args:
         weights: (rounds,) the weight of each round.
-        inputs: (rounds, groups) the sizes.
+        inputs: (rounds, groups) the numbers to add.
     """
     some = np.flatnonzero(weights)
     return np.asarray(weights[some] @ inputs[some])
@@ -316,11 +329,14 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
     """Return how far each message can move, through hidden state, if any sample of an earlier message changes.
 
     The array has the axes (rounds, vectors of a message). Each bound assumes the largest possible change of the
-    gradient in every earlier round. The bounds do not cover the direct effect of a changed sample on the message with
-    which the sample enters.
+    gradient in every earlier round. A changed sample in the new loss function of a message also changes this message
+    directly; the bounds do not include the direct change.
 
-    The bound is inf if the leakage (the effect of earlier samples) of the message is unknown, and for messages that
-    depend on hidden state after such a message. It is 0 for any other message that does not depend on hidden state.
+    The leakage of a message is the effect of earlier samples on the message.
+
+    - If the leakage of a message is unknown, its bound is inf.
+    - If a message depends on hidden state, and the leakage of an earlier message is unknown, its bound is inf.
+    - If a message does not depend on hidden state, and its leakage is known, its bound is 0.
 
     Args:
         events: the noise and leakage of one agent's messages, one event for each round.

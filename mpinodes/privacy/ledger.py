@@ -12,9 +12,9 @@ If the group changes, messages move in two ways:
   group k times, the direct change is k times as large.
 - Every message after the first use moves through the agent's hidden state, by at most the bounds of `leakage`.
 
-If a release moves by D2 in L2 norm, it moves by at most D2 times `Events.l1_per_l2` in L1 norm. If the release was
-rounded to a lattice, both changes are larger by the roundings that the event states. The cost of the release follows
-from these changes and from the distribution of the noise.
+If a release moves by D2 in L2 norm, it moves by at most D2 times `Events.l1_per_l2` in L1 norm. Rounding to a lattice
+adds `rounding_l2` to the L2 change and `rounding_l1` to the L1 change (two fields of the event). The cost of the
+release follows from these changes and from the distribution of the noise.
 
 - `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. If secret coins draw the batch of
   a release, the pure ε and the Rényi curve are smaller (`subsampling`).
@@ -121,21 +121,22 @@ class Unlisted:
 class Costs:
     """Compute the privacy costs of single releases, each from how far the release moves between adjacent data.
 
-    A release is a vector to which noise was added. In the methods, `t` is an array of release numbers, and `delta` has
-    the L2 change of each of these releases.
+    A release is a vector to which noise was added. The methods take two arrays of equal length: `t` has the numbers of
+    some releases, and `delta` has the L2 change of each of these releases.
 
     If secret coins draw the batch of a release, pure ε and the Rényi curve are smaller than for a batch of all samples
     (see `subsampling`). ρ of zCDP is not made smaller: ρ for all samples is an upper bound. The method `slopes` ignores
     secret batches.
 
     If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), all costs are those of one zeroed
-    sample, whose L2 change is half of `delta`. The callers combine two of these costs.
+    sample, whose L2 change is half of `delta`. The callers compute the cost of the replaced sample from this cost.
 
     Attributes:
         kind: the noise distribution of each release. If the dimension of the vectors is unknown, gamma-norm noise is
             replaced by PURE.
-        roundings: two arrays: for each release, the amounts that rounding adds to the L1 change and to the L2 change.
-            For gamma-norm noise, whose cost depends on the L2 change alone, both amounts are that of the L2 change.
+        roundings: two arrays with a number for each release: how much rounding adds to the L1 change, and how much
+            rounding adds to the L2 change. For gamma-norm noise, the first number equals the second, because the cost
+            depends on the L2 change alone.
         rate, sampling: for each release, the fields of `Event` that say how a secret batch is drawn.
     """
 
@@ -189,10 +190,12 @@ class Costs:
     def slopes(self) -> tuple[Vector, Vector]:
         """Return the pure ε and the ρ of zCDP of each release (noised vector) for an L2 change of 1, as two arrays.
 
-        The first array holds the *shift*: the number of draws times the L1 change divided by the noise scale. For
-        gamma-norm noise, the L2 change takes the place of the L1 change. The shift is the pure ε, except for Gaussian
-        noise, which has no pure ε. Both arrays ignore secret batches and the rounding of releases. Both are inf for a
-        release without noise.
+        The first array holds the *shift* of each release: its L1 change divided by the noise scale, times the number of
+        times that the value is sent with fresh noise (`Event.draws`). For gamma-norm noise, the L2 change takes the
+        place of the L1 change. The shift is the pure ε, except for Gaussian noise, which has no pure ε.
+
+        For a release without noise, the entries of both arrays are inf. The arrays ignore secret batches and the
+        rounding of releases.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
@@ -207,8 +210,8 @@ class Costs:
         these bounds:
 
         - ρ of zCDP times the order;
-        - if the noise is not Gaussian, a bound from the noise distribution, with the pure ε of one draw rounded up by
-          at most 0.1 %;
+        - if the noise is not Gaussian, a bound from the curve of the noise distribution, for which the pure ε is first
+          rounded up by at most 0.1 %;
         - for a secret batch, the bound of `sampled_rdp`.
 
         An entry is inf if there is no noise and `delta` is above 0.
@@ -245,15 +248,16 @@ class Facts:
     the agent's state.
 
     Attributes:
-        unknown_from: the first message, counted from 0, whose leakage is unknown, or that has a secret batch and hidden
-            parts; inf if there is no such message.
+        unknown_from: the number of the first message, counted from 0, for which no cost is known; inf if there is none.
+            No cost is known if the leakage of the message is unknown, or if a message with a secret batch depends on
+            hidden parts.
         kinds: the noise distributions of all messages that may depend on data.
-        is_saturated: whether, in every message, the bound on the effect of an earlier sample does not depend on how far
+        is_saturated: whether the bound on the effect of an earlier sample, in every message, stays the same however far
             the hidden state has moved.
         moves: whether a change of an earlier sample may change at least one gradient that is taken at an unreleased
             point.
-        is_finite: whether all L1 and L2 sensitivities are finite, and all numbers of the leakages except `lipschitz`
-            and `offset`, which may be inf.
+        is_finite: whether all L1 and L2 sensitivities and all numbers of the leakages are finite. The numbers
+            `lipschitz` and `offset` of a leakage are not checked; they may be inf.
         is_exact: whether the leakage of all messages that depend on hidden state is exact; true if there is no such
             message.
         has_signs: whether the leakage of at least one message has a negative weight.
@@ -393,8 +397,8 @@ class Saturated(Ledger):
 
     - The cost of the direct changes of messages with uses of the group. (A use is a message that is the first to depend
       on the loss of a round with the group.) If a message has k uses of the group, it moves k times as far. With
-      Gaussian noise this costs k² ρ. For a use after the first, this part is the cost of the direct and the hidden
-      change together minus the cost of the hidden change.
+      Gaussian noise this costs k² ρ. If the group was used before, the message has a direct and a hidden change. This
+      part is then the cost of both changes together, minus the cost of the hidden change alone.
     - The cost of the hidden changes of all messages after the first use, as a difference of two cumulative sums over
       rounds.
 
@@ -537,11 +541,13 @@ class Saturated(Ledger):
         The result is two arrays: the number of each release (noised vector), and how far the release moves in L2 norm.
         These releases together cost no less than the releases of any group of samples up to the last horizon. They are:
 
-        - Direct changes. For each group and each kind of noise, the releases in which samples of the group enter are
-          sorted by descending cost. For each k, the most expensive k-th release of any group is returned. If samples of
-          its group have entered before, its change includes the bound on the hidden change.
-        - Hidden changes. Every release after the first entry of any group is returned with the bound on the effect of
-          earlier samples as its change, if this bound is above 0.
+        - Direct changes. For each group and each kind of noise, the releases of the messages that use the group are
+          sorted by descending cost. (A message uses a group if it is the first to depend on the loss of a round with
+          the group.) The k-th releases of all groups are compared, and the most expensive of them is returned, for each
+          k. If an earlier message used the same group, the change of this release includes the bound on the hidden
+          change.
+        - Hidden changes. Every release after the first message that uses any group is returned. Its change is the bound
+          on the effect of earlier samples. Releases whose bound is 0 are left out.
 
         The bound is counted twice in a release that has both changes, so the worst case may cost more than necessary.
         """

@@ -3,13 +3,13 @@
 A group is a set of samples that an agent always uses together. A use of a group is a message that is the first to
 depend on the loss function of a round with the group. From the first use on, a change of the group may move the agent's
 hidden parts by up to h, and so all later messages. The module `leakage` states the recursion for h. This module
-computes the recursion for each group, so the charge of a group decays or grows as the effect of its change does.
+computes the recursion for each group, so the cost of a group in a round decays or grows with the effect of its change.
 
 After some rounds, many groups have equal h, most often because h reaches the upper bound on the change of a gradient.
 Groups with equal h move all later messages equally, so they are merged into a *cluster*. The running time is then
 proportional to rounds times clusters, not to rounds times groups. A group that is used again leaves its cluster. A
-merged cluster gets the elementwise maximum of the h of its parts. A larger h never gives a smaller cost, so no group is
-charged less than without clusters.
+merged cluster gets the elementwise maximum of the h of its parts. A larger h never gives a smaller cost, so clusters
+never make the computed cost of a group smaller.
 
 Example: each of 4,000 samples is used once, and the h of a sample shrinks by a factor 0.3 every round. Soon h moves a
 message by almost nothing. At the end the 4,000 groups form 51 clusters, so each round computes 51 recursions.
@@ -31,9 +31,9 @@ which clusters are merged:
 - If an agent has more than `FEW` clusters, clusters whose h are equal up to the relative amount `LOOSE` are merged. A
   cluster whose h was raised by a merge is not merged in this way again, so these merges raise the h of a group by no
   more than the relative amount `LOOSE`.
-- Clusters that move a message by almost nothing, compared with the smallest cost of a use, are merged if their h are
-  equal up to a factor. Below the share `NOTHING` of this cost, the factor is `COARSEST`, for every agent. Below the
-  share `SMALL`, the factor is `COARSE`, only for agents with more than `FEW` clusters.
+- Clusters whose cost in a message is tiny, compared with the smallest cost of a use, are merged if their h are equal up
+  to a factor. The factor is `COARSEST` if the cost is at most `NOTHING` times the smallest cost of a use. For agents
+  with more than `FEW` clusters, the factor is `COARSE` if the cost is at most `SMALL` times the smallest cost of a use.
 """
 
 from __future__ import annotations
@@ -176,12 +176,13 @@ class Clusters:
         """Merge clusters (sets of groups of samples) of the same agent that move later messages nearly equally.
 
         Clusters that move messages by almost nothing are merged, too; the docstring of the module lists the three
-        rules. All groups of the merged clusters move into the oldest cluster and keep their costs so far. The merged
-        cluster gets the elementwise maximum of the changes of the hidden parts.
+        rules. All groups of the merged clusters move into the oldest cluster and keep their costs so far. Let h be the
+        bounds on how far the hidden parts of the agent's state move. The merged cluster gets the elementwise maximum of
+        the h of its parts.
 
-        A change of exactly 0 is merged only with 0. A cluster with infinite costs is merged only with clusters that
-        have infinite costs. Before the merge, a tiny change above 0 is raised to a change that costs about the share
-        `FLOOR` of the smallest cost of a use.
+        Clusters are merged only if the same entries of their h are 0. A cluster with infinite costs is merged only with
+        clusters that have infinite costs. Before the merge, tiny entries of h above 0 are raised: their cost becomes
+        about `FLOOR` times the smallest cost of a use.
         """
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
@@ -235,8 +236,8 @@ class Clusters:
         Args:
             agent: the agent.
             group: the numbers of the groups.
-            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve (or the counts
-                of shifts).
+            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve. If noised
+                vectors are counted by the size of their pure ε (`Counts`), these counts replace the Rényi curve.
         """
         total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
         begun = label >= 0
@@ -287,8 +288,8 @@ class Exact:
         Args:
             agent: ignored.
             group: the numbers of the groups.
-            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve (or the counts
-                of shifts).
+            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve. If noised
+                vectors are counted by the size of their pure ε (`Counts`), these counts replace the Rényi curve.
         """
         return self._costs[group, columns]
 
@@ -363,8 +364,8 @@ class Followed:
             horizon: the number of rounds.
             agent: the index of the agent.
             group: the numbers of the groups.
-            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve (or the counts
-                of shifts).
+            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve. If noised
+                vectors are counted by the size of their pure ε (`Counts`), these counts replace the Rényi curve.
         """
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)
@@ -415,11 +416,12 @@ class Recursive(Ledger):
         The result is two arrays: the number of each release (noised vector), and how far the release moves in L2 norm.
         These releases together cost no less than the releases of any group of samples up to the last horizon.
 
-        If all noise is Laplace noise, the shifts of each group are counted by size. (A shift is the pure ε of a
-        release: draws · L1 change / noise scale.) For every size s, the number of returned shifts of size s or more is
-        the largest such number of any group. All shifts are returned as changes of one release, the release with the
-        largest shift per change. The shifts include the rounding of releases, and the caller adds the rounding again,
-        which makes the bound slightly larger.
+        If all noise is Laplace noise, the worst case is a list of shifts. (A shift is the pure ε of one release.) For
+        every size s, the number of shifts of size s or more in the list is as large as in the group of samples with the
+        most shifts of size s or more. The result has an entry for each shift in the list. In the first array, all
+        entries are the same release: the release with the largest shift for an L2 change of 1. The second array has the
+        L2 changes that give this release the shifts. The shifts include the rounding of releases, and the caller adds
+        the rounding again, which makes the bound slightly larger.
 
         For all other noise, the result is that of `Saturated.envelope`.
         """

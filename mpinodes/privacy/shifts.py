@@ -1,7 +1,8 @@
 """Compute the privacy costs of the releases of several agents from how far each release moves.
 
-A *release* is one noised vector. A *shift* is the number of draws of a release, times its L1 change (for gamma-norm
-noise its L2 change), divided by its noise scale. The costs are computed for many clusters at once: a cluster is a set
+A *release* is one noised vector. The *shift* of a release is its L1 change (for gamma-norm noise its L2 change) divided
+by its noise scale, times the number of times that the value is sent with fresh noise (`Event.draws`). The shift is the
+pure ε of the release, except for Gaussian noise. The costs are computed for many clusters at once: a cluster is a set
 of groups of samples that move all later messages equally or nearly equally (`recursive`).
 
 - `Prices` computes pure ε, ρ of zCDP and Rényi curves from the L2 changes of releases.
@@ -27,12 +28,12 @@ from mpinodes.privacy.ledger import PURE, RHO, Costs
 class Shifts:
     """Tabulate the Rényi curves of one noise distribution, by the size of the shift.
 
-    A shift is the pure ε of one noised vector: draws · L1 change / noise scale, or with the L2 change for gamma-norm
-    noise. The table divides the sizes of shifts into cells: intervals whose width is 0.2 to 0.4 % of the size. A size
-    is rounded up to the upper end of its cell.
+    A shift is the pure ε of one noised vector. The table divides the sizes of shifts into cells: intervals whose width
+    is 0.2 to 0.4 % of the size. A size is rounded up to the upper end of its cell.
 
-    The table is used for one kind of noise. The Rényi divergence of any other noise, and of several draws of noise that
-    is not Laplace noise, is bounded by ρ of zCDP times the order.
+    The table is used for one kind of noise. For any other noise, the bound on the Rényi divergence is ρ of zCDP times
+    the order. The same bound is used if the noise is not Laplace noise and a value is sent several times with fresh
+    noise.
 
     Args:
         kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE.
@@ -55,20 +56,18 @@ class Shifts:
         self._table = self.cost_of_rho()[None]  # (rows, columns) of costs
 
     def cost_of_rho(self) -> Vector:
-        """Return the Rényi curve of a cost of which only ρ = 1 of zCDP is known: the vector of all orders."""
+        """Return the bound on a Rényi curve that ρ = 1 of zCDP implies: at each order, the order itself."""
         return ORDERS
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
         """Return a bound on the Rényi curve for each of several shifts, one row for each shift.
 
-        A shift is the pure ε of one noised vector, and here it is the upper end of a cell of the table. Each entry is
-        the divergence of the noise distribution, or `ratio` times the square of the shift times the order if that is
-        smaller.
+        A shift is the pure ε of one noised vector. Each shift is the upper end of a cell of the table. Each entry is
+        the smaller of two bounds: the divergence of the noise distribution, and ρ of zCDP times the order.
 
         Args:
-            cell: the index of each shift's cell.
-            ratio: for each shift, the largest ρ of zCDP of a noised vector with this shift, divided by the square of
-                the shift.
+            cell: for each shift, the index of its cell.
+            ratio: for each shift, ρ / shift², where ρ is the largest ρ of zCDP of a noised vector with this shift.
         """
         size = self.sizes[cell]
         if self.kind == Kind.LAPLACE:
@@ -78,23 +77,24 @@ class Shifts:
         return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
-        """Return, for each agent, the limit above which a shift is charged by the table of Rényi curves.
+        """Return, for each agent, the limit above which the Rényi curve of a shift is read from the table.
 
-        A shift is the pure ε of one noised vector. Smaller shifts are charged by ρ of zCDP times the order. The limit
-        is `SMALL` times the number in `use`, but at least `LEAST`.
+        A shift is the pure ε of one noised vector. If a shift is not above the limit, its Rényi curve is bounded by ρ
+        of zCDP times the order. The limit is `SMALL` times the number in `use`, but at least `LEAST`.
 
         Args:
-            use: for each agent, the smallest pure ε of a message by the direct change of a new sample.
+            use: for each agent, the smallest pure ε of a direct change: a message changes because its new loss function
+                contains a changed sample.
         """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """Return the index of a ratio ρ / shift² in the table of Rényi curves; add the ratio if it is missing.
+        """Return the index of a ratio ρ / shift²; the table of Rényi curves has rows for each index.
 
-        Here ρ is that of zCDP, and the shift is the pure ε of the same noised vector.
+        Here ρ is that of zCDP, and the shift is the pure ε of the same noised vector. A new ratio gets a new index.
 
         Args:
-            least: the ratio. The function rounds the ratio up slightly, so that nearly equal ratios share an index.
+            least: the ratio. The method rounds the ratio up slightly, so that nearly equal ratios share an index.
         """
         up = float(np.int64(((int(np.float64(least).view(np.int64)) >> 42) + 1) << 42).view(np.float64))
         if up not in self._ratios:
@@ -198,9 +198,9 @@ def columns(shifts: Shifts | None) -> int:
 class Prices:
     """Compute the privacy costs of noised vectors of several agents from how far each vector moves.
 
-    The column of pure ε also sums the shifts of vectors with Gaussian noise, although they have no pure ε. (A shift is
-    the L1 change divided by the noise scale, times the draws.) `Recursive.at` replaces this sum by inf if any noise is
-    Gaussian.
+    The column of pure ε holds sums of shifts. (The docstring of this module defines the shift, which is the pure ε of a
+    vector unless the noise is Gaussian.) If any noise is Gaussian, there is no pure ε, and `Recursive.at` replaces the
+    sum by inf.
 
     Args:
         events: (rounds, agents) the noise and sensitivity of the messages.
@@ -237,8 +237,9 @@ class Prices:
             moved: (vectors, rounds, clusters) how far each noised vector moves in L2 norm if samples of the cluster
                 change.
             used: pairs (message, cluster) of the block: the message is the first to depend on the loss of a round with
-                the cluster. From there on, the cost of the cluster includes the rounding of all noised vectors.
-            least: (agents,) the smallest pure ε of a message by the direct change of a new sample.
+                the cluster. From this message on, the cost of the cluster includes the rounding of all noised vectors.
+            least: (agents,) the smallest pure ε of a direct change: a message changes because its new loss function
+                contains a changed sample.
         """
         shifts = self._shifts
         total = np.zeros((len(agent), columns(shifts)))

@@ -29,8 +29,8 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int]) -> Callable[[float
     - For a release of a secret Poisson batch, both directions of the privacy loss are composed.
     - If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), the result is the ε of one zeroed
       sample.
-    - If one of the releases has no noise or a secret batch of fixed size, the function gives inf for every δ.
-      Otherwise, if no release moves, it gives 0.
+    - If one of the releases has no noise or a secret batch of fixed size, the bound is inf for every δ.
+    - If all releases have noise and the data change none of them, the bound is 0 for every δ.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.

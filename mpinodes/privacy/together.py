@@ -263,7 +263,7 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
 
 
 def _rows(setup: Setup) -> Hashable:
-    """Return a value that is equal for two runs if every agent has the same rows of the data source in both."""
+    """Return an identifier of the rows of the data source that each agent has; equal rows give equal identifiers."""
     shares = (setup.stream.source_rows(i) for i in range(setup.topology.agents))
     return tuple(blake2b(np.asarray(rows, np.int64).tobytes()).digest() for rows in shares)
 

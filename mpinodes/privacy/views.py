@@ -14,7 +14,7 @@ other v_k. With B = A Σ^½ and g the column u of A,
 
     μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu,
 
-and the view is μ-GDP, which is exact: the best test attains μ. ℓ_u, the *leverage* of u, is the squared norm of the
+and A(v + e) is μ-GDP. This is exact: the best test attains μ. ℓ_u, the *leverage* of u, is the squared norm of the
 projection of the unit vector e_u onto the row space of B.
 
 - The leverage is 1 if y_u follows from the received messages, as for all nodes that receive the message of u in round
@@ -24,8 +24,9 @@ projection of the unit vector e_u onto the row space of B.
   on all links.
 
 Messages before round L also depend on data, and round L depends on these messages. Given all earlier messages, on every
-link, the formula above holds for round L. A view is therefore √(μ_before² + Δ²ℓ_u/s_u²)-GDP, where μ_before is μ of the
-messages before round L on all links. This is an upper bound, and exact if there are no earlier messages.
+link, the formula above holds for round L. All messages that the viewers receive are therefore together
+√(μ_before² + Δ²ℓ_u/s_u²)-GDP, where μ_before is μ of the messages before round L on all links. This is an upper bound,
+and exact if there are no earlier messages.
 
 A sum of the privacy losses of single rows of A is no bound, because all rows contain the same noise: the difference of
 two rows that differ only in the weight of y_u reveals y_u.
@@ -87,12 +88,13 @@ MOST = 10**9  # if agents^4 times rounds is above this number (some seconds), th
 def relayed_from(setup: Setup, events: Events) -> int | None:
     """Return the last round L in which any agent sends something new. After round L, all agents only relay messages.
 
-    To relay is to send weighted means of received messages. The result is None if no such round exists before the last
-    round of the run, or if the bounds of this module are not known to hold. They are not known to hold in these cases:
+    To relay is to send weighted means of received messages. The result is None in these cases:
 
-    - Messages may not be linear in Gaussian noise of the backend numpy, have several vectors or may arrive late.
+    - An agent sends something new in the last round of the run, or no agent ever sends something new.
+    - It is not known that messages are linear in Gaussian noise (of the backend numpy).
+    - Messages have several vectors, or may arrive late.
     - Batches are secret, or agents share data.
-    - The stream states why nothing is proven.
+    - The stream states a reason why nothing is proven about it.
     - Agents may stop because of messages that a viewer does not receive.
 
     Args:
@@ -136,14 +138,15 @@ def weights(setup: Setup, first: int, last: int) -> Vector:
 
 @dataclass(frozen=True)
 class Relayed:
-    """Hold the mixing weights and links of the rounds in which all agents only relay.
+    """Hold the mixing weights and links of the last rounds of a run, in which all agents only relay messages.
 
-    To relay is to send weighted means of received messages. T is the last round of the run, and n is the number of
-    agents.
+    To relay is to send weighted means of received messages. L is the last round in which any agent sends something new,
+    so agents only relay after round L. T is the last round of the run, and n is the number of agents.
 
     Attributes:
-        start: L, the last round in which any agent sends something new.
-        weights: (T − L, n, n) the mixing weights of rounds L, L + 1, ...
+        start: L.
+        weights: (T − L, n, n) the mixing weights of rounds L to T − 1. The weights of round t give the messages of
+            round t + 1.
         heard: (T − L + 1, n, n) the entry [t, i, j] says whether agent i receives the message of agent j in round L +
             t, or i = j. Lost messages count as received.
         scale: (n,) the standard deviation of the noise in the vectors of round L, per coordinate.
@@ -198,9 +201,10 @@ class Relayed:
     def leverages(self, viewers: Sequence[int]) -> Vector:
         """Return upper bounds on the leverage of every agent toward colluding nodes, the viewers; nan for the viewers.
 
-        The leverage is between 0 and 1: the share of μ² (of Gaussian DP) of an agent's vector of round L that the
-        viewers see. L is the last round in which any agent sends something new. The docstring of this module defines
-        the leverage, by the row space of a matrix B.
+        L is the last round in which any agent sends something new. An agent's vector of round L has a privacy loss μ
+        (of Gaussian DP) toward an observer who sees the vector itself. The viewers see only mixtures of vectors: toward
+        the viewers, μ² of the agent's vector is multiplied by the leverage, a number between 0 and 1. The docstring of
+        this module defines the leverage by the row space of a matrix B.
 
         - The row space is computed in double precision, with a bound on the rounding error over all rounds. If the
           error is above `BLUR`, the leverage is 1 for every agent whose vector is part of a message that the viewers
@@ -289,11 +293,11 @@ class Space:
     def mixed(self, w: Vector, rank: int, received: Any = ()) -> Space:
         """Return the space that is spanned by the rows of this space times `w` and the rows `received`.
 
-        The error bound is as follows. Let `basis` be the basis of the returned space. The exact rows are C `basis` + D,
-        where D is the error from X and from rounding in this step. Let G be the computed left inverse of C, and G C = I
-        + F. The exact rows span the rows of `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several
-        rounds thus grow by the norm of a product of matrices, which is far less than the product of the norms of the
-        matrices.
+        The error bound is as follows. Let `basis` be the basis of the returned space. The exact rows are C `basis` + D.
+        The error D has two causes: the error X of the basis of this space, and rounding in this step. Let G be the
+        computed left inverse of C, so that G C = I + F with a small matrix F. The exact rows span the rows of
+        `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus grow by the norm of a
+        product of matrices, which is far less than the product of the norms of the matrices.
 
         Args:
             w: (n, m) the matrix.
@@ -367,20 +371,20 @@ def _product(left: Indices, right: Indices) -> Indices:
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
     """Return the privacy loss μ (Gaussian DP) of every agent's data toward colluding nodes, for all messages of a run.
 
-    The colluding nodes are called the viewers; μ is nan for the viewers. The bound holds for algorithms in which what
-    an agent adds to the mix of received messages never depends on received messages (the second bound in the docstring
-    of this module). The result is None in these cases:
+    The colluding nodes are called the viewers; μ is nan for the viewers. This is the second bound in the docstring of
+    this module. In the algorithms for which this bound holds, a message is a mix of received messages plus a new part,
+    and the new part never depends on received messages. L is the last round in which any agent sends something new. The
+    result is None in these cases:
 
     - The algorithm does not state that its messages have this form (`carried_on`, `whole_data`).
-    - The setting `privacy.clip` is finite.
-    - A vector in a message of one of the rounds 2 to L has no noise, or does not depend on a new loss function.
+    - Gradients are clipped.
+    - In rounds 2 to L, an agent sends a vector without noise, or a vector that depends on no new loss function.
     - There are more than `LARGEST` noised vectors, or rounding hides the result.
 
     Args:
         setup: the set-up of the run.
-        events: (L, agents) the privacy events of rounds 1 to L. In all later rounds, agents only pass on what they have
-            received by round L.
-        relayed: the weights with which agents pass on what they have received.
+        events: (L, agents) the privacy events of rounds 1 to L.
+        relayed: the mixing weights and links after round L.
         viewers: the nodes that collude.
     """
     start, n = relayed.start, len(relayed.scale)
