@@ -3,9 +3,9 @@
 With `privacy.adjacency` = one-round, the gradient of all samples of a round together is clipped instead (`reclipped`).
 If `clip` is inf, nothing is clipped.
 
-Clips hold for all floating-point numbers. A sample's gradient is the product of its slope s (a number) and its features
-a (a vector). The norm |s|·‖a‖ may overflow or underflow although the gradient itself does not, and a gradient that is
-clipped by a wrong norm may be too large. Therefore:
+The bound `clip` holds for all samples, even if their numbers are huge, tiny, infinite or nan. A sample's gradient is
+the product of its slope s (a number) and its features a (a vector). The norm |s|·‖a‖ may overflow or underflow although
+the gradient itself does not. A gradient that is clipped by a wrong norm may be too large. Therefore:
 
 * If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` first
   divides the features of each sample by a power of two near their largest |entry|.
@@ -14,7 +14,8 @@ clipped by a wrong norm may be too large. Therefore:
   `clip` in the direction of the gradient.
 * The gradients that the code of a user-written loss computes are clipped once more (`enforced.Reclipped`).
 
-The privacy proof requires that the two replacements depend only on the sample and on the point of the gradient.
+The privacy proof requires that the two replacements depend only on the sample and on the point x at which the gradient
+is taken.
 
 Clips are enforced up to the relative error `ROUNDING`. Because of rounding, the L2 norm of the sum over k samples in d
 coordinates may exceed k·clip by a relative amount of at most (d + k)·2^-53. `ROUNDING` is larger than this amount if d
@@ -35,13 +36,13 @@ LONGEST = 1e200  # bound on Σ (|s_k| ‖a_k‖)²
 
 
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
-    """Return whether all gradient norms |s_k|·‖a_k‖ are correct, because nothing overflowed or underflowed harmfully.
+    """Return whether clipping may use the gradient norms |s_k|·‖a_k‖, because no overflow has made a norm wrong.
 
-    The result may also be False if the norms are correct but very large. An underflow to a norm below 1e-100 is
-    harmless, because no clip is below 1e-100.
+    If the result is true, a norm can still have lost digits by underflow, but only a norm below 1e-100. Such a gradient
+    is never clipped, because no clip is below 1e-100. If the norms are correct but very large, the result is false.
 
     Args:
-        slopes: (k,) the slopes s_k; or again `norms`, if gradients are not products of a slope and features.
+        slopes: (k,) the slopes s_k. If gradients are not products of a slope and features, the norms are passed again.
         norms: (k,) the gradient norms |s_k|·‖a_k‖, where `plain_norms` computed ‖a_k‖.
     """
     # `dot` takes a third of the time of `@`.

@@ -74,9 +74,11 @@ class Reclipped(Around):
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
     """Return a loss with the same values as `loss`, whose gradient is clipped to given bounds.
 
-    If code of this package computes and clips the gradient of `loss`, the result is `loss` itself. Otherwise it is a
-    `Reclipped`, which clips the gradient again. In both cases `loss` is first replaced by a copy if it is a
-    `SampleLoss` whose `clip` or `whole` differs from the argument, or whose features are not float64.
+    If code of this package computes and clips the gradient of `loss`, the result is `loss` itself. Otherwise the result
+    is a `Reclipped`, which clips the gradient again.
+
+    If `loss` is a `SampleLoss` with another `clip` or another `whole` than the arguments of this function, or with
+    features that are not float64, a corrected copy takes the place of `loss`.
 
     Args:
         loss: the loss of an agent in a round.
@@ -104,7 +106,7 @@ class Stated(NamedTuple):
     Attributes:
         kind: the class of loss that `problem.loss` names.
         stream: the stream, which states bounds on features and the possible labels. `fits` verifies these bounds and
-            labels only if `stream.makes_all_losses` is true.
+            labels only if the stream states that its method `make_loss` makes all its losses (`makes_all_losses`).
         run: the public constants of the run, among them λ and the factor by which a sample's loss function is
             multiplied.
         samples: the number of samples in a round, for each agent.
@@ -124,7 +126,7 @@ class Stated(NamedTuple):
 
         If the stream states that `make_loss` makes all its losses, three more conditions must hold:
 
-        - The number of samples and the factor equal these limits.
+        - There are exactly `self.samples[agent]` samples, and each factor equals the factor of `self.run`.
         - The features obey the bounds that the stream states.
         - The targets are possible labels or classes, if the loss has labels or classes.
 

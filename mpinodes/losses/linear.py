@@ -33,9 +33,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def by_runs(method: F) -> F:
-    """Extend a method of one point, (d,), to arrays of points, (..., d).
+    """Extend a method that takes one point x, an array (d,), so that the method also takes many points, (..., d).
 
-    The method is applied to each point, and the results are stacked.
+    The method is called for each point, and the results are stacked.
     """
 
     @wraps(method)
@@ -147,9 +147,9 @@ class LinearLoss(SampleLoss):
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
         """Predict a label for each sample at each point x: the label +1 if a·x > 0, otherwise −1.
 
-        The result is an array (samples, points) of indices into `labels`. There are two exceptions: a subclass that
-        overrides `values`, and a loss whose x has one weight vector for each class. Their prediction is the label with
-        the smallest loss (`SampleLoss.predict`).
+        The result is an array (samples, points) of indices into `labels`. If a subclass overrides `values`, or if the
+        point x has one weight vector for each class, the label with the smallest loss is predicted instead
+        (`SampleLoss.predict`).
         """
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
             return super().predict(features, points, labels)

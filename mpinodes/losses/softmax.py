@@ -29,7 +29,7 @@ class Softmax(LinearLoss):
       not 0.
     - diag p − ppᵀ ⪯ ½ I by Gershgorin's theorem, because the absolute row sums are 2 p_c (1 − p_c) ≤ ½.
 
-    With two classes no smaller numbers than √2 and ½ are bounds.
+    With two classes, the two bounds do not hold with smaller numbers than √2 and ½.
     """
 
     per_class = True

@@ -54,10 +54,10 @@ from mpinodes.losses.linear import Around
 
 
 class Directions:
-    """Compute the public displacements from the center of an agent's two points to these points.
+    """Compute the displacement r(t) u of the two points that an agent plays in round t, which is public.
 
-    An agent plays two points in each round, at ± r(t) u from their center. Here r(t) is a radius, and u is a random
-    unit vector of the agent and the round, drawn from the seed.
+    The two points are c + r(t) u and c − r(t) u, where c is their center and r(t) is a radius. The random unit vector
+    u is drawn from the seed, for each agent and round.
 
     Args:
         experiment: the experiment, which states r(1), its decay and the seed.
@@ -109,9 +109,9 @@ class TwoPoint(Around):
         clip: the largest absolute slope along u: of each sample's loss or, if `whole`, of the loss of the round.
         whole: whether the slope of the whole round is clipped, and not the slope of each sample.
         regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
-        most: a second bound on the slope of the whole round. It is inf, unless the loss of a user-written stream
-            contradicts what the stream states. Then it is half of the sensitivity that the accountant assumes, divided
-            by the number of coordinates that the agent decides.
+        most: a second bound on the absolute slope of the whole round. If the loss of a user-written stream contradicts
+            what the stream states, the bound is half of the sensitivity that the accountant assumes, divided by the
+            number of coordinates that the agent decides. For all other losses the bound is inf.
         played: the center c of the two points played in this round; None before the first gradient of the round.
     """
 
@@ -192,7 +192,7 @@ def two_point(
         feasible: the feasible set 𝒳.
         agent: the agent.
         most: half of the sensitivity that the accountant assumes, divided by the number of coordinates that the agent
-            decides. This number bounds the slope of a round if the loss of the round is not as `stated`.
+            decides. This number bounds the slope of a round whose loss differs from what the accountant assumes.
         stated: what the accountant assumes about the losses of a user-written stream; None for the streams of this
             package.
     """
