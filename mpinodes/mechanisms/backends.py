@@ -15,8 +15,8 @@ noise costs no privacy. Rounding the value increases its L1 sensitivity by at mo
 generator is not cryptographic.
 
 If an entry of x is so large, relative to the noise, that the sum is not exact in double precision, the entry is first
-clamped. Clamping does not increase the distance of two values, so it costs no privacy. An error message instead would
-reveal data.
+clamped. Clamping does not increase the distance of two values, so it costs no privacy. If the code raised an error
+instead of clamping, the error would reveal data.
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
 
 
 def spacing(scale: float) -> float:
-    """Return the spacing g of the lattice to which noise is rounded: about 2^-20 of the noise scale.
+    """Return the spacing g of the lattice to which values and noise are rounded: about 2^-20 of the noise scale.
 
-    Precisely, g is 2^-20 times the largest power of two that is at most `scale`. Two errors limit the choice of g. The
-    accountant adds g/scale per coordinate to the ε of a release, so a finer lattice costs less privacy. But the
-    generator has only 53 random bits, too few for a much finer lattice. With the factor 2^-20, the probabilities of the
-    generator have a relative error of about 2^-29, far less than the 2^-21 or more that the accountant adds to the ε.
+    Precisely, g is 2^-20 times the largest power of two that is at most `scale`. The factor 2^-20 is a compromise:
+
+    - A coarser lattice costs more privacy. The accountant adds g/scale per coordinate to the ε of a release, which is
+      at least 2^-21.
+    - A much finer lattice would need more than the 53 random bits of the generator. With the factor 2^-20, rounding
+      changes the probabilities of the noise by a relative error of about 2^-29, far less than 2^-21.
     """
     return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
 

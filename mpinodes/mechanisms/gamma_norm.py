@@ -27,7 +27,8 @@ class GammaNorm(Mechanism):
     The scale is a constant divided by epsilon. The constant is the first of these numbers that exists:
 
     - the number c of the setting `privacy.scale`;
-    - the calibration of the query (the paper's inverse noise rate at epsilon 1);
+    - the number that the algorithm states in the field `calibration` of the query: the inverse of the paper's noise
+      rate for epsilon = 1;
     - the L2 sensitivity of the query.
     """
 
