@@ -127,10 +127,10 @@ def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector |
 
 
 def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
-    """Return a function that computes a metric from the best decision of each single round.
+    """Return a function that computes a metric from the best decisions v(t), each of which is best for one round t.
 
-    The returned function returns None if these decisions are not computed: `record.dynamic_regret` is false, or the run
-    has no comparators (best fixed decisions).
+    The returned function returns None if the run has not computed the decisions v(t). A run computes these decisions
+    only if `record.dynamic_regret` is true and the best fixed decision is computed, too.
 
     Args:
         values: computes the metric from a run and from the array `best_of_rounds` of this run.
