@@ -35,8 +35,9 @@ class Balancing(Mixing):
     def init(self, agent: int) -> float:
         """Return the balancing scalar w_i of round 1, which keeps all weights of round 1 nonnegative.
 
-        If each agent's in-degree equals its out-degree in every checked round, w_i is 1/n for n agents. Otherwise w_i
-        is 1/m, where m is the largest number of edges in a checked round. `GraphFacts` checks the rounds.
+        If each agent's in-degree equals its out-degree in every round, w_i is 1/n for n agents. Otherwise w_i is 1/m,
+        where m is the largest number of edges in a round. If the graph never repeats, only its first rounds are
+        examined (`GraphFacts`).
         """
         return 1 / (self.graph.agents if self.graph.is_eulerian else self.graph.most_edges)
 

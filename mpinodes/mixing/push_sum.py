@@ -43,8 +43,8 @@ class PushSum(Mixing):
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
         """Return three values: the scalar w_i of the next round, the weights a_ij of the senders j, and a divisor.
 
-        Here w_i is the push-sum scalar of agent i. The divisor is again the new w_i. The algorithm divides the weighted
-        sum of messages by the divisor.
+        Here w_i is the push-sum scalar of agent i. The algorithm divides the weighted sum of messages by the divisor,
+        which equals the scalar w_i of the next round.
         """
         w, shares = 0.0, []
         for scalars in incoming:
