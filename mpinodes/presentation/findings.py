@@ -59,8 +59,9 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
     """Return the data set on which a method is judged ("test" or "train"), and the accuracy or RMSE on this data set.
 
-    The accuracy or RMSE is that of the last decision if an offline method is judged by its last decision. Otherwise it
-    is that of the running mean of the decisions. It is None if it is unknown.
+    The accuracy or RMSE is computed for the running mean of the decisions. If an offline method is judged by its last
+    decision, the accuracy or RMSE is computed for the last decision. If the accuracy or RMSE is unknown, None takes its
+    place.
 
     Args:
         s: the summary of the run.

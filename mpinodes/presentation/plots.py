@@ -60,7 +60,7 @@ class Values(NamedTuple):
         return Values(self.dims[:at] + self.dims[at + 1 :], np.take(self.values, -1, axis=at))
 
     def __truediv__(self, other: Values) -> Values:
-        """Divide this array by an array with a single axis, which this array also has, along that axis."""
+        """Divide this array by the array `other`, whose only axis must have the name of an axis of this array."""
         (name,) = other.dims
         rows = np.moveaxis(self.values, self.dims.index(name), -1) / other.values
         return Values(self.dims, np.moveaxis(rows, -1, self.dims.index(name)))

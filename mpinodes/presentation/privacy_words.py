@@ -47,7 +47,7 @@ def condition(checked: list[typed.FileSummary] | None) -> str:
 
 
 def head(privacy: typed.PrivacySummary) -> tuple[str, ...]:
-    """Return the titles of the five columns of the privacy table; the first title names the adjacency of every ε."""
+    """Return the titles of the five columns of the privacy table; the first title contains the adjacency of the run."""
     return f"privacy loss, ε ({privacy.adjacency})", "claimed", "proven pure", "proven at δ", ""
 
 
@@ -73,9 +73,9 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[tuple[str, ...]]:
     """Return the rows of the privacy table: a row "worst agent's share", and a row "network".
 
-    An agent's share is the part of the network's privacy loss that the messages of the agent add. A job with repeats
-    has both rows twice: for each run alone, and for all runs together. If no losses of agents are known, the row "worst
-    agent's share" is left out.
+    An agent's share is the part of the network's privacy loss that the messages of the agent add. If the privacy losses
+    of single agents are unknown, the row "worst agent's share" is left out. A job with repeats (runs that differ in the
+    seed) has two rows of each kind: the first for one run, and the second for all runs together.
 
     Each row has five cells: the name, the claimed ε, the proven pure ε, the proven ε at δ, and the accounting rule with
     the condition of the proof. The last cell is empty if nothing is proven.

@@ -77,10 +77,10 @@ def sentences(summary: Summary) -> list[str]:
 
 
 def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
-    """Return a sentence for each warning code: some repeats of a job (runs that differ in the seed) have this warning.
+    """Return a sentence for each warning code, which says that some repeats of a job have this warning.
 
-    If a warning also follows from the numbers of the merged summary, the sentence of `of_numbers` later replaces this
-    sentence.
+    Repeats are runs that differ in the seed. The sentence of a code is used unless `of_numbers` has a sentence of the
+    same code for the summary of the whole job.
     """
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 
