@@ -146,7 +146,10 @@ def plain(text: str) -> str:
 
 
 def family(text: str) -> str:
-    """Return which MPI a version text or a launcher's name belongs to: "MPICH" (or a relative), "Open MPI" or ""."""
+    """Return which kind of MPI a version text or a launcher's name belongs to: "MPICH", "Open MPI" or "" (unknown).
+
+    MVAPICH and Intel MPI count as "MPICH", because they descend from MPICH.
+    """
     patterns = {"MPICH": "HYDRA|MPICH|MVAPICH|Intel|pmi2", "Open MPI": "Open MPI|prte|pmix"}
     return next((name for name, pattern in patterns.items() if re.search(pattern, text)), "")
 
@@ -301,7 +304,8 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 def start_limit(limit: float | None) -> float:
     """Return the number of seconds after which a rank ends if MPI has not started.
 
-    A short deadline is raised if there are many ranks on a core, because they need more time to start.
+    If the deadline is too short for the number of ranks on a core, the result is larger than the deadline. The reason
+    is that many ranks on a core need more time to start.
 
     Args:
         limit: the deadline in seconds; None means the default `START`.

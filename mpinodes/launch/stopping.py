@@ -27,20 +27,22 @@ class Ended(BaseException):
 class Signals:
     """Handle the signals that ask a run to stop, as a context manager.
 
+    One process of the run acts on signals: the logger, which records the rounds. The other processes only set `asked`.
+
     - During the rounds, a signal sets the attribute `asked`, and the run stops a few rounds later.
-    - When all rounds are recorded, SIGTERM and SIGINT make the process that acts on signals raise `Ended`.
+    - When all rounds are recorded, SIGTERM and SIGINT make the logger raise `Ended`.
     - A second SIGINT raises KeyboardInterrupt, unless it comes within `KEY_PRESS` seconds: then both come from one key
       press.
 
-    The process that acts on signals also writes the name of each signal to `log.txt`, because Open MPI's mpirun no
-    longer prints the output of its ranks after a signal. Outside the main thread of a program, no signal is handled.
+    The logger also writes the name of each signal to `log.txt`, because Open MPI's mpirun no longer prints the output
+    of its ranks after a signal. Outside the main thread of a program, no signal is handled.
 
     Args:
         numbers: the signals to handle.
 
     Attributes:
         asked: the name of the first signal that this process received; "" if it received no signal.
-        run: the run directory, in the process that acts on signals; None in the other processes.
+        run: the run directory, in the logger; None in the other processes.
         are_recorded: whether all rounds of the run are recorded.
     """
 
