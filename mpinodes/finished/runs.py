@@ -214,9 +214,9 @@ def members(study: Path) -> list[Path]:
 
 
 def differing(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the keys of the settings in which the runs differ; `algorithm.name` is first (the order is `ORDER`).
+    """Return the keys of the settings in which the runs differ, sorted as the list `ORDER` states.
 
-    The key `name` is left out if every run has the name of its algorithm.
+    The key `name` is left out if, in every run, `name` and `algorithm.name` are equal.
     """
     keys = dict.fromkeys(key for run in runs for key in run.keys)
     if all(run.keys["name"] == run.keys.get("algorithm.name") for run in runs):

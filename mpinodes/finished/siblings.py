@@ -29,8 +29,8 @@ def headed(setup: Setup) -> str:
     """Return the text of the file experiment.toml for a run: up to two comment lines, then the settings.
 
     - The first comment line identifies the noise. It is written only if the noise is drawn from the seed.
-    - The second comment line is the `files_mark`, which changes when a data file or the code of a user's stream
-      changes. It is written only if there are such files.
+    - The second comment line is the `files_mark`, which changes when a data file or a code file of a user's stream
+      changes. It is written only if the run reads a file of one of these two kinds.
 
     A job with repeats has no comment lines, because each repeat has its own experiment.toml.
     """
