@@ -15,9 +15,9 @@ from mpinodes.launch.launching import command, show
 def drawn(run: Path) -> list[Path]:
     """Draw the page (HTML) and the figures of a run, and return the paths of the pages.
 
-    The figures are written as PNG, SVG and PDF. There is one page for the run. Only an unfinished run with repeats
-    (runs that differ in the seed) has one page for each repeat with a record. If there is a record but no summary yet,
-    the summary of the recorded rounds is first computed and written.
+    The figures are written as PNG, SVG and PDF. There is one page for the run. If a job of several repeats (runs that
+    differ in the seed) is unfinished, there is a page for each repeat that has a record. If there is a record but no
+    summary yet, the summary of the recorded rounds is first computed and written.
 
     Raises:
         BadInput: one of four reasons. The directory contains no run that this version of mpinodes can read; no round is

@@ -80,10 +80,11 @@ def delayed(message: Message, rounds: int) -> Message:
 
     Two numbers change in a `Query` or `Queries`; any other message is returned unchanged:
 
-    - `uses` is the round of the loss function on which this message is the agent's first to depend. It becomes `rounds`
-      rounds earlier; if there is no such round, it becomes 0, which means no new loss function.
-    - The leakage says how the message depends on hidden variables of the agent. Its term `offset` becomes the largest
-      possible change of a gradient, if a hidden variable changes the gradients at all.
+    - `uses` is the round of the loss function on which this message is the agent's first to depend. The delay is
+      subtracted from `uses`. If the difference is below 0, `uses` becomes 0, which means no new loss function.
+    - `offset` is a number in the leakage, which states how the message depends on hidden variables of the agent.
+      `offset` becomes the largest possible change of a gradient. If no hidden variable can change a gradient, `offset`
+      stays the same.
 
     Args:
         message: the message without delay.
