@@ -377,14 +377,14 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
     result is None in these cases:
 
     - The algorithm does not state that its messages have this form (`carried_on`, `whole_data`).
-    - Gradients are clipped.
+    - The setting `privacy.clip` is finite.
     - In rounds 2 to L, an agent sends a vector without noise, or a vector that depends on no new loss function.
     - There are more than `LARGEST` noised vectors, or rounding hides the result.
 
     Args:
         setup: the set-up of the run.
         events: (L, agents) the privacy events of rounds 1 to L.
-        relayed: the mixing weights and links after round L.
+        relayed: the weights and links of the rounds from L on, in which agents only pass on what they received.
         viewers: the nodes that collude.
     """
     start, n = relayed.start, len(relayed.scale)
