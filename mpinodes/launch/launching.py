@@ -294,9 +294,8 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
         return MPI.COMM_WORLD
     if started and started.size > 1:
         raise BadInput(
-            f"{started.name} started {started.size} processes, but each believes it is alone, because its MPI "
-            f"library does not support this launcher: use the mpirun of {MPI.get_vendor()[0]} in "
-            f"{Path(sys.executable).parent}, or srun --mpi=pmi2 for MPICH, or srun --mpi=pmix for Open MPI"
+            f"{started.name} started {started.size} processes, but each believes it is alone: use the mpirun of "
+            f"{MPI.get_vendor()[0]} in {Path(sys.executable).parent}, or srun --mpi=pmi2 (MPICH) or pmix (Open MPI)"
         )
     raise BadInput("one process is not a network: use mpirun -n 8 python -m mpinodes.run, or the option --lockstep")
 
