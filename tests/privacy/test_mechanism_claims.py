@@ -28,7 +28,7 @@ def test_laplace_noise_has_its_law_and_scale():
 
 
 def test_a_query_without_sensitivity_is_refused():
-    with pytest.raises(ValueError, match="sensitivity must be > 0"):
+    with pytest.raises(ValueError, match="sensitivities of a Query must be > 0"):
         Query(np.zeros(3), l1=0.0, l2=1.0, uses=0, leaks=RELEASED)
 
 
