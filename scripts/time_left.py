@@ -37,7 +37,7 @@ STUDIES: dict[str, tuple[Any, ...]] = {
     "seeds of one setting": (*SMALL, "algorithm.name=dola", "study.seeds=60"),
     "rounds": ("topology.agents=4", "algorithm.name=dpps", "rounds=1600,50,100,800,200,400", "study.seeds=6"),
     "agents": ("rounds=50", "algorithm.name=dola", "topology.agents=3,5,9,17,33", "study.seeds=6"),
-    "algorithms": (*SMALL, "algorithm.name=dola,dpps,dpsr,weight-balancing,dpsda-c,dpsda-ps,dp-dsgd", "study.seeds=6"),
+    "algorithms": ("rounds=60", "algorithm.name=dola,dpps,dpsr,weight-balancing,dpsda-c,dp-dsgd", "study.seeds=6"),
     "dimensions": (*SMALL, "algorithm.name=dola", "data.dimension=5,50,500", "study.seeds=12"),
     "batches": ("topology.agents=4", "algorithm.name=dp-dsgd", "rounds=100", "data.batch=1,10,50", "study.seeds=12"),
     "late links": (*SMALL, "algorithm.name=dola", "faults.delay=0,2,5", "faults.loss=0,0.2", "study.seeds=6"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ import textwrap
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan, nan
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
@@ -33,7 +34,7 @@ from mpinodes.finished.runs import RUNS, FinishedRun
 from mpinodes.launch.launching import mpirun
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.studies.pools import Pool, cores, one_by_one, processes
-from mpinodes.studies.study import Study
+from mpinodes.studies.study import GridPoint, Study
 from mpinodes.studies.sweeping import sweep
 
 HERE = Path(__file__).parent
@@ -197,18 +198,27 @@ class Desk:
         """The record of such a run."""
         return mpinodes.load(self.made(key, toml, *pairs, ranks=ranks))
 
-    def study(self, toml: str, *words: str, key: str = "") -> list[FinishedRun]:
-        """All runs of a study beside this file; those that are there are not made again.
+    def study(self, toml: str, *words: str) -> list[FinishedRun]:
+        """All runs of a study beside this file; those that are there are not made again."""
+        return self._study(Study.of([str(HERE / toml), *words]), Path(toml).stem)
 
-        Raises:
-            RuntimeError: one of them failed.
-        """
-        place = self.output / "studies" / (Path(toml).stem + key)
-        before, begun = self._cost(place) or 0.0, self.spent()
-        self._note(place, nan)  # should it be cut short
+    def keyed(self, toml: str, *words: str) -> list[FinishedRun]:
+        """The same, with a noise by all settings but the seed, which is in it anyway, and where the data lie."""
+        study = Study.of([str(HERE / toml), *words])
+        cases = [
+            point.settings | {"name": f"{point.asked['name']}.{k}", "noise.key": noise_key(point)}
+            for k, point in enumerate(study.points())
+        ]
+        tree = {key: value for key, value in study.tree.items() if key not in ("study", "seed")}
+        return self._study(Study.of([tree | {"study": {"cases": cases}}]), f"{Path(toml).stem}-{digest(tree)}")
+
+    def _study(self, study: Study, key: str) -> list[FinishedRun]:
+        study = replace(study, place=self.output / "studies" / key)
+        before, begun = self._cost(study.place) or 0.0, self.spent()
+        self._note(study.place, nan)  # should it be cut short
         with self.workers() as pool:
-            swept = self.swept(Study.of([str(HERE / toml), *words, f"output.dir={place}"]), pool)
-        self._note(place, before + self.spent() - begun)
+            swept = self.swept(study, pool)
+        self._note(study.place, before + self.spent() - begun)
         self.untold += isnan(before)
         self.kept += 0.0 if isnan(before) else before
         return [FinishedRun.read(run) for _, run in swept]
@@ -250,6 +260,17 @@ class Desk:
         self.output.mkdir(parents=True, exist_ok=True)
         figure.savefig(self.output / name)
         self.figures.append(name)
+
+
+def noise_key(point: GridPoint) -> str:
+    """By all settings that a message depends on, but the seed and where the data lie."""
+    data = {key: value for key, value in point.asked["data"].items() if key not in ("dir", "file")}
+    others = ("seed", "comparator", "record")
+    return digest({key: value for key, value in point.asked.items() if key not in others} | {"data": data})
+
+
+def digest(told: Any) -> str:
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
 def save(path: Path, **arrays: Any) -> None:

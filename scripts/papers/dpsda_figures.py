@@ -3,29 +3,20 @@
 Cheng, Liao, Li. What is not printed: c of the noise's scale c/ε, which is fitted to the tables on seeds of its own and
 then judged on others; the digraph of Fig. 2; the decision whose accuracy is shown, here that of the running mean x̃(T),
 the last one's beside it; whether N(0, 0.1) has that variance or standard deviation.
-
-The tables' runs are made by `simulate`, which is a run without its logger, for nothing but decisions is needed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from desk import COLOURS, HERE, NOT, ORDER, REPRODUCED, Desk, Verdict, apart, judged, not_done, panels, recorded, shown
 from matplotlib.axes import Axes
-from threadpoolctl import threadpool_limits
 
-from mpinodes.config.compose import compose
-from mpinodes.core import Setup
-from mpinodes.rounds.lockstep import simulate
-from mpinodes.studies.study import GridPoint, Study
+from mpinodes.finished.runs import FinishedRun
 
 PAPER = "dpsda"
 NEEDS = ("mushrooms", "mnist", "cifar10")
@@ -44,7 +35,6 @@ class Table(NamedTuple):
         toml: its settings.
         data: the folder of its data set.
         title: of the data.
-        tested: rows of the test set that are looked at; 0: all.
         scales: c that are tried.
         train: by algorithm, the printed accuracies by ε, in per cent.
         test: likewise.
@@ -55,7 +45,6 @@ class Table(NamedTuple):
     toml: str
     data: str
     title: str
-    tested: int
     scales: tuple[float, ...]
     train: Mapping[str, tuple[float, ...]]
     test: Mapping[str, tuple[float, ...]]
@@ -64,25 +53,26 @@ class Table(NamedTuple):
 
 TABLES = (
     Table(
-        "Table II", "dpsda-table-2.toml", "mushrooms", "mushrooms", 2000, (12.5, 25.0, 50.0, 100.0, 200.0),
+        "Table II", "dpsda-table-2.toml", "mushrooms", "mushrooms", (12.5, 25.0, 50.0, 100.0, 200.0),
         {"dpsda-c": (97.95, 94.77, 88.25, 79.38), "dpsda-ps": (97.70, 94.50, 88.10, 75.35)},
         {"dpsda-c": (99.50, 85.05, 82.05, 76.50), "dpsda-ps": (97.90, 81.20, 78.10, 73.00)},
         "train and test as printed (97.95 against 99.50 without noise, 94.77 against 85.05 with) are of no one "
         "decision: splits of one data set differ by less than a point",
     ),
     Table(
-        "Table III", "dpsda-table-3.toml", "mnist", "MNIST, 6 against 8", 0, (100.0, 200.0, 400.0, 800.0),
+        "Table III", "dpsda-table-3.toml", "mnist", "MNIST, 6 against 8", (100.0, 200.0, 400.0, 800.0),
         {"dpsda-c": (97.38, 86.15, 73.94, 59.75), "dpsda-ps": (97.39, 89.71, 77.15, 62.10)},
         {"dpsda-c": (97.98, 86.10, 73.92, 58.85), "dpsda-ps": (97.98, 89.60, 77.47, 61.02)},
     ),
     Table(
-        "Table IV", "dpsda-table-4.toml", "cifar10", "CIFAR-10, cat or not", 0, (1400.0, 4200.0, 14000.0, 42000.0),
+        "Table IV", "dpsda-table-4.toml", "cifar10", "CIFAR-10, cat or not", (1400.0, 4200.0, 14000.0, 42000.0),
         {"dpsda-c": (90.06, 83.90, 73.51, 63.47), "dpsda-ps": (90.06, 87.53, 83.59, 78.38)},
         {"dpsda-c": (89.70, 83.33, 72.64, 63.01), "dpsda-ps": (89.70, 87.21, 83.34, 77.61)},
         "9,085 of 60,000 images; 90 % is the share of the other nine classes, so nothing is learned",
     ),
 )  # fmt: skip
-SETTINGS = ("dpsda-figure-3.toml", "dpsda-figure-7.toml", *(table.toml for table in TABLES))
+METRIC = "agents_loss.py"
+SETTINGS = (METRIC, "dpsda-figure-3.toml", "dpsda-figure-7.toml", *(table.toml for table in TABLES))
 
 
 @dataclass(frozen=True)
@@ -103,9 +93,6 @@ QUICK = Size({"mnist": 2}, 0, (DIGITS,), ("data.name=digits", "data.batch=20"), 
 ))  # fmt: skip
 
 
-Sets = dict[str, tuple[Any, np.ndarray]]  # features and labels, of train and test
-
-
 class Outcome(NamedTuple):
     """Of a run: accuracies in per cent, and F(T)/T by round, of one sample."""
 
@@ -115,102 +102,17 @@ class Outcome(NamedTuple):
     last_test: float
     fitness: np.ndarray  # (T,)
 
-
-class Runs:
-    """Runs of studies by `simulate`, a file of numbers each, made where it is not there."""
-
-    def __init__(self, desk: Desk) -> None:
-        self._desk, self._below = desk, desk.runs / "dpsda-figures"
-        self._sets: dict[str, Sets] = {}
-
-    def outcome(self, point: GridPoint, table: Table) -> Outcome:
-        def make() -> dict[str, Any]:
-            setup = compose(self._asked(point), ranks=None)
-            with threadpool_limits(1):
-                return outcome(setup, self._sets_of(setup, table))._asdict()
-
-        found = self._desk.arrays(self._path(point, table.tested), make)
-        return Outcome(**{key: found[key] if key == "fitness" else float(found[key]) for key in Outcome._fields})
-
-    def _sets_of(self, setup: Setup, table: Table) -> Sets:
-        """They are split alike whatever the seed; those of one table are kept, for they are large."""
-        if table.item not in self._sets:
-            sets = setup.stream.labelled()
-            rows = {name: np.arange(len(source.targets)) for name, source in sets.items()}
-            rows["test"] = rows["test"][: table.tested or None]
-            self._sets = {table.item: {n: (sets[n].features(r), sets[n].targets[r]) for n, r in rows.items()}}
-        return self._sets[table.item]
-
-    def fitness(self, point: GridPoint) -> np.ndarray:
-        """(T,) as Fig. 7 has it: of the assembled decision, or of one agent's for all, in the mean over agents."""
-
-        def make() -> dict[str, Any]:
-            with threadpool_limits(1):
-                return {"fitness": fitness(compose(self._asked(point), ranks=None))}
-
-        return np.asarray(self._desk.arrays(self._path(point, -1), make)["fitness"])
-
-    @staticmethod
-    def _asked(point: GridPoint) -> dict[str, Any]:
-        """With a noise by all settings but the seed, which is in it anyway, and where the data lie."""
-        data = {key: value for key, value in point.asked["data"].items() if key not in ("dir", "file")}
-        told = {key: value for key, value in point.asked.items() if key not in ("seed", "output")} | {"data": data}
-        return point.asked | {"noise": {"key": digest(told)}}
-
-    def _path(self, point: GridPoint, tested: int) -> Path:
-        return self._below / f"{digest([self._asked(point), tested])}.npz"
+    @classmethod
+    def of(cls, run: FinishedRun) -> Outcome:
+        marks = ("accuracy_train", "accuracy", "accuracy_train_last", "accuracy_last")
+        return cls(*(100 * recorded(run.place, mark)[0, -1] for mark in marks), fitness(run, "loss"))
 
 
-def digest(told: Any) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
-
-
-def points(toml: str, *words: str) -> list[GridPoint]:
-    return Study.of([str(HERE / toml), *words]).points()
-
-
-def estimates(setup: Setup) -> np.ndarray:
-    """(agents, T, d), the bits that a run records."""
-    return np.concatenate([rows[:, :, : setup.dimension].copy() for rows in simulate(setup)], axis=1)
-
-
-def assembled(setup: Setup, y: np.ndarray) -> np.ndarray:
-    """(T, d): of each agent its own block."""
-    x = np.empty(y.shape[1:])
-    for i, block in enumerate(setup.blocks):
-        x[:, block] = y[i][:, block]
-    return x
-
-
-def running(values: np.ndarray) -> np.ndarray:
-    """Σ_{s ≤ t} v(s)/t."""
-    return np.asarray(np.cumsum(values) / np.arange(1, len(values) + 1))
-
-
-def outcome(setup: Setup, sets: Sets) -> Outcome:
-    x = assembled(setup, estimates(setup))
-    losses = setup.stream.of(0)
-    values = np.array([losses(t + 1).value(point) for t, point in enumerate(x)]) / setup.experiment.data["batch"]
-    right = [
-        100 * float(np.mean(np.where(features @ decision > 0, 1.0, -1.0) == targets))
-        for decision in (x.mean(axis=0), x[-1])
-        for features, targets in (sets["train"], sets["test"])
-    ]
-    return Outcome(*right, running(values))
-
-
-def fitness(setup: Setup) -> np.ndarray:
-    y = estimates(setup)
-    agents, batch = range(len(y)), setup.experiment.data["batch"]
-    if not setup.algorithm.decomposable:
-        x, losses = assembled(setup, y), setup.stream.of(0)
-        return running(np.array([losses(t + 1).value(x[t]) / batch for t in range(len(x))]))
-    values = np.zeros(y.shape[1])
-    for each in map(setup.stream.of, agents):
-        for t in range(len(values)):
-            loss = each(t + 1)
-            values[t] += np.mean([loss.value(y[j, t]) for j in agents])
-    return running(values / (len(agents) * batch))
+def fitness(run: FinishedRun, losses: str) -> np.ndarray:
+    """(T,) Σ_{s ≤ t} loss(s)/t, of one sample; the losses of a round are a variable of the record."""
+    (values,) = recorded(run.place, losses)
+    owners = run.summary.agents if run.summary.decomposable else 1
+    return np.asarray(np.cumsum(values) / np.arange(1, len(values) + 1) / (owners * run.keys["data.batch"]))
 
 
 # ------------------------------------------------------------------------------------------------------------- figure 3
@@ -276,11 +178,12 @@ def readings(ends: Mapping[tuple[str, float, Any], np.ndarray]) -> Verdict:
 By = dict[tuple[str, Any], list[Outcome]]  # by algorithm and ε, by seed
 
 
-def by_setting(runs: Runs, table: Table, words: Sequence[str]) -> By:
+def by_setting(desk: Desk, table: Table, words: Sequence[str]) -> By:
     found: By = {}
-    for point in points(table.toml, *words):
-        key = (point.settings["algorithm.name"], point.settings["privacy.epsilon"])
-        found.setdefault(key, []).append(runs.outcome(point, table))
+    for run in desk.keyed(table.toml, *words):
+        epsilon = run.keys["privacy.epsilon"]
+        key = (run.keys["algorithm.name"], "inf" if np.isinf(epsilon) else epsilon)
+        found.setdefault(key, []).append(Outcome.of(run))
     return found
 
 
@@ -297,7 +200,7 @@ def misses(found: By, table: Table) -> np.ndarray:
     return np.array(told).reshape(len(ALGORITHMS), len(EPSILONS) - 1, 2)
 
 
-def fitted(runs: Runs, table: Table, size: Size, folder: str) -> tuple[float, str]:
+def fitted(desk: Desk, table: Table, size: Size, folder: str) -> tuple[float, str]:
     """The c whose accuracies come nearest, of those tried, on seeds that nothing else is judged on."""
     if not size.fitted:
         return table.scales[0], "c was not fitted"
@@ -305,7 +208,7 @@ def fitted(runs: Runs, table: Table, size: Size, folder: str) -> tuple[float, st
     worst, compatible = {}, []
     for scale in table.scales:
         words = [f"data.dir={folder}", f"privacy.scale={scale}", f"seed={','.join(map(str, seeds))}"]
-        away = misses(by_setting(runs, table, [*words, "privacy.epsilon=1.0,0.5,0.2"]), table)
+        away = misses(by_setting(desk, table, [*words, "privacy.epsilon=1.0,0.5,0.2"]), table)
         worst[scale] = float(np.sqrt(np.mean(away**2)))
         compatible += [scale] if np.abs(away[:, :, 0]).max() <= NEAR else []
         print(f"{table.item}, c = {scale:g}: printed numbers {worst[scale]:.2f} standard deviations away (rms)")
@@ -318,11 +221,11 @@ def fitted(runs: Runs, table: Table, size: Size, folder: str) -> tuple[float, st
     return best, said
 
 
-def table_of(desk: Desk, runs: Runs, table: Table, size: Size) -> list[Verdict]:
+def table_of(desk: Desk, table: Table, size: Size) -> list[Verdict]:
     folder = "" if desk.quick else str(desk.folder(table.data))
-    scale, how = fitted(runs, table, size, folder)
+    scale, how = fitted(desk, table, size, folder)
     words = [*size.words] if desk.quick else [f"data.dir={folder}"]
-    found = by_setting(runs, table, [*words, f"privacy.scale={scale}", f"study.seeds={size.seeds[table.data]}"])
+    found = by_setting(desk, table, [*words, f"privacy.scale={scale}", f"study.seeds={size.seeds[table.data]}"])
     print(f"{table.item}, {table.title}, c = {scale:g}: accuracy in %, mean (std); the paper's, train and test")
     for algorithm in ALGORITHMS:
         for k, epsilon in enumerate(EPSILONS):
@@ -406,15 +309,15 @@ def draw_fitness(desk: Desk, table: Table, found: By, scale: float) -> None:
 RIVALS = {"dpsda-c": ("dpdola",), "dpsda-ps": ("dpps", "dpsr")}
 
 
-def figure_7(desk: Desk, runs: Runs) -> list[Verdict]:
+def figure_7(desk: Desk) -> list[Verdict]:
     folder = desk.folder("cifar10")
     if folder is None:
         return [not_done(PAPER, "Fig. 7", "DPSDA outperforms DPDOLA, DPPS and DPSR")]
     ends: dict[tuple[str, float], list[float]] = {}
     curves: dict[tuple[str, float], list[np.ndarray]] = {}
-    for point in points("dpsda-figure-7.toml", f"data.dir={folder}"):
-        key = (point.settings["name"], point.settings["step.initial"])
-        curve = runs.fitness(point)
+    for run in desk.keyed("dpsda-figure-7.toml", f"data.dir={folder}", f'record.metrics=["{HERE / METRIC}"]'):
+        key = (run.keys["name"].partition(".")[0], run.keys["step.initial"])
+        curve = fitness(run, "agents_loss" if run.summary.decomposable else "loss")
         curves.setdefault(key, []).append(curve)
         ends.setdefault(key, []).append(float(curve[-1]))
     names, steps = (list(dict.fromkeys(key[k] for key in ends)) for k in (0, 1))
@@ -480,14 +383,14 @@ def less(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
 
 
 def redraw(desk: Desk) -> list[Verdict]:
-    size, runs = QUICK if desk.quick else FULL, Runs(desk)
+    size = QUICK if desk.quick else FULL
     told = figure_3(desk, size)
     for table in TABLES:
         small = next((t for t in size.tables if t.item == table.item), None)
         if small is None or not (desk.quick or desk.folder(table.data)):
             told.append(not_done(PAPER, table.item, f"accuracy on {table.title}"))
         else:
-            told += table_of(desk, runs, small, size)
+            told += table_of(desk, small, size)
     if not any(verdict.item == "Fig. 5" for verdict in told):
         told.append(not_done(PAPER, "Fig. 5", "average fitness"))
-    return told + figure_7(desk, runs)
+    return told + figure_7(desk)

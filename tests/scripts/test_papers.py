@@ -123,10 +123,10 @@ def test_no_value_is_of_where_the_output_lies(out, tmp_path):
 
 def test_noise_of_a_table_is_of_all_its_settings_but_where_the_data_lie(monkeypatch):
     monkeypatch.syspath_prepend(PAPERS)
-    from dpsda_figures import Runs, points
+    from desk import noise_key
 
     def keys(*words):
-        return [Runs._asked(point)["noise"]["key"] for point in points("dpsda-table-2.toml", *words)]
+        return [noise_key(point) for point in Study.of([str(PAPERS / "dpsda-table-2.toml"), *words]).points()]
 
     assert keys("data.dir=here") == keys("data.dir=there")
     assert len(set(keys("data.dir=here"))) == 8  # of four ε and two algorithms; seeds are in the noise by themselves
