@@ -16,6 +16,7 @@ from itertools import islice
 from statistics import median
 from typing import Any, NamedTuple
 
+from mpinodes.core.parts import LOCATIONS
 from mpinodes.studies.plans import PlannedRun
 
 OVERHEAD = 4000  # the time of a run outside the rounds, as a number of agents' rounds
@@ -39,8 +40,9 @@ def timed(do: Callable[[Any], Any], item: Any) -> Timed:
 def kind(plan: PlannedRun) -> Kind:
     """Return the settings that determine how long a run takes, and whether its noise scale is already computed."""
     e = plan.experiment
-    parts = (str(part.get("path", part.get("name"))) for part in (e.algorithm, e.data, e.topology))
-    return *parts, e.data.get("batch"), e.rounds, plan.agents, plan.is_ready
+    parts = (str(part.get("path", part.get("name"))) for part in (e.algorithm, e.topology))
+    data = repr({key: value for key, value in e.data.items() if key not in ("seed", *LOCATIONS)})
+    return *parts, data, e.rounds, plan.agents, plan.is_ready
 
 
 def size(plan: PlannedRun) -> int:

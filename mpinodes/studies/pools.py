@@ -28,7 +28,7 @@ from mpinodes.launch.launching import mpirun
 from mpinodes.studies.plans import PlannedRun, failure
 
 # Modules that a run imports only when it needs them: worker processes share them from the start.
-LATE = ("h5py", "clarabel", "scipy.sparse", "mpinodes.running.closing", "mpinodes.running.logger")
+LATE = ("h5py", "clarabel", "scipy.optimize", "mpinodes.running.closing", "mpinodes.running.logger")
 
 
 class Pool(NamedTuple):
