@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import mpinodes
+from mpinodes.config.compose import compose
 from mpinodes.core.asked import parse
 from mpinodes.studies.study import Study
 from tests.helpers.parts import resolved
@@ -131,6 +133,16 @@ def test_noise_of_a_table_is_of_all_its_settings_but_where_the_data_lie(monkeypa
     assert keys("data.dir=here") == keys("data.dir=there")
     assert len(set(keys("data.dir=here"))) == 8  # of four ε and two algorithms; seeds are in the noise by themselves
     assert not {*keys("data.dir=here")} & {*keys("data.dir=here", "privacy.scale=3")}
+
+
+def test_figure_7_takes_the_loss_of_all_agents_at_the_point_of_each(tmp_path):
+    words = ["algorithm.name=dola", "topology.name=ring", "topology.agents=3", "rounds=5", "data.name=digits", "seed=1"]
+    words += [f'record.metrics=["{PAPERS / "agents_loss.py"}"]', "record.decisions=true", f"output.dir={tmp_path}/run"]
+    data = mpinodes.load(mpinodes.run_lockstep(parse(None, words)))
+    setup = compose(parse(None, words), ranks=None)
+    for t, points in enumerate(data.decision.values, 1):
+        values = [sum(setup.losses(i)(t).value(point) for i in range(3)) for point in points]
+        assert data.agents_loss.values[t - 1] == pytest.approx(np.mean(values), rel=1e-12)
 
 
 def test_an_array_file_that_was_cut_short_is_not_there(monkeypatch, tmp_path):

@@ -23,7 +23,7 @@ TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
     "count_data.py", "draw_docs.py", "draw_topologies.py", "fairness/fairness.py", "first_hour.py",
     "gamma_norm_loss.py", "kills.py", "local_and_central.py", "net.py", "node_views.py", "relayed_message.py",
-    "simulated_faults.py", "small_runs.py", "studies_again.py", "time_left.py", "worst_case.py",
+    "simulated_faults.py", "small_runs.py", "worst_case.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
@@ -50,7 +50,8 @@ def test_every_script_is_run_by_a_test():
     for path in SCRIPTS.rglob("*.py"):
         name = path.relative_to(SCRIPTS).as_posix()
         if path.parent.name == "papers":
-            assert f'by = "{path.stem}"' in index or path.stem in ("all", "page") or f"from {path.stem} import" in shown
+            used = (f"from {path.stem} import", f'"{path.name}"')
+            assert f'by = "{path.stem}"' in index or path.stem in ("all", "page") or any(word in shown for word in used)
         else:
             assert name in TESTED | BENCH | ATTACK | NEEDS_A_BROWSER or f"import {path.stem}\n" in texts, name
 
@@ -245,14 +246,15 @@ def test_runs_that_are_killed_go_on_to_the_same_bits(tmp_path):
 
 def test_studies_that_are_killed_go_on_and_their_runs_have_the_bits_of_mpirun(tmp_path):
     words = ["rounds=5", "topology.agents=2", "topology.name=ring", "privacy.budget.epsilon=1", "study.seeds=2"]
-    out = run("studies_again.py", "out", "--kills", "2", "--runs", "2", *words, cwd=tmp_path).out
+    helper = [sys.executable, "-m", "tests.helpers.studies_again", str(tmp_path / "out"), "--kills", "2", "--runs", "2"]
+    out = command([*helper, *words], CHECKOUT).out
     assert out.count("SIGKILL to ") == 2
     assert re.search(r"2 kills, 2 runs again by mpirun, seed [0-9a-f]{8}: 0 differences\n$", out)
 
 
-def test_the_time_left_of_a_study_is_held_against_the_time_it_took(tmp_path):
+def test_the_time_left_of_a_study_is_held_against_the_time_it_took():
     words = ("--only", "rounds", "rounds=2,4", "study.seeds=2")
-    done = command([sys.executable, str(SCRIPTS / "time_left.py"), *words], tmp_path)
+    done = command([sys.executable, "-m", "tests.helpers.time_left", *words], CHECKOUT)
     assert re.search(r"^rounds: 4 runs, 0 failed: predicted [\d.]+ s, took [\d.]+ s, error (\d+)%\n", done.out)
     assert done.code == int(float(re.search(r"median error (\d+)%", done.out)[1]) > 33)
 

@@ -1,7 +1,7 @@
 """Kill a study, continue it, and do some of its runs again by mpirun.
 
-    python scripts/studies_again.py OUT
-    python scripts/studies_again.py OUT --kills 1 --runs 5 rounds=20 study.seeds=1
+    python -m tests.helpers.studies_again OUT
+    python -m tests.helpers.studies_again OUT --kills 1 --runs 5 rounds=20 study.seeds=1
 
 The script does the study of docs/studies.md with the given settings twice, in OUT/whole and in OUT/killed. During the
 second, SIGKILL goes three times to all of its processes, each time after a random part of the runs. The continued study
@@ -28,14 +28,15 @@ from pathlib import Path
 import pandas
 import tomli_w
 
-sys.path.append(str(Path(__file__).parent / "bench"))
-from commands import descendants
-from kills import differences
-from study import documented
-
 from mpinodes.launch.launching import mpirun
 
-HEAD = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+sys.path += [str(SCRIPTS), str(SCRIPTS / "bench")]
+from commands import descendants  # noqa: E402
+from kills import differences  # noqa: E402
+from study import documented  # noqa: E402
+
+HEAD = ["git", "-C", str(SCRIPTS), "rev-parse", "HEAD"]
 
 
 def sweep(place: Path, words: list[str]) -> subprocess.Popen[bytes]:

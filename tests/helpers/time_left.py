@@ -1,4 +1,6 @@
-"""Measure how well a study predicts its remaining time: python scripts/time_left.py [--only NAME] [key=value]...
+"""Measure how well a study predicts its remaining time.
+
+    python -m tests.helpers.time_left [--only NAME] [key=value]...
 
 The script does ten studies of different kinds. After the first tenth of the runs of a study it notes the predicted
 time left, and at the end of the study it compares the prediction with the time that the other runs really took.
@@ -11,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 from mpinodes.studies import sweeping
@@ -18,22 +21,13 @@ from mpinodes.studies.forecast import Forecast, Timed
 from mpinodes.studies.pools import cores, processes
 from mpinodes.studies.study import Study
 
-DOCS = {
-    "rounds": 200,
-    "topology": {"agents": 7},
-    "problem": {"preset": "digits"},
-    "study": {
-        "grid": {
-            "algorithm.name": ["dola", "dpps", "dpsda-c"],
-            "privacy.budget.epsilon": [0.5, 1, 2, 4],
-            "topology.name": ["ring", "complete", "erdos-renyi"],
-        }
-    },
-}
+sys.path.append(str(Path(__file__).parents[2] / "scripts" / "bench"))
+from study import documented
+
 SMALL = ("topology.agents=4", "rounds=60")
 STUDIES: dict[str, tuple[Any, ...]] = {
-    "docs/studies.md, one seed": (DOCS,),
-    "docs/studies.md, three seeds, 50 rounds": (DOCS, "study.seeds=3", "rounds=50"),
+    "docs/studies.md, one seed": (documented(), "study.seeds=1"),
+    "docs/studies.md, three seeds, 50 rounds": (documented(), "study.seeds=3", "rounds=50"),
     "seeds of one setting": (*SMALL, "algorithm.name=dola", "study.seeds=60"),
     "rounds": ("topology.agents=4", "algorithm.name=dpps", "rounds=1600,50,100,800,200,400", "study.seeds=6"),
     "agents": ("rounds=50", "algorithm.name=dola", "topology.agents=3,5,9,17,33", "study.seeds=6"),
