@@ -20,6 +20,7 @@ from mpinodes.core.parts import LOCATIONS
 from mpinodes.studies.plans import PlannedRun
 
 OVERHEAD = 4000  # the time of a run outside the rounds, as a number of agents' rounds
+LIGHT = 100  # coordinates that take as long as all else in a round of an agent
 RECENT = 20  # the number of latest runs of a kind from which the time of the next is predicted
 Kind = tuple[Any, ...]
 
@@ -47,7 +48,7 @@ def kind(plan: PlannedRun) -> Kind:
 
 def size(plan: PlannedRun) -> int:
     """Return a number that is about proportional to the time of a run, if the algorithms of all runs are equal."""
-    return OVERHEAD + plan.experiment.rounds * plan.agents
+    return (OVERHEAD + plan.experiment.rounds * plan.agents) * (LIGHT + plan.dimension)
 
 
 def in_order(plans: Sequence[PlannedRun]) -> list[PlannedRun]:

@@ -52,6 +52,7 @@ class PlannedRun:
             digits of the hash, or with all digits if another finished run has the short name.
         experiment: the experiment. If `is_ready`, its noise has the scale that keeps the privacy budget.
         agents: the number of agents.
+        dimension: the number of coordinates of a decision.
         noise: a text that identifies the noise and the data paths of the run: two runs with the same text draw the same
             noise. The text is empty if the run has no noise, secret noise or a `noise.key`, or if the noise scale is
             not computed yet.
@@ -68,6 +69,7 @@ class PlannedRun:
     digits: str
     experiment: Experiment
     agents: int
+    dimension: int
     noise: str
     is_done: bool = False
     is_ready: bool = True
@@ -100,7 +102,8 @@ def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
         with _quietly():
             setup = compose(point.asked, ranks=None)
             digits = blake2b(identity(setup.experiment).encode(), digest_size=16).hexdigest()
-            make = partial(PlannedRun, settings=point.settings, digits=digits, agents=setup.topology.agents)
+            agents, d = setup.topology.agents, setup.dimension
+            make = partial(PlannedRun, settings=point.settings, digits=digits, agents=agents, dimension=d)
             words = "-".join(word_of(key, value) for key, value in point.settings.items())[:LONGEST].strip("-.")
             # If the study was moved, its paths and so the digits differ; then the settings identify the run.
             for place in sorted({*runs.glob(f"*{digits[:SHORT]}*"), *runs.glob(f"{words}-*")}):

@@ -12,10 +12,10 @@ import pytest
 from mpinodes.studies.forecast import Forecast, Timed, in_order, kind, size, timed
 
 
-def plan(algorithm="dola", rounds=100, agents=4, is_ready=True, seed=0):
+def plan(algorithm="dola", rounds=100, agents=4, dimension=10, is_ready=True, seed=0):
     parts = {"algorithm": {"name": algorithm}, "data": {"name": "digits", "batch": 1}, "topology": {"name": "ring"}}
     e = SimpleNamespace(**parts, rounds=rounds, seed=seed)
-    return SimpleNamespace(experiment=e, agents=agents, is_ready=is_ready, seed=seed)
+    return SimpleNamespace(experiment=e, agents=agents, dimension=dimension, is_ready=is_ready, seed=seed)
 
 
 def study(seconds, seeds):
