@@ -3,7 +3,7 @@
 Two runs are of the same kind if they have the same algorithm, data, graph, rounds and agents, and differ only in
 settings such as the seed or ε. Runs of the same kind take about the same time. The first runs of a study are one run of
 each kind, in random order. All other runs follow, the longest first, so that all cores have work until the end. If no
-run of a kind is done yet, the time of such a run is predicted from its rounds and agents.
+run of a kind is done yet, the time of such a run is predicted from its rounds, agents and dimension.
 """
 
 from __future__ import annotations
