@@ -16,6 +16,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from h5py import h5a, h5d, h5ds, h5g, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from mpinodes.runlog import long_names
@@ -77,7 +78,7 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
     try:
         with _Draft(draft, "w+") as disk:
             with h5py.File(disk, "w", track_order=True, rdcc_nbytes=0) as file:
-                write_words(file, words)
+                write_words(file.id, words)
                 file.attrs["version"] = VERSION
                 yield file
             if failure := disk.failure:
@@ -109,7 +110,7 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
             first = record.read(name, slice(0, at_once))
             dataset = add_variable(file, name, first, record.rounds)
             for start in range(at_once, record.rounds, at_once):
-                dataset[start : start + at_once] = record.read(name, slice(start, start + at_once)).values
+                write_rows(dataset, start, record.read(name, slice(start, start + at_once)).values)
         add_dimension(file, "horizon", horizons)
         for name, variable in variables.items():
             add_variable(file, name, variable)
@@ -119,13 +120,15 @@ def add_dimension(file: h5py.File, name: str, values: NDArray[Any]) -> None:
     """Create a dimension of the record, with a variable that holds the labels along the dimension."""
     dataset = file.create_dataset(name, data=values)
     dataset.make_scale(name)
-    write_words(dataset, {**long_names.attributes(name, "", ""), DIMS: name})
+    write_words(dataset.id, {**long_names.attributes(name, "", ""), DIMS: name})
 
 
-def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0) -> Any:
+def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0) -> h5d.DatasetID:
     """Create a variable of the record, write its values, and return its HDF5 dataset.
 
     If a dimension is missing, the dimension is created with the labels 0, 1, ...
+
+    The functions of h5py's low-level interface take a fifth of the time of the usual ones.
 
     Args:
         file: the record.
@@ -136,29 +139,41 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
     """
     dims, values, label, unit = variable
     for dimension, size in zip(dims, values.shape, strict=True):
-        if dimension not in file:
+        if not file.id.links.exists(dimension.encode()):
             add_dimension(file, dimension, np.arange(size))
-    if rounds:  # compress the variable if its first rounds become smaller
+    shape = (rounds or len(values), *values.shape[1:])
+    storage = h5p.create(h5p.DATASET_CREATE)
+    storage.set_obj_track_times(False)  # equal runs have equal records
+    if rounds:
+        storage.set_chunk(values.shape)
         # Like HDF5's shuffle filter: the first bytes of all numbers come first, then the second bytes, and so on.
         shuffled = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T).tobytes()
-        storage: dict[str, Any] = {"chunks": values.shape, "fletcher32": True}
-        if len(zlib.compress(shuffled, 1)) <= WORTH * len(shuffled):
-            storage = {"chunks": values.shape, "shuffle": True, "compression": "gzip", "compression_opts": 1}
-        dataset = file.create_dataset(name, (rounds, *values.shape[1:]), values.dtype, **storage)
-        dataset[: len(values)] = values
-    else:
-        dataset = file.create_dataset(name, data=values)
+        if len(zlib.compress(shuffled, 1)) <= WORTH * len(shuffled):  # the first rounds become smaller
+            storage.set_shuffle()
+            storage.set_deflate(1)
+        else:
+            storage.set_fletcher32()
+    dataset = h5d.create(file.id, name.encode(), h5t.py_create(values.dtype), h5s.create_simple(shape), storage)
+    write_rows(dataset, 0, values)
     write_words(dataset, {**long_names.attributes(name, label, unit), DIMS: " ".join(dims)})
     for axis, dimension in enumerate(dims):
-        h5py.h5ds.attach_scale(dataset.id, file[dimension].id, axis)
+        h5ds.attach_scale(dataset, h5d.open(file.id, dimension.encode()), axis)
     return dataset
 
 
-def write_words(of: Any, words: Mapping[str, str]) -> None:
+def write_rows(dataset: h5d.DatasetID, start: int, values: NDArray[Any]) -> None:
+    """Write values into a variable, beginning at the entry `start` of its first axis."""
+    space = dataset.get_space()
+    space.select_hyperslab((start, *(0 for _ in values.shape[1:])), values.shape)
+    dataset.write(h5s.create_simple(values.shape), space, np.ascontiguousarray(values))
+
+
+def write_words(of: h5d.DatasetID | h5g.GroupID, words: Mapping[str, str]) -> None:
     """Write text attributes of a dataset or file.
 
     Each text has a fixed length, because HDF5 has no checksums for texts of variable length.
     """
     for name, word in words.items():
         encoded = word.encode()
-        of.attrs.create(name, np.array(encoded, h5py.string_dtype("utf-8", max(len(encoded), 1))))
+        kind = h5t.py_create(h5py.string_dtype("utf-8", max(len(encoded), 1)), logical=True)
+        h5a.create(of, name.encode(), kind, h5s.create(h5s.SCALAR)).write(np.array(encoded), mtype=kind)
