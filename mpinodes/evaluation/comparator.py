@@ -37,9 +37,9 @@ from mpinodes.core import Cone, SampleLoss, Set, Vector
 from mpinodes.losses.clipping import plain_norms
 from mpinodes.losses.linear import LinearLoss, PiecewiseLinearLoss, SmoothLoss, dense
 
-TOLERANCE = 1e-9  # certificate at which a solver stops, relative to the larger of F and the regret
+TOLERANCE = 1e-9  # certificate at which a solver stops, relative to the larger of F and the regret of staying at 0
 ROUNDED = 1e-7  # certificate, relative to F, that Clarabel reaches despite rounding errors
-NEGLIGIBLE = 1e-3  # certificate, relative to the regret, that is accepted after `CHEAP` multiplications
+NEGLIGIBLE = 1e-4  # certificate, relative to the regret of staying at 0, that is accepted after `CHEAP` multiplications
 ITERATIONS = 20_000  # most iterations of projected gradient, and of each L-BFGS-B
 PRODUCTS = 5e10  # most multiplications for one comparator
 CHEAP = 2e9  # multiplications after which the certificate `NEGLIGIBLE` is accepted
@@ -66,9 +66,7 @@ class Comparator(NamedTuple):
     certificate: float
 
 
-def best(
-    total: SampleLoss, feasible: Set, start: Vector, lost: float = 0.0, others: Sequence[Vector] = ()
-) -> Comparator:
+def best(total: SampleLoss, feasible: Set, start: Vector, others: Sequence[Vector] = ()) -> Comparator:
     """Minimize F, the sum of all loss functions, over the feasible set 𝒳.
 
     The result is the point that the solver finds, or a guess if F is less there.
@@ -77,15 +75,14 @@ def best(
         total: F, a convex sum of loss functions without clipping.
         feasible: 𝒳.
         start: (d,) a guess of the minimizer.
-        lost: the sum of the loss functions at the decisions of the run. The solver accepts an error that is a small
-            part of the regret, `lost` − min F.
-        others: further guesses. All guesses and 0 are projected onto 𝒳. The solver starts from the projected point
-            with the least F.
+        others: further guesses. All guesses and 0 are projected onto 𝒳. The solver starts from the projected point with
+            the least F. The solver accepts an error that is a small part of F(projected 0) − min F.
     """
     with np.errstate(all="ignore"):  # steep losses may overflow far from the minimum
         points = [feasible.project(x) for x in (start, *others, np.zeros_like(start))]
         values = np.nan_to_num([total.value(x) for x in points], nan=np.inf)
         at, value = points[int(values.argmin())], float(values.min())
+        lost = float(values[-1]) if values[-1] < np.inf else value
         if isinstance(total, PiecewiseLinearLoss) and feasible.has_cones:
             solved = _piecewise(total, feasible, at, lost)
         elif feasible.inradius < np.inf or total.sample_modulus:
@@ -169,8 +166,7 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
         total: F.
         feasible: 𝒳.
         start: (d,) a point in 𝒳.
-        lost: the sum of the loss functions at the decisions of the run. An error that is a small part of `lost` − min F
-            is accepted.
+        lost: F at the projected 0. An error that is a small part of `lost` − min F is accepted.
     """
     smoothness, d = _smoothness(total), len(start)
     step = 1 / max(smoothness, np.finfo(float).tiny) if smoothness < np.inf else 1.0
@@ -304,8 +300,7 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
         total: F.
         feasible: the feasible set.
         start: (d,) a feasible point.
-        lost: the sum of the loss functions at the decisions of the run. An error that is a small part of `lost` − min F
-            is accepted.
+        lost: F at the projected 0. An error that is a small part of `lost` − min F is accepted.
     """
     n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
     has_minimum = feasible.bounded or total.regularizer  # then the problem with few kinks also has a minimum

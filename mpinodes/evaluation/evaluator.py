@@ -16,6 +16,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from mpinodes.core import SampleLoss, Set, Setup, Vector
+from mpinodes.core.cached import cached
 from mpinodes.core.errors import is_users
 from mpinodes.core.experiment import log_spaced
 from mpinodes.core.parts import Judged, Metric
@@ -283,17 +284,20 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
             the same in every round, `known` is not used.
     """
     everything, began = meter.losses.everything, np.nan_to_num(meter.last[0])
+
+    def solved(t: int, near: Vector) -> Comparator:
+        total = everything.upto(t)
+        return cached(lambda: best(total, feasible, near, [began]), best, total, feasible, near, began)
+
     if everything.is_constant:
-        once = best(everything.upto(1), feasible, np.nan_to_num(meter.mean[-1]), others=[began])
+        once = solved(1, began)
         return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
     fixed: list[Comparator] = []
-    for t, sums, mean in zip(meter.horizons.tolist(), meter.total, meter.mean, strict=True):
+    for t in meter.horizons.tolist():
         if t in known:
             fixed.append(known[t])
             continue
-        near = [began, *(c.point for c in fixed[-1:])]
-        # Decisions are nan if the rounds come from a record, and so are the losses of averages and of single agents.
-        fixed.append(best(everything.upto(t), feasible, np.nan_to_num(mean), float(np.nanmin(sums)), near))
+        fixed.append(solved(t, fixed[-1].point if fixed else began))
         tell(len(fixed), len(meter.horizons))
     return fixed
 
