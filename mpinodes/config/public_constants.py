@@ -96,11 +96,6 @@ def constants_of(
         within = smooth * feasible.diameter(moving) + rounding[-1] if in_set or estimated else inf
         largest.append(min(most, within))
 
-    def gdp(epsilon: float, delta: float) -> float:
-        from mpinodes.privacy.curves import gdp_mu  # imported here because most agents do not need scipy
-
-        return gdp_mu(epsilon, delta)
-
     return Run(
         agents=n,
         rounds=experiment.rounds,
@@ -123,10 +118,17 @@ def constants_of(
         least_modulus=problem.regularizer + min(terms) * loss.sample_modulus,
         largest_smoothness=problem.regularizer + max(terms) * loss.sample_smoothness(norm, norm),
         steps=steps,
-        gdp=gdp,
+        gdp=_gdp,
         grad_rounding=tuple(rounding),
         rates=rates,
     )
+
+
+def _gdp(epsilon: float, delta: float) -> float:
+    """Return the largest m for which m-Gaussian DP implies (ε, δ)-DP."""
+    from mpinodes.privacy.curves import gdp_mu  # imported here because most agents do not need scipy
+
+    return gdp_mu(epsilon, delta)
 
 
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:

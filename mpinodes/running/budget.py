@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from mpinodes.config import registry
 from mpinodes.config.building import build, rebuilt
+from mpinodes.core.cached import cached
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Budget, Experiment, Record, single_run
@@ -32,6 +33,8 @@ from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, other_d
 from mpinodes.rounds.lockstep import simulate
 
 CLOSE = 1e-3  # relative accuracy of the nominal epsilon
+SECANTS = 6  # most steps of the secant method before the bisection
+STEP = 4**2**-11 * (1 - 1e-9)  # slightly less than the ratio of the last two nominal epsilons of the bisection
 RANGE = 1e-12, 1e12  # the range of nominal epsilons that is searched
 
 
@@ -116,7 +119,12 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
     e = e if nominal is None else _at(run, nominal)
     privacy = replace(e.privacy, budget=None)
     unbound = rebuilt(run, replace(e, repeats=1, record=Record(), privacy=privacy))
-    return events(dataclasses.replace(unbound, losses=lambda agent: lambda t: nothing, cut=None, endless=True))
+    dry = dataclasses.replace(unbound, losses=lambda agent: lambda t: nothing, cut=None, endless=True)
+    # Noise, starting points and output move no event. Faults and some graphs depend on the seed.
+    settings = replace(dry.experiment, seed=e.seed if dry.links else 0, name="", output=None, report=False)
+    graph = dry.topology
+    edges = [sorted(graph.edges(t + 1)) for t in range(graph.period)] if graph.period else graph
+    return cached(lambda: events(dry), dry_events, settings, type(dry.algorithm), dry.run, dry.samples, edges)
 
 
 def _at(run: Setup, nominal: float) -> Experiment:
@@ -151,6 +159,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
     experiment, rounds = runs[0].experiment, runs[0].experiment.rounds
     events_of, keeps, exceeds = [_events_by_epsilon(run) for run in runs], 0.0, np.inf
 
+    @cache
     def lost(nominal: float) -> float:
         return float(_lost(runs, [at(nominal) for at in events_of], rounds).max())
 
@@ -163,8 +172,18 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
                 exceeds = nominal
         return nominal > keeps
 
-    for nominal in (near, (1 + CLOSE) * near):
+    # The secant method on a log scale finds a nominal epsilon near the result, so the bisection needs few others.
+    nominal, last = near or budget.epsilon, (0.0, 0.0)
+    for _ in range(SECANTS):
         over(nominal)
+        proven = lost(nominal)
+        if nominal == last[0] or not 0 < proven < np.inf or abs(missing := np.log(budget.epsilon / proven)) < CLOSE:
+            break
+        slope = np.log(proven / last[1]) / np.log(nominal / last[0]) if all(last) else 1.0
+        last = nominal, proven
+        nominal = float(np.clip(nominal * np.exp(missing / np.clip(slope, 0.5, 2.0)), *RANGE))
+    for neighbor in (nominal / STEP, nominal * STEP):
+        over(neighbor)
     low = budget.epsilon
     while over(low):
         low /= 4
