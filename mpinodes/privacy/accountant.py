@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpinodes.core.cached import cached
 from mpinodes.core.errors import is_users
 from mpinodes.core.events import STRETCH, Events
 from mpinodes.core.messages import Vector
@@ -123,7 +124,13 @@ class Accountant:
 
     Attributes:
         history: the events.
+        uses_ceiling: whether the privacy loss of at least one agent is computed from one bound that holds for all
+            samples; set by `losses`. The bound limits how far a change of an earlier sample moves a message through the
+            agent's hidden state. For the other agents, the privacy loss is computed from a bound for each group of
+            samples, which may be tighter, or no change of an earlier sample moves a message.
     """
+
+    uses_ceiling = False
 
     def __init__(self, events: Events, groups: Groups, shared: bool) -> None:
         self.history, self._groups, self._shared = events, groups, shared
@@ -150,30 +157,24 @@ class Accountant:
         messages (noise, sensitivity, and leakage: the effect of earlier samples) and use groups with equal numbers in
         every round.
         """
-        groups = [self._groups(i) for i in range(self.history.agents)]
-        priced, used = ([blake2b() for _ in groups] for _ in range(2))
-        for _, events in self.history.blocks():
-            for i in range(len(groups)):
-                priced[i].update(events.of(i).priced())
-                used[i].update(events.of(i).uses.tobytes())
-        keys = [(hashed.digest(), samples) for hashed, samples in zip(priced, groups, strict=True)]
         uses: dict[Any, Unlisted] = {}
         own = {}
-        for i, key in enumerate(keys):
-            if key not in own:
+        for i, (priced, used, groups) in enumerate(self._content):
+            if (priced, groups) not in own:
                 events = self.history.of(i)
-                own[key] = events, uses.setdefault((used[i].digest(), groups[i]), Unlisted(events, groups[i]))
+                own[priced, groups] = events, uses.setdefault((used, groups), Unlisted(events, groups))
         opened = dict(zip(own, open_ledgers(list(own.values())), strict=True))
-        return [opened[key] for key in keys]
+        return [opened[priced, groups] for priced, _, groups in self._content]
 
-    @property
-    def uses_ceiling(self) -> bool:
-        """Return whether one bound for all samples was used, instead of a bound for each group of samples.
-
-        Both bounds limit how far a change of an earlier sample moves a message through the agent's hidden state. A
-        bound for each group may be tighter. The result is true if the one bound was used for at least one agent.
-        """
-        return any(ledger.uses_ceiling for ledger in self._ledgers)
+    @cached_property
+    def _content(self) -> list[tuple[bytes, bytes, Any]]:
+        """Return for each agent a hash of all its events, a hash of the rounds that they use, and its groups."""
+        priced, used = ([blake2b() for _ in range(self.history.agents)] for _ in range(2))
+        for _, events in self.history.blocks():
+            for i in range(len(priced)):
+                priced[i].update(events.of(i).priced())
+                used[i].update(events.of(i).uses.tobytes())
+        return [(a.digest(), b.digest(), self._groups(i)) for i, (a, b) in enumerate(zip(priced, used, strict=True))]
 
     def losses(
         self, horizons: Indices, delta: float, claim: Claim | None, tight: bool = False, tell: Tell | None = None
@@ -187,6 +188,17 @@ class Accountant:
             tight: whether to compose numerically (PLD), too, at the last horizon.
             tell: a function that is called after every horizon, to show progress.
         """
+        layout, proven = self.history.data.dtype, partial(self._proven, horizons, delta, tight, tell)
+        of = self._content, layout, self.history.dimension, self._shared, horizons, delta, tight
+        agents, network, self.uses_ceiling = cached(proven, Accountant.losses, *of)
+        claims = [claim(t) if claim else None for t in horizons.tolist()]
+        claimed = [np.broadcast_to(np.nan if epsilon is None else epsilon, self.history.agents) for epsilon in claims]
+        return PrivacyLosses(np.array(claimed), agents, network)
+
+    def _proven(
+        self, horizons: Indices, delta: float, tight: bool, tell: Tell | None
+    ) -> tuple[list[list[PrivacyLoss]], list[PrivacyLoss], bool]:
+        """Return the proven privacy losses of all agents and of the network at every horizon, and `uses_ceiling`."""
         agents, network = [], []
         for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
             ledgers = self.ledgers(horizon)
@@ -206,9 +218,7 @@ class Accountant:
                 network.append(worst._replace(pure=float(np.max([loss.pure for loss in agents[-1]]))))
             if tell:
                 tell(len(agents), len(horizons))
-        claims = [claim(t) if claim else None for t in horizons.tolist()]
-        claimed = [np.broadcast_to(np.nan if epsilon is None else epsilon, self.history.agents) for epsilon in claims]
-        return PrivacyLosses(np.array(claimed), agents, network)
+        return agents, network, any(ledger.uses_ceiling for ledger in self._ledgers)
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:

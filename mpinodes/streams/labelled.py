@@ -92,6 +92,10 @@ class BatchOrder:
     shuffle: bool
     _latest: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)  # epoch -> its order
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what a pickle of this order has: the settings, without the latest order."""
+        return BatchOrder, (self.seed, self.owner, self.samples, self.batch, self.shuffle)
+
     def __call__(self, t: int) -> list[int]:
         """Return the indices of the samples that the agent uses in round t; index 0 is the agent's first sample."""
         epoch, place = divmod((t - 1) * self.batch, self.samples // self.batch * self.batch)

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from mpinodes.config import own_files as sources
 from mpinodes.config.compose import compose
 from mpinodes.config.noise_key import noise_name
+from mpinodes.core import cached
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Output
 from mpinodes.core.parts import LOCATIONS, Setup
@@ -226,6 +227,13 @@ def failure(place: Path) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Discard all output to stderr inside the `with` block, because the progress of the study is shown instead."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
-        yield
+    """Discard all output to stderr inside the `with` block, and cache results.
+
+    The progress of the study is shown instead of the output of single runs.
+    """
+    cached.is_on = True
+    try:
+        with open(os.devnull, "w", encoding="utf-8") as nowhere, redirect_stderr(nowhere):
+            yield
+    finally:
+        cached.is_on = False
