@@ -44,8 +44,8 @@ from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.privacy.curves import ORDERS, gdp_epsilon, rdp_epsilon, zcdp_epsilon
 from mpinodes.privacy.leakage import Indices
-from mpinodes.privacy.ledger import Ledger, Unlisted
-from mpinodes.privacy.recursive import open_ledgers
+from mpinodes.privacy.ledger import MOST_KEPT, Ledger, Unlisted
+from mpinodes.privacy.recursive import open_ledger, open_ledgers
 from mpinodes.privacy.subsampling import by_two_zero_outs
 
 BATCH = 16  # number of groups in the first batch of Rényi curves; every next batch is twice as large
@@ -167,6 +167,43 @@ class Accountant:
         return [opened[priced, groups] for priced, _, groups in self._content]
 
     @cached_property
+    def _joint(self) -> tuple[Ledger, list[int]] | None:
+        """Return a ledger of all agents together, and the place of each agent in this ledger.
+
+        Group g of the agent at place k of n is group g · n + k of the ledger. Agents that use groups with equal numbers
+        have the same place. The result is None if agents share samples, if their events differ or have hidden parts, or
+        if the ledger would have no Rényi curves.
+        """
+        (priced, _, _), *others = self._content
+        groups = list(dict.fromkeys(of for _, _, of in self._content))
+        if self._shared or self.history.hidden or len(groups) == 1 or any(other != priced for other, _, _ in others):
+            return None
+        n, events, all_groups = len(groups), self.history.of(0), list(enumerate(groups))
+        ledger = open_ledger(events, Unlisted(events, lambda t: [g * n + k for k, of in all_groups for g in of(t)]))
+        is_too_large = ledger.facts.groups > MOST_KEPT or ledger.facts.are_pairs
+        return None if is_too_large else (ledger, [groups.index(of) for _, _, of in self._content])
+
+    def _of_agents(self, horizon: int, delta: float, distance: Vector, tight: bool) -> list[PrivacyLoss]:
+        """Return the privacy loss of every agent over rounds 1 to `horizon`; the other arguments as in `_proven`."""
+        if not distance.any() and not tight and self._joint:
+            ledger, places = self._joint
+            if ledger.facts.unknown_from < horizon:
+                return [UNPROVEN] * len(places)
+            n = max(places) + 1
+            pure, rho = (np.pad(costs, (0, -len(costs) % n)).reshape(-1, n).T for costs in ledger.at(horizon))
+
+            def rdp(place: Indices, group: Indices) -> Vector:
+                return ledger.rdp(np.minimum(group * n + place, ledger.facts.groups - 1))  # added groups cost nothing
+
+            losses = worst_of(pure, rho, rdp, ledger.facts.is_gdp, delta)
+            return [losses[place] for place in places]
+        own: dict[Ledger, PrivacyLoss] = {}
+        for ledger, moved in zip(self.ledgers(horizon), distance, strict=True):
+            if ledger not in own:
+                own[ledger] = at_distance(partial(price, [ledger], [1], horizon, tight=tight), delta, moved)
+        return [own[ledger] for ledger in self.ledgers(horizon)]
+
+    @cached_property
     def _content(self) -> list[tuple[bytes, bytes, Any]]:
         """Return for each agent a hash of all its events, a hash of the rounds that they use, and its groups."""
         priced, used = ([blake2b() for _ in range(self.history.agents)] for _ in range(2))
@@ -201,14 +238,10 @@ class Accountant:
         """Return the proven privacy losses of all agents and of the network at every horizon, and `uses_ceiling`."""
         agents, network = [], []
         for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
-            ledgers = self.ledgers(horizon)
-            counts, exact = Counter(ledgers), tight and horizon == horizons[-1]
-            own = {}
-            for i, ledger in enumerate(ledgers):
-                if ledger not in own:
-                    own[ledger] = at_distance(partial(price, [ledger], [1], horizon, tight=exact), delta, distance[i])
-            agents.append([own[ledger] for ledger in ledgers])
+            exact = tight and horizon == horizons[-1]
+            agents.append(self._of_agents(horizon, delta, distance, exact))
             if self._shared:
+                counts = Counter(self.ledgers(horizon))
                 joint = partial(price, list(counts), list(counts.values()), horizon, tight=exact)
                 network.append(at_distance(joint, delta, distance.sum()))
             elif any(np.isnan(loss.epsilon) for loss in agents[-1]):
@@ -218,7 +251,7 @@ class Accountant:
                 network.append(worst._replace(pure=float(np.max([loss.pure for loss in agents[-1]]))))
             if tell:
                 tell(len(agents), len(horizons))
-        return agents, network, any(ledger.uses_ceiling for ledger in self._ledgers)
+        return agents, network, not self._joint and any(ledger.uses_ceiling for ledger in self._ledgers)
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
@@ -312,33 +345,52 @@ def price_curves(
             return one
         both = by_two_zero_outs(lambda part: price_curves(pure, rho, rdp, is_gaussian, part).epsilon, delta)
         return PrivacyLoss(2 * one.pure, both, f"{one.rule}, twice")
-    if not len(pure):
-        return PrivacyLoss(0.0, 0.0, "pure")
-    worst = float(pure.max()) if np.isfinite(pure.max()) else np.nan
+    return worst_of(pure[None], rho[None], lambda agent, group: rdp(group), is_gaussian, delta)[0]
+
+
+def worst_of(
+    pure: Vector, rho: Vector, rdp: Callable[[Indices, Indices], Vector], is_gaussian: bool, delta: float
+) -> list[PrivacyLoss]:
+    """Return, for each of several agents, what `price_curves` returns for its groups of samples.
+
+    Args:
+        pure: (agents, groups) pure ε.
+        rho: (agents, groups) ρ of zCDP.
+        rdp: maps k agents and k groups to the Rényi divergences of each pair, (k, orders).
+        is_gaussian: whether all noise is Gaussian and no batch is secret.
+        delta: δ of the proven ε.
+    """
+    if not pure.shape[1]:
+        return [PrivacyLoss(0.0, 0.0, "pure")] * len(pure)
+    worst = np.where(np.isfinite(pure.max(axis=1)), pure.max(axis=1), np.nan).tolist()
     if is_gaussian:
-        epsilon = gdp_epsilon(float(np.sqrt(2 * rho.max())), delta)
-        return PrivacyLoss(worst, epsilon, "GDP") if np.isfinite(epsilon) else UNPROVEN
+        of = [gdp_epsilon(float(mu), delta) for mu in np.sqrt(2 * rho.max(axis=1))]
+        return [PrivacyLoss(w, e, "GDP") if np.isfinite(e) else UNPROVEN for w, e in zip(worst, of, strict=True)]
 
     zcdp = zcdp_epsilon(rho, delta)
-    if not np.isfinite(np.minimum(pure, zcdp)).all():
-        return UNPROVEN
     # ε is the maximum over groups of the smallest ε of three accountings: pure, zCDP and Rényi.
     bound = np.minimum(pure, zcdp)
-    order = np.argsort(-bound)
-    epsilon, rule = 0.0, "pure"
+    order = np.argsort(-bound, axis=1)
+    epsilon, rule = np.zeros(len(pure)), np.zeros(len(pure), int)
     start, size = 0, BATCH
-    while start < len(order):
-        batch = order[start : start + size]
+    while start < order.shape[1]:
+        batch = order[:, start : start + size]
         start, size = start + size, 2 * size
-        if bound[batch[0]] <= epsilon:  # the ε of a group is at most its bound, and the bounds descend
+        # The ε of a group is at most its bound, and the bounds of an agent descend.
+        agents = np.flatnonzero(bound[range(len(bound)), batch[:, 0]] > epsilon)
+        if not len(agents):
             break
-        renyi = rdp_epsilon(rdp(batch), delta)
-        choices = np.stack([pure[batch], zcdp[batch], np.where(np.isnan(renyi), np.inf, renyi)])
-        least = choices.min(axis=0)
-        k = int(np.argmax(least))
-        if least[k] > epsilon:
-            epsilon, rule = float(least[k]), ("pure", "zCDP", "RDP")[int(np.argmin(choices[:, k]))]
-    return PrivacyLoss(worst, epsilon, rule)
+        pairs = np.repeat(agents, batch.shape[1]), batch[agents].ravel()
+        renyi = rdp_epsilon(rdp(*pairs), delta)
+        choices = np.stack([pure[pairs], zcdp[pairs], np.where(np.isnan(renyi), np.inf, renyi)])
+        least = choices.min(axis=0).reshape(len(agents), -1)
+        k = np.arange(len(agents)), least.argmax(axis=1)
+        by = choices.argmin(axis=0).reshape(least.shape)[k]
+        rule[agents] = np.where(least[k] > epsilon[agents], by, rule[agents])
+        epsilon[agents] = np.maximum(least[k], epsilon[agents])
+    rules = np.array(["pure", "zCDP", "RDP"])[rule].tolist()
+    losses = map(PrivacyLoss, worst, epsilon.tolist(), rules)
+    return [loss if bounded.all() else UNPROVEN for loss, bounded in zip(losses, np.isfinite(bound), strict=True)]
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
