@@ -285,21 +285,20 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
     """
     everything, began = meter.losses.everything, np.nan_to_num(meter.last[0])
 
-    def solved(t: int, near: Vector) -> Comparator:
-        total = everything.upto(t)
-        return cached(lambda: best(total, feasible, near, [began]), best, total, feasible, near, began)
+    def solved() -> list[Comparator]:
+        if everything.is_constant:
+            once = best(everything.upto(1), feasible, began)
+            return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
+        fixed: list[Comparator] = []
+        for t in meter.horizons.tolist():
+            if t in known:
+                fixed.append(known[t])
+                continue
+            fixed.append(best(everything.upto(t), feasible, fixed[-1].point if fixed else began, [began]))
+            tell(len(fixed), len(meter.horizons))
+        return fixed
 
-    if everything.is_constant:
-        once = solved(1, began)
-        return [Comparator(once.point, t * once.value, t * once.certificate) for t in meter.horizons.tolist()]
-    fixed: list[Comparator] = []
-    for t in meter.horizons.tolist():
-        if t in known:
-            fixed.append(known[t])
-            continue
-        fixed.append(solved(t, fixed[-1].point if fixed else began))
-        tell(len(fixed), len(meter.horizons))
-    return fixed
+    return cached(solved, best_fixed, everything.content(meter.seen), feasible, meter.horizons, began, known)
 
 
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:

@@ -53,6 +53,11 @@ class Total:
         self._features, self._targets, self._divisor = block
         self._rows, self.is_constant = rows, rows is None
 
+    def content(self, rounds: int) -> tuple[Any, ...]:
+        """Return the values on which the sums of losses of rounds 1 to `rounds` depend."""
+        rows = self._rows(1, rounds) if self._rows else None
+        return self._kind, self._regularizer, self._features, self._targets, self._divisor, rows
+
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
         """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one function."""
         number = rounds - first + 1
@@ -93,6 +98,10 @@ class Squares(Total):
         self._read, self._at_once, self.is_constant = read, at_once, False
         self._summed, self._condense = (1, 0), type(loss).condensed
         self._left: tuple[Features, Vector] = loss.features[:0], loss.targets[:0]
+
+    def content(self, rounds: int) -> tuple[Any, ...]:
+        """Return a function that has no pickle, because the samples are too many to compare."""
+        return (lambda: rounds,)
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
         """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one function.

@@ -48,6 +48,8 @@ Train = Annotated[
 ]
 
 
+LATEST = 10_000  # a `BatchOrder` keeps the orders of its latest epochs, up to about this number of samples
+
 # The methods that make, read, check or number samples.
 LOSSES_BY = ("of", "_own", "_batches", "_size", "_order", "samples", "groups", "passes", "merged")
 
@@ -93,7 +95,7 @@ class BatchOrder:
     _latest: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)  # epoch -> its order
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a pickle of this order has: the settings, without the latest order."""
+        """Return what a pickle of this order has: the settings, without the latest orders."""
         return BatchOrder, (self.seed, self.owner, self.samples, self.batch, self.shuffle)
 
     def __call__(self, t: int) -> list[int]:
@@ -120,7 +122,8 @@ class BatchOrder:
     def _order(self, epoch: int) -> Indices:
         """Return the indices of all samples of the agent, in the order in which one epoch uses them."""
         if epoch not in self._latest:
-            self._latest.clear()
+            if len(self._latest) * self.samples >= LATEST:
+                self._latest.clear()
             self._latest[epoch] = Draws(self.seed, Purpose.SHUFFLE, self.owner).at(epoch).permutation(self.samples)
         return self._latest[epoch]
 
