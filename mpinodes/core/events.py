@@ -180,10 +180,10 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return self.message_end + self.frame
 
     def write(self, row: Vector, events: Sequence[Event], leakage: Leakage) -> None:
-        """Write what privacy accounting needs of a round into a row (width,).
+        """Write what privacy accounting needs of a round into one row (width,) or rows (..., width).
 
         Args:
-            row: the row.
+            row: the row or rows.
             events: the events of the releases, as many as there are `vectors`.
             leakage: how data of earlier rounds change the message through hidden state.
 
@@ -193,7 +193,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         """
         numbers = leakage.numbers(len(self.hidden), len(self.vectors))
         columns = chain.from_iterable(events if self.sampled else (event[: len(self.fields)] for event in events))
-        row[self.dimension : self.message_end] = [*columns, *numbers]
+        row[..., self.dimension : self.message_end] = [*columns, *numbers]
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
         """Split rows into decisions, `Events` and frames (messages as they were sent).

@@ -16,7 +16,7 @@ from mpinodes.core import ALL, Loss, Run, SampleLoss, Stream, Vector
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import doubles
 from mpinodes.losses.clipping import ROUNDING, reclipped, row_norms, row_sizes
-from mpinodes.losses.linear import DOUBLE, Around, LinearLoss, by_runs
+from mpinodes.losses.linear import DOUBLE, Around, LinearLoss
 
 
 @dataclass(slots=True)
@@ -41,9 +41,8 @@ class Reclipped(Around):
         Only the coordinates `block` are computed.
         """
         gradient = self.data_grad(x, block)
-        return gradient + self.regularizer * x[..., block] if self.regularizer else gradient
+        return gradient + self.regularizer * x[block] if self.regularizer else gradient
 
-    @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the clipped gradient of the samples at x, in the coordinates `block`, without λx.
 

@@ -16,9 +16,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import wraps
 from math import inf, sqrt
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,22 +28,6 @@ from mpinodes.losses.clipping import LONGEST, STEEPEST, clipped_sum, is_ordinary
 from mpinodes.losses.newton import newton
 
 DOUBLE = np.dtype(np.float64)
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def by_runs(method: F) -> F:
-    """Extend a method that takes one point x, an array (d,), so that the method also takes many points, (..., d).
-
-    The method is called for each point, and the results are stacked.
-    """
-
-    @wraps(method)
-    def of_all(self: Any, x: Vector, *rest: Any) -> Any:
-        if x.ndim == 1:
-            return method(self, x, *rest)
-        return np.stack([of_all(self, row, *rest) for row in x])
-
-    return cast(F, of_all)
 
 
 class LinearLoss(SampleLoss):
@@ -101,13 +84,11 @@ class LinearLoss(SampleLoss):
         largest = float(np.abs(cls.slope(ends, labels)).max())
         return inf if np.isnan(largest) else largest
 
-    @by_runs
     def value(self, x: Vector) -> float:
         """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         data = float((self.point(self.features @ x, self.targets) / self.divisor).sum())
         return data + 0.5 * self.regularizer * float(x @ x) if self.regularizer else data
 
-    @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Compute the clipped gradient of the samples at x, without the gradient λx of the regularizer.
 
@@ -313,25 +294,16 @@ class NoisyGradient(Around):
     noise: Draws
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the coordinates `block` of the wrapped loss's gradient at x, plus the random error ξ of the round.
-
-        Raises:
-            ValueError: x holds the points of several runs: the error is drawn for one run.
-        """
+        """Return the coordinates `block` of the wrapped loss's gradient at x, plus the random error ξ of the round."""
         return self._disturbed(self.loss.grad(x, block))
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the gradient of the samples at x plus the random error ξ of the round, without λx.
 
         Only the coordinates `block` are computed.
-
-        Raises:
-            ValueError: x holds the points of several runs: the error is drawn for one run.
         """
         return self._disturbed(self.loss.data_grad(x, block))
 
     def _disturbed(self, gradient: Vector) -> Vector:
-        if gradient.ndim > 1:
-            raise ValueError("problem.gradient_noise is drawn for one run: give one point, (d,), not points, (..., d)")
         gradient += sqrt(self.variance) * self.noise.at(self.t).standard_normal(len(gradient))
         return gradient

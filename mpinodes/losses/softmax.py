@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpinodes.core import ALL, Features, Vector
 from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
-from mpinodes.losses.linear import LinearLoss, by_runs, dense, predictions
+from mpinodes.losses.linear import LinearLoss, dense, predictions
 
 __all__ = ["Softmax"]
 
@@ -52,13 +52,11 @@ class Softmax(LinearLoss):
         """Return √2, a bound on the norm of the gradient of the loss with respect to the K class predictions."""
         return sqrt(2)
 
-    @by_runs
     def value(self, x: Vector) -> float:
         """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         losses = self.values(self.features, self.targets[None], x[None, None])[0, 0]
         return float((losses / self.divisor).sum()) + 0.5 * self.regularizer * float(x @ x)
 
-    @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Compute the clipped gradient of the samples at x, without the gradient λx of the regularizer.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpinodes.core import ALL, Features, Vector
 from mpinodes.losses.clipping import clipped_sum, is_ordinary, plain_norms, reclipped
-from mpinodes.losses.linear import SmoothLoss, by_runs, dense, predictions
+from mpinodes.losses.linear import SmoothLoss, dense, predictions
 
 __all__ = ["SquaredDistance"]
 
@@ -61,14 +61,12 @@ class SquaredDistance(SmoothLoss):
         """
         return float((np.ones(len(self.targets)) / self.divisor).sum())
 
-    @by_runs
     def value(self, x: Vector) -> float:
         """Compute f(x), the loss of the round's samples plus the regularizer, at a point x (d,)."""
         distances = x - dense(self.features)
         data = float((np.vecdot(distances, distances) / (2 * np.asarray(self.divisor))).sum())
         return data + 0.5 * self.regularizer * float(x @ x)
 
-    @by_runs
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Compute the clipped gradient of the samples at x, without the gradient λx of the regularizer.
 

@@ -143,11 +143,8 @@ class TwoPoint(Around):
         """Compute the estimate g of the samples' gradient at x, in the coordinates `block`, and set `played`.
 
         Raises:
-            ValueError: the agent requests gradients at two points with different centers in one round, or x holds the
-                points of several runs.
+            ValueError: the agent requests gradients at two points with different centers in one round.
         """
-        if x.ndim > 1:
-            raise ValueError("feedback.points = 2 draws a direction for one run: give one point, (d,), not several")
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
             raise ValueError("feedback.points = 2: an agent may request gradients at one point only in each round")

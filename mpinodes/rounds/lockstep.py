@@ -6,17 +6,23 @@ unless the noise is secret.
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
+from mpinodes.core.errors import is_users
 from mpinodes.core.messages import Vector
 from mpinodes.core.parts import Setup
 from mpinodes.rounds.plan import Plan
 from mpinodes.rounds.step import Arrivals, State, Step, keep
 from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
+
+MEMORY = 250_000_000  # bytes of the rows and samples of runs that are computed at once
 
 
 def simulate(setup: Setup) -> Iterator[Vector]:
@@ -28,7 +34,9 @@ def simulate(setup: Setup) -> Iterator[Vector]:
     return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
 
 
-def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: Sequence[Kept] = ()) -> Iterator[Chunk]:
+def run_agents(
+    setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: Sequence[Kept] = (), runs: Sequence[Setup] = ()
+) -> Iterator[Chunk]:
     """Run all agents in one process, and yield the numbers that they log, in chunks of consecutive rounds.
 
     A chunk has a row for each agent and round, in the format `core.events.Layout`. The generator ends in one of these
@@ -44,13 +52,15 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: 
         keepers: for each agent, the writer of its checkpoints; empty if the run saves no checkpoints.
         saved: for each agent, its checkpoint of the round after which the run continues; empty if the run starts at
             round 1.
+        runs: the set-ups of several runs that `are_alike` accepts, beginning with `setup`, which are computed at
+            once; a row then has the axes (runs, row width). Empty: one run.
     """
-    n = setup.topology.agents
-    rows = np.empty((n, plan.longest, setup.layout.width))
+    n, axis = setup.topology.agents, [len(runs)] * bool(runs)
+    rows = np.empty((n, plan.longest, *axis, setup.layout.width))
     # Two sets of frames alternate between rounds, so that a sender does not overwrite a frame that receivers still use.
     # Late messages need one more set for each round of the largest delay.
     turns = 2 + (setup.links.most_late if setup.links else 0)
-    frames = [{i: np.zeros(setup.frame_width) for i in range(n)} for _ in range(turns)]
+    frames = [{i: np.zeros((*axis, setup.frame_width)) for i in range(n)} for _ in range(turns)]
 
     @lru_cache(maxsize=4096)
     def arrived(agent: int, senders: tuple[int, ...], turn: int) -> Arrivals:
@@ -64,7 +74,7 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: 
             return [Arrivals.of_round(setup, s.here, frame_of) for s in states]
         return [arrived(i, s.here.senders, turn) for i, s in enumerate(states)]
 
-    steps = [Step(setup, i) for i in range(n)]
+    steps = [Step(setup, i, runs) for i in range(n)]
     states = [step.start() for step in steps]
     arrivals: list[Any] = [None] * n
     before = Order(saved[0]["round"] if saved else 0)
@@ -95,3 +105,61 @@ def run_agents(setup: Setup, plan: Plan, keepers: Sequence[Keeper] = (), saved: 
         yield Chunk(rows[:, : order.end - before.end], order)
         plan.came(order)
         before = order
+
+
+def public(run: Setup) -> tuple[Any, ...]:
+    """Return the values that determine the privacy events of a run. They do not depend on the run's noise and data."""
+    e, graph = run.experiment, run.topology
+    # Noise, starting points and output move no event. Faults and some graphs depend on the seed.
+    settings = replace(e, seed=e.seed if run.links else 0, name="", output=None, report=False)
+    edges = [sorted(graph.edges(t + 1)) for t in range(graph.period)] if graph.period else graph
+    return settings, type(run.algorithm), run.run, run.samples, edges
+
+
+def kind_of(run: Setup) -> bytes | None:
+    """Return a value that is equal for runs that `run_together` accepts together; None if the run must be done alone.
+
+    Such runs have equal graphs and privacy events, no event depends on data, and the noise is drawn by NumPy.
+    """
+    e, algorithm = run.experiment, run.algorithm
+    is_plain = e.noise.backend == "numpy" and e.noise.entropy != "os" and not e.checkpoint.every
+    needs_data = algorithm.solves or algorithm.noises_gradients or algorithm.settled_below or algorithm.random_start
+    needs_data = needs_data or e.feedback.points or e.feedback.delay or e.sampling != "none" or e.repeats > 1
+    if not is_plain or needs_data or run.cut or run.links:
+        return None
+    settings, _, constants, samples, edges = public(run)
+    # A class of a user has no pickle. The settings name its file, so it is the same for equal settings.
+    constants = dataclasses.replace(constants, feasible=None, steps=None, gdp=None)
+    return None if edges is run.topology else pickle.dumps((settings, constants, samples, edges))
+
+
+def most_together(run: Setup) -> int:
+    """Return how many runs like this run may be computed at once, so that their rows and samples fit into `MEMORY`."""
+    shares, e = run.stream.shares, run.experiment
+    samples = e.rounds * sum(run.samples) if shares is None else sum(map(len, shares))
+    numbers = run.topology.agents * e.rounds * run.layout.width + samples * run.dimension
+    return max(1, MEMORY // (8 * numbers))
+
+
+def run_together(runs: Sequence[Setup]) -> Vector:
+    """Compute all rounds of several runs at once, and return their rows: (runs, agents, rounds, row width).
+
+    Each run has the bits that it has alone. To find out whether a user's part takes an axis of runs, the last run is
+    also computed alone if a part is a user's.
+
+    Args:
+        runs: the set-ups of the runs, for which `kind_of` is equal.
+
+    Raises:
+        ValueError: a part of a user does not take an axis of runs. Such a part may also raise any other error.
+    """
+    first, last = runs[0], runs[-1]
+    parts = first.algorithm, first.mixing, first.mechanism, first.feasible, first.run.steps
+    with np.errstate(all="ignore"):
+        chunks = [chunk.rows.copy() for chunk in run_agents(first, Plan(first), runs=runs)]
+        rows = np.moveaxis(np.concatenate(chunks, axis=1), 2, 0)
+        if any(is_users(type(part)) for part in parts):
+            alone = np.concatenate([chunk.copy() for chunk in simulate(last)], axis=1)
+            if not np.array_equal(alone, rows[-1], equal_nan=True):
+                raise ValueError("a part in your file does not compute the rows of stacked vectors one by one")
+    return rows

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite, sqrt
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.linalg import norm
@@ -41,8 +41,8 @@ from mpinodes.core.messages import (
     Vector,
     offset_by,
 )
-from mpinodes.core.parts import Loss, Setup
-from mpinodes.core.seeds import Draws, Purpose
+from mpinodes.core.parts import ALL, Loss, Setup
+from mpinodes.core.seeds import Draws, DrawsOfRuns, Purpose
 from mpinodes.rounds.noised import Gradients, NoisedLoss
 from mpinodes.runlog.checkpoints import Keeper
 
@@ -105,8 +105,9 @@ class Arrivals(NamedTuple):
     def _made(cls, setup: Setup, senders: tuple[int, ...], frames: Sequence[Vector], own: Vector) -> Arrivals:
         end = HEADER + len(setup.algorithm.vectors) * setup.dimension
         arrived = tuple(map(_read_only, frames))
-        releases, scalars = tuple(f[HEADER:end] for f in arrived), tuple(f[end:] for f in arrived)
-        return cls(senders, arrived, releases, scalars, _read_only(own)[HEADER:end])
+        releases = tuple(f[..., HEADER:end] for f in arrived)
+        scalars = tuple((f if f.ndim == 1 else f[0])[end:] for f in arrived)  # all runs have the same scalars
+        return cls(senders, arrived, releases, scalars, _read_only(own)[..., HEADER:end])
 
 
 def _read_only(frame: Vector) -> Vector:
@@ -168,11 +169,35 @@ def _hops(setup: Setup) -> int:
     return max(1, diameter(setup.topology))
 
 
+class LossOfRuns(NamedTuple):
+    """Hold the losses of several runs in a round. Each loss gets one row of a point (runs, d).
+
+    Attributes:
+        losses: the loss of each run.
+    """
+
+    losses: list[Loss]
+
+    def grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """Return the gradient of each run's loss at the run's row of x, in the coordinates `block`: (runs, d)."""
+        return np.stack([loss.grad(row, block) for loss, row in zip(self.losses, x, strict=True)])
+
+    def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
+        """Return what `grad` returns, but without the gradients of the regularizers."""
+        return np.stack([loss.data_grad(row, block) for loss, row in zip(self.losses, x, strict=True)])
+
+
 class Step:
-    """Compute the rounds of one agent.
+    """Compute the rounds of one agent, in one run or in several independent runs at once.
 
     A call computes one round from the agent's state, which the caller keeps. The object itself remembers only the
-    attribute `noised` and the state that `play` has computed for the next call.
+    attribute `noised` and the state that `play` has computed for the next call. With several runs, all vectors (points,
+    frames, rows) have a leading axis of runs.
+
+    Args:
+        setup: the set-up of the run.
+        agent: the agent.
+        runs: the set-ups of several runs with equal `lockstep.kind_of`, beginning with `setup`; empty: one run.
 
     Attributes:
         losses: maps a round to the agent's loss.
@@ -182,7 +207,7 @@ class Step:
         noised: the gradients of the latest update, if the algorithm noises gradients; else None.
     """
 
-    def __init__(self, setup: Setup, agent: int) -> None:
+    def __init__(self, setup: Setup, agent: int, runs: Sequence[Setup] = ()) -> None:
         self._setup, self._agent = setup, agent
         self._algorithm, self._mixing, self._topology = setup.algorithm, setup.mixing, setup.reached
         self._layout, self._width = setup.layout, setup.mixing.width
@@ -203,7 +228,13 @@ class Step:
         self._rounding = (rounding / most if rounding < most else 1.0) if setup.experiment.feedback.points else 0.0
         self._taken: tuple[State, State] | None = None  # the states before and after the update that `play` made
         self.losses, self._cut = setup.losses(agent), setup.cut
-        self.releaser = Releaser(setup, agent, self.losses)
+        if runs:
+            e = setup.experiment
+            has_one = "seed" in e.data and not e.problem.gradient_noise  # whether all runs have the same losses
+            own = [self.losses, *(run.losses(agent) for run in runs[1:] if not has_one)]
+            times = len(runs) // len(own)
+            self.losses = lambda t: cast(Any, LossOfRuns(times * [losses(t) for losses in own]))
+        self.releaser = Releaser(setup, agent, self.losses, runs)
 
     def start(self) -> State:
         """Return the state before round 1."""
@@ -238,29 +269,29 @@ class Step:
             s = self.receive(s, arrivals, self.losses(s.here.t))
         if s.left:
             return s
-        t, release = s.here.t, frame[HEADER : self._end]
+        t, release = s.here.t, frame[..., HEADER : self._end]
         changed = self._late or self._rounding
         wanted = self._wanted(s) if changed else self._algorithm.message(s.algorithm, s.here)
         is_plain = isinstance(wanted, Query) and not self._last_release and not self._noises
         allowed = wanted if is_plain else self._allowed(wanted, t)
         relayed = s.heard.own.copy() if self._settled_below and s.heard and isinstance(wanted, Relay) else None
         events, leakage = self.releaser.release(allowed, t, s.heard, release)
-        frame[:2] = t, RELEASE_FRAME
+        frame[..., :2] = t, RELEASE_FRAME
         if self._settled_below:
             settled = relayed is not None and norm(release - relayed) <= self._settled_below * norm(relayed)
             s = s._replace(moving=(s.moving << 1 | (not settled)) & ((1 << self._hops) - 1))
             frame[2] = s.moving
         if self._width:
-            frame[self._end :] = self._mixing.outgoing(s.mixing, s.here)
+            frame[..., self._end :] = self._mixing.outgoing(s.mixing, s.here)
         d = self._dimension
-        decision = release[:d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
-        if (shape := getattr(decision, "shape", ())) != (d,):
-            raise ValueError(f"decision() returned a vector of shape {shape}: expected {(d,)}")
-        row[:d] = decision
+        decision = release[..., :d] if self._algorithm.decides_release else self._algorithm.decision(s.algorithm)
+        if (shape := getattr(decision, "shape", ())) != (*row.shape[:-1], d):
+            raise ValueError(f"decision() returned a vector of shape {shape}: expected {(*row.shape[:-1], d)}")
+        row[..., :d] = decision
         if not self._noises:
             self._layout.write(row, events, leakage)
         if self._recorded:
-            row[self._layout.message_end :] = frame
+            row[..., self._layout.message_end :] = frame
         return s
 
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
@@ -400,12 +431,17 @@ class Releaser:
         batches: draws the secret batches of the agent; None if batches are public.
     """
 
-    def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss]) -> None:
+    def __init__(self, setup: Setup, agent: int, losses: Callable[[int], Loss], runs: Sequence[Setup] = ()) -> None:
         e, d = setup.experiment, setup.dimension
         self._mechanism, self._vectors, self._losses = setup.mechanism, setup.algorithm.releases, losses
         self._agent, self._noises = agent, setup.algorithm.noises_gradients
         key = os.urandom(32) if e.private and e.noise.entropy == "os" else setup.noise_key
-        self._noise = [Draws(key, Purpose.NOISE, agent, part) for part in range(len(self._vectors))]
+        parts = range(len(self._vectors))
+        self._noise: list[Any] = [Draws(key, Purpose.NOISE, agent, part) for part in parts]
+        if runs:
+            self._noise = [
+                DrawsOfRuns([Draws(r.noise_key, Purpose.NOISE, agent, part) for r in runs]) for part in parts
+            ]
         self._dither = Draws(key, Purpose.DITHER, agent)
         self._rate = setup.run.rates[agent]
         self.batches, self._sampling = None, Sampling.NONE
@@ -427,8 +463,8 @@ class Releaser:
             else:
                 weight = 1.0 if e.clips_rounds else setup.run.sample_weight[agent] / (self._rate or 1.0)
                 self._deviation = multiplier * e.clip * weight
-        drawn = setup.algorithm.random_start
-        self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else np.zeros(d)
+        drawn, none = setup.algorithm.random_start, np.zeros((*(len(runs),) * bool(runs), d))
+        self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else none
 
     def release(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[tuple[Event, ...], Leakage]:
         """Add noise to the message of round t, and write the result, the release, to `out`.
@@ -461,7 +497,7 @@ class Releaser:
                     f"message() returned vectors with the names {tuple(message.vectors)}, but the class of the "
                     f"algorithm states vectors = {self._vectors}"
                 )
-            places = np.split(out, len(self._vectors))
+            places = np.split(out, len(self._vectors), axis=-1)
             events, leaks = (), message.leaks
             for part, (value, l1, l2, calibration) in enumerate(message.vectors.values()):
                 query = Query(value, l1, l2, message.uses, leaks, calibration)
@@ -472,7 +508,8 @@ class Releaser:
                 raise ValueError(f"message() returned a vector of shape {message.value.shape}: expected {out.shape}")
             out[:] = message.value
         elif isinstance(message, Start if heard is None else Relay):
-            out[:] = np.tile(self.start, len(out) // len(self.start)) if heard is None else heard.mix()
+            times = out.shape[-1] // self.start.shape[-1]
+            out[:] = np.tile(self.start, times) if heard is None else heard.mix()
             events, leaks = (NOTHING_SAID,) * len(self._vectors), RELEASED
         else:
             raise ValueError(
@@ -489,7 +526,7 @@ class Releaser:
 
     def _require_finite(self, out: Vector, t: int, message: Message) -> None:
         # The scalar product is a fast test. It may overflow although all entries are finite, so test each entry then.
-        if not isfinite(out.dot(out)) and not np.isfinite(out).all():
+        if not isfinite(np.vdot(out, out)) and not np.isfinite(out).all():
             cause = "the run diverges; use smaller steps, less noise, or a bounded problem.set"
             mechanism = type(self._mechanism)
             if is_users(mechanism) and np.isfinite(getattr(message, "value", inf)).all():

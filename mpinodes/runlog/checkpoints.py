@@ -75,11 +75,13 @@ class Chunk(NamedTuple):
 
     Attributes:
         rows: (agents, rounds, numbers) the numbers of each agent and round; the next chunk overwrites this array.
-        order: what to do after these rounds (`Order`); None if the run ended early.
+        order: what to do after these rounds (`Order`); None if the run ended early, or if the chunk has all rounds.
+        seconds: the time that the rows took if they were computed before the logger asked for them.
     """
 
     rows: Vector
     order: Order | None = None
+    seconds: float = 0.0
 
 
 def places(run: Path, repeats: int) -> list[Path]:

@@ -30,7 +30,7 @@ from mpinodes.core.messages import Solved, Vector
 from mpinodes.core.parts import ALL, Loss, Setup
 from mpinodes.privacy.accountant import Accountant, groups
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, other_data, same_things, whole
-from mpinodes.rounds.lockstep import simulate
+from mpinodes.rounds.lockstep import public, simulate
 
 CLOSE = 1e-3  # relative accuracy of the nominal epsilon
 SECANTS = 6  # most steps of the secant method before the bisection
@@ -120,11 +120,7 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
     privacy = replace(e.privacy, budget=None)
     unbound = rebuilt(run, replace(e, repeats=1, record=Record(), privacy=privacy))
     dry = dataclasses.replace(unbound, losses=lambda agent: lambda t: nothing, cut=None, endless=True)
-    # Noise, starting points and output move no event. Faults and some graphs depend on the seed.
-    settings = replace(dry.experiment, seed=e.seed if dry.links else 0, name="", output=None, report=False)
-    graph = dry.topology
-    edges = [sorted(graph.edges(t + 1)) for t in range(graph.period)] if graph.period else graph
-    return cached(lambda: events(dry), dry_events, settings, type(dry.algorithm), dry.run, dry.samples, edges)
+    return cached(lambda: events(dry), dry_events, *public(dry))
 
 
 def _at(run: Setup, nominal: float) -> Experiment:

@@ -100,7 +100,8 @@ class Logger:
         self._watch.lap("start_up")
         begun, before, order = time.perf_counter(), self._seconds, None
         try:
-            for rows, order in chunks:
+            for rows, order, seconds in chunks:
+                begun -= seconds
                 self.take(rows)
                 self._seconds = before + time.perf_counter() - begun
                 if order and order.keeps:

@@ -1,4 +1,4 @@
-"""Plan one run of a study, and do the run.
+"""Plan the runs of a study, and do runs.
 
 To plan a run means to check its settings and to find its directory. These functions run in worker processes of a study.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -30,7 +31,10 @@ from mpinodes.core.parts import LOCATIONS, Setup
 from mpinodes.finished.runs import summary_of
 from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
 from mpinodes.launch.launching import in_words
+from mpinodes.rounds.lockstep import kind_of, most_together, run_together
+from mpinodes.runlog.checkpoints import Chunk
 from mpinodes.runlog.directories import write_text
+from mpinodes.runlog.progress import write_stderr
 from mpinodes.runlog.versions import VERSION, require_version
 from mpinodes.running import job
 from mpinodes.running.setup import kept_in_budget, set_up_again
@@ -81,6 +85,9 @@ class PlannedRun:
     def setting(self) -> str:
         """Return the values of all varied keys except the seed, as text."""
         return repr({key: value for key, value in self.settings.items() if key != SEED})
+
+
+Run = Callable[[Sequence[PlannedRun], Sequence[Path]], list[str]]  # does runs in directories; returns what failed
 
 
 def shown(settings: dict[str, Any]) -> str:
@@ -175,16 +182,53 @@ def is_done(place: Path, setup: Setup) -> bool:
     return identity(stored) == identity(e)
 
 
-def in_lockstep(plan: PlannedRun, place: Path) -> str:
-    """Do a run in this process, which computes all agents; return "", or the reason if the run fails."""
+def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str]:
+    """Do runs in this process, which computes all agents; return for each run "", or the reason if the run fails.
 
-    def set_up() -> Setup:
-        setup = set_up_again(replace(plan.experiment, output=Output(str(place))), plan.connected_over)
+    The rounds of runs that differ only in noise and data are computed together, as many at once as fit into memory. If
+    this fails, for example because a part of a user takes one run only, a line on stderr says so, and these runs are
+    done one after another.
+
+    Args:
+        plans: the plans of the runs, which differ in the seed only.
+        places: the directories of the runs.
+    """
+
+    def set_up(k: int) -> Setup:
+        plan, output = plans[k], Output(str(places[k]))
+        setup = set_up_again(replace(plan.experiment, output=output), plan.connected_over)
         return setup if plan.is_ready else kept_in_budget(setup, plan.near)
 
+    if len(plans) == 1:
+        return [_done(lambda: set_up(0))]
+    setups: list[Setup] = []
+    with suppress(Exception), _quietly():  # a run that cannot be set up reports its error when it is done alone
+        setups.append(set_up(0))
+        if len(plans) <= most_together(setups[0]):
+            setups += map(set_up, range(1, len(plans)))
+    if len(setups) < len(plans):
+        half = len(plans) // 2
+        return in_lockstep(plans[:half], places[:half]) + in_lockstep(plans[half:], places[half:])
+    kinds, reasons = [kind_of(setup) for setup in setups], [""] * len(plans)
+    for kind in dict.fromkeys(kinds):
+        same, rows, begun = [k for k, other in enumerate(kinds) if other == kind], None, time.perf_counter()
+        if kind and len(same) > 1:
+            try:
+                rows = run_together([setups[k] for k in same])
+            except Exception as error:
+                write_stderr(f"mpinodes: {plans[same[0]].setting}: runs are done one by one: {in_words(error)}\n")
+        seconds = (time.perf_counter() - begun) / len(same)
+        for place, k in enumerate(same):
+            computed = None if rows is None else Chunk(rows[place], seconds=seconds)
+            reasons[k] = _done(partial(setups.__getitem__, k), computed)
+    return reasons
+
+
+def _done(make_setup: Callable[[], Setup], computed: Chunk | None = None) -> str:
+    """Do a run in this process; return the reason if it fails, or "". The arguments are those of `job.run_set_up`."""
     try:
         with _quietly():
-            job.run_set_up(set_up)
+            job.run_set_up(make_setup, computed=computed)
     except BadInput as error:
         return str(error)
     except Exception as error:
@@ -192,23 +236,25 @@ def in_lockstep(plan: PlannedRun, place: Path) -> str:
     return ""
 
 
-def performed(plan: PlannedRun, runs: Path, run: Callable[[PlannedRun, Path], str] = in_lockstep) -> str:
-    """Do a run; return "", or the reason if the run fails.
+def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -> list[str]:
+    """Do runs; return for each run "", or the reason if the run fails.
 
-    What an earlier, unfinished attempt has left in the run's directory is deleted first. The reason of a failure is
-    also written into the directory.
+    What earlier, unfinished attempts have left in the runs' directories is deleted first. The reason of a failure is
+    also written into the directory of the run.
 
     Args:
-        plan: the plan of the run.
+        plans: the plans of the runs, which differ in the seed only.
         runs: the directory that contains the directories of all runs.
-        run: a function that does a run in a directory, and returns "", or the reason if the run fails.
+        run: a function that does runs in their directories, and returns "" or a reason for each.
     """
-    place = runs / plan.name
-    shutil.rmtree(place, ignore_errors=True)
-    reason = run(plan, place)
-    if reason:
-        note_failure(place, reason)
-    return reason
+    places = [runs / plan.name for plan in plans]
+    for place in places:
+        shutil.rmtree(place, ignore_errors=True)
+    reasons = run(plans, places)
+    for place, reason in zip(places, reasons, strict=True):
+        if reason:
+            note_failure(place, reason)
+    return reasons
 
 
 def note_failure(place: Path, reason: str) -> None:

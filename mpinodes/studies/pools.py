@@ -133,8 +133,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def by_mpirun(plan: PlannedRun, place: Path) -> str:
-    """Do a run by a separate mpirun; return "", or the reason if the run fails."""
+def by_mpirun(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str]:
+    """Do each run by an mpirun of its own; return for each run "", or the reason if the run fails."""
+    return list(map(_by_mpirun, plans, places))
+
+
+def _by_mpirun(plan: PlannedRun, place: Path) -> str:
     with tempfile.TemporaryDirectory(prefix="mpinodes-") as folder:
         file = Path(folder) / "experiment.toml"
         file.write_text(plan.experiment.toml(), "utf-8")

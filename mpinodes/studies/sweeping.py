@@ -15,8 +15,8 @@ from __future__ import annotations
 import fcntl
 import re
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -30,14 +30,14 @@ from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import Bar, in_minutes
 from mpinodes.studies.forecast import Forecast, in_order, timed
-from mpinodes.studies.plans import PlannedRun, failure, in_lockstep, note_failure, performed, planned, shown
+from mpinodes.studies.plans import PlannedRun, Run, failure, in_lockstep, note_failure, performed, planned, shown
 from mpinodes.studies.pools import Pool
 from mpinodes.studies.study import FILE, GridPoint, Study
 
 LOCK = ".lock"
+MOST_TOGETHER = 100  # the most runs of a group
 MOST_NAMED = 20  # the most mistakes or failures that a message lists
 DIED = "its process died: it was killed, or ran out of memory"
-Perform = Callable[[PlannedRun, Path], str]
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Swept:
         return "\n".join([*lines, f"  study: {self.directory}"])
 
 
-def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep, part: str | None = None) -> Swept:
+def sweep(study: Study, planner: Pool, runner: Pool, run: Run = in_lockstep, part: str | None = None) -> Swept:
     """Do all runs of a study that are not done yet, and write the table of the study before and after the runs.
 
     If a run fails, the other runs are still done. The reason of a failure is written into the directory of the run.
@@ -105,7 +105,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
         study: the study.
         planner: the pool (parallel map) that checks the settings of all runs.
         runner: the pool that does the runs.
-        run: a function that does a run in a directory, and returns "", or the reason if the run fails.
+        run: a function that does runs in their directories, and returns for each "", or the reason if the run fails.
         part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written; None means all runs.
 
     Raises:
@@ -117,21 +117,46 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Perform = in_lockstep,
         to_do = in_order([plan for plan in plans if not plan.is_done])
         if part is None:
             write_table(place, plans)  # the table shows already now which runs are not done
-        begun = time.perf_counter()
+        groups = _groups(to_do, 4 * runner.size if run is in_lockstep else len(to_do))
+        begun, done = time.perf_counter(), 0
         perform = partial(performed, runs=place / RUNS, run=run)
         forecast = Forecast(to_do, runner.size)
         with closing(Bar(f"{study.name}: done", len(to_do), "run")) as bar:
-            for done, (k, outcome) in enumerate(runner(partial(timed, perform), to_do), 1):
-                if outcome is None:
-                    note_failure(place / RUNS / to_do[k].name, DIED)
-                if reason := outcome.result if outcome else DIED:
-                    failed[to_do[k].name] = reason
-                forecast.done(k, outcome)
-                bar.show(done, f"{len(failed)} failed" if failed else "", forecast.left())
+            while groups:
+                died: list[list[int]] = []  # runs whose process died while it did several runs: each is done alone
+                for number, outcome in runner(partial(timed, perform), [[to_do[k] for k in ks] for ks in groups]):
+                    group = groups[number]
+                    share = outcome and outcome._replace(seconds=outcome.seconds / len(group))
+                    for i, k in enumerate(group):
+                        directory, reason = place / RUNS / to_do[k].name, outcome.result[i] if outcome else ""
+                        if outcome is None and summary_of(directory) is None:
+                            if len(group) > 1:
+                                died.append([k])
+                                continue
+                            note_failure(directory, reason := DIED)
+                        if reason:
+                            failed[to_do[k].name] = reason
+                        forecast.done(k, share)
+                        done += 1
+                    bar.show(done, f"{len(failed)} failed" if failed else "", forecast.left())
+                groups = died
         seconds = time.perf_counter() - begun
         if part is None:
             write_table(place, plans)
     return Swept(study, plans, len(plans) - len(to_do), failed, seconds)
+
+
+def _groups(plans: Sequence[PlannedRun], number: int) -> list[list[int]]:
+    """Divide runs into groups of runs that differ only in the seed; return the indices of the runs of each group.
+
+    Args:
+        plans: the runs.
+        number: about how many groups to make at least, so that all workers have work until the end.
+    """
+    most, by_setting = max(1, min(MOST_TOGETHER, len(plans) // number)), defaultdict[str, list[int]](list)
+    for k, plan in enumerate(plans):
+        by_setting[plan.setting].append(k)
+    return [same[k : k + most] for same in by_setting.values() for k in range(0, len(same), most)]
 
 
 @contextmanager

@@ -12,20 +12,20 @@ import numpy as np
 import pytest
 
 from mpinodes.config import registry
-from mpinodes.config.building import build
 from mpinodes.core import RELEASED, Inbox, Query
 from mpinodes.core.seeds import Draws, DrawsOfRuns, Purpose
 from mpinodes.losses.enforced import Reclipped
-from mpinodes.losses.linear import NoisyGradient
-from mpinodes.losses.two_point import TwoPoint
+from mpinodes.rounds.step import LossOfRuns
 from tests.algorithms.test_conformance import VARIANTS, built, vars_of
-from tests.helpers.parts import setup_of
 
 RUNS, D = 3, 12
 # Parts that take one run at a time, and the error with which they refuse more.
 ONE_RUN = {
     "gamma-norm": (AttributeError, "at"),  # the norm of a draw is a draw of its own
-    "pvp-admm": (ValueError, "not aligned"),  # its update minimizes by Newton's method
+    "pvp-admm": (
+        AttributeError,
+        "data_grad|hessian|batch|prox|features|replace|clip",
+    ),  # its update minimizes by Newton's method
 }
 
 
@@ -78,15 +78,17 @@ def test_algorithms(name: str, variant: dict) -> None:
         same(algorithm.message(together, here), [algorithm.message(s, here) for s in single])
         same(algorithm.decision(together), [algorithm.decision(s) for s in single])
         sent = rng.standard_normal((k, RUNS, d * len(vectors)))
-        loss = Given(losses(t)) if algorithm.noises_gradients else losses(t)
+        loss, of_runs = losses(t), LossOfRuns([losses(t)] * RUNS)
+        if algorithm.noises_gradients:
+            loss, of_runs = Given(loss), Given(of_runs)
         scale = rng.uniform(0.5, 1.5)
         boxes = [Inbox(list(one), [1 / k] * k, scale, one[mine], vectors) for one in (*sent.transpose(1, 0, 2), sent)]
         if name in ONE_RUN:
             with pytest.raises(ONE_RUN[name][0], match=ONE_RUN[name][1]):
-                algorithm.update(together, here, boxes[-1], loss)
+                algorithm.update(together, here, boxes[-1], of_runs)
             return
         single = [algorithm.update(s, here, box, loss) for s, box in zip(single, boxes[:RUNS], strict=True)]
-        together = algorithm.update(together, here, boxes[-1], loss)
+        together = algorithm.update(together, here, boxes[-1], of_runs)
         same(together, single)
 
 
@@ -151,21 +153,15 @@ def test_sets(name: str) -> None:
 @pytest.mark.parametrize("samples", [1, 5])
 def test_losses(name: str, clip: float, whole: bool, samples: int) -> None:
     kind, rng = registry.find(registry.LOSSES, name), np.random.default_rng(4)
-    targets = rng.integers(0, 3, samples).astype(float) if kind.per_class else rng.choice([-1.0, 1.0], samples)
-    loss = kind(rng.standard_normal((samples, D)), targets, clip, whole, float(samples), 0.1)
+
+    def loss() -> Any:
+        targets = rng.integers(0, 3, samples).astype(float) if kind.per_class else rng.choice([-1.0, 1.0], samples)
+        return kind(rng.standard_normal((samples, D)), targets, clip, whole, float(samples), 0.1)
+
+    losses = [loss() for _ in range(RUNS)]
     points = rng.standard_normal((RUNS, D * (3 if kind.per_class else 1)))
-    for made in (loss, Reclipped(loss, 0.2, whole, 0.1)):
-        same(made.value(points), [np.array(made.value(x)) for x in points])
+    for made in (losses, [Reclipped(one, 0.2, whole, 0.1) for one in losses]):
         for block in (slice(None), slice(2, 7)):
-            same(made.grad(points, block), [made.grad(x, block) for x in points])
-            same(made.data_grad(points, block), [made.data_grad(x, block) for x in points])
-    with pytest.raises(ValueError, match="is drawn for one run"):
-        NoisyGradient(loss, 1.0, 1, Draws(0, Purpose.NOISE)).grad(points)
-
-
-def test_two_point_feedback_is_for_one_run() -> None:
-    setup = setup_of({"algorithm": {"name": "dola"}, "rounds": 5, "feedback": {"points": 2}})
-    loss = build(setup.experiment).losses(0)(1)
-    assert isinstance(loss, TwoPoint)
-    with pytest.raises(ValueError, match="draws a direction for one run"):
-        loss.grad(np.zeros((RUNS, setup.dimension)))
+            for method in ("grad", "data_grad"):
+                single = [getattr(one, method)(x, block) for one, x in zip(made, points, strict=True)]
+                same(getattr(LossOfRuns(made), method)(points, block), single)

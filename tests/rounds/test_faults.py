@@ -331,7 +331,7 @@ def test_an_agent_of_the_network_holds_what_is_under_way_and_goes_on_from_it(fau
     by_network, in_lockstep = (keepers_of(place, n, "run") for place in places)
     for place in places:
         place.mkdir()
-    rows = np.concatenate([chunk.copy() for chunk, _ in run_agents(setup, Plan(setup), in_lockstep)], axis=1)
+    rows = np.concatenate([chunk.copy() for chunk, *_ in run_agents(setup, Plan(setup), in_lockstep)], axis=1)
     said = [dict(enumerate(setup.layout.open(rows[:, t])[2].copy())) for t in range(25)]
 
     class Carried:
@@ -374,7 +374,7 @@ def test_an_agent_of_the_network_holds_what_is_under_way_and_goes_on_from_it(fau
                 stored = by_network[i].load(10)
         np.testing.assert_array_equal(stored["frames"][i], in_lockstep[i].load(10)["frames"][i])
     kept = [keeper.load(10) for keeper in in_lockstep]
-    rest = np.concatenate([chunk.copy() for chunk, _ in run_agents(setup, Plan(setup, 10), [], kept)], axis=1)
+    rest = np.concatenate([chunk.copy() for chunk, *_ in run_agents(setup, Plan(setup, 10), [], kept)], axis=1)
     np.testing.assert_array_equal(rest, rows[:, 10:])
 
 

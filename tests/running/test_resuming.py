@@ -94,9 +94,9 @@ def test_agents_go_on_to_the_same_bits(words, tmp_path):
     size = "" if words.startswith(("dpsda", "dpcda", "gossip", "two-stage", "huang")) else "data.total=140"
     setup = setup_of(f"algorithm.name={words} {size} rounds=12 record.transcript=true checkpoint.every=7")
     keepers = keepers_of(tmp_path, setup.topology.agents, "run")
-    whole = np.concatenate([rows.copy() for rows, _ in run_agents(setup, Plan(setup), keepers)], axis=1)
+    whole = np.concatenate([rows.copy() for rows, *_ in run_agents(setup, Plan(setup), keepers)], axis=1)
     kept = [keeper.load(7) for keeper in keepers]
-    rest = np.concatenate([rows.copy() for rows, _ in run_agents(setup, Plan(setup, 7), keepers, kept)], axis=1)
+    rest = np.concatenate([rows.copy() for rows, *_ in run_agents(setup, Plan(setup, 7), keepers, kept)], axis=1)
     assert whole.shape[1] == 12
     np.testing.assert_array_equal(whole[:, 7:], rest)
 
