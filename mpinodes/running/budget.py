@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mpinodes.config import registry
 from mpinodes.config.building import build, rebuilt
 from mpinodes.core.cached import cached
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, is_users
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Budget, Experiment, Record, single_run
 from mpinodes.core.messages import Solved, Vector
@@ -35,6 +35,7 @@ from mpinodes.rounds.lockstep import public, simulate
 CLOSE = 1e-3  # relative accuracy of the nominal epsilon
 SECANTS = 6  # most steps of the secant method before the bisection
 STEP = 4**2**-11 * (1 - 1e-9)  # slightly less than the ratio of the last two nominal epsilons of the bisection
+ROUNDING = 1e-9  # more than the relative rounding error of the proven epsilon
 RANGE = 1e-12, 1e12  # the range of nominal epsilons that is searched
 
 
@@ -201,7 +202,11 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
     while high > (1 + CLOSE) * low:
         middle = (low * high) ** 0.5
         low, high = (low, middle) if over(middle) else (middle, high)
-    # The spacing of lattice noise changes in steps, which `lost` ignores.
+    # The spacing of lattice noise changes in steps, and a user's part may scale noise in any way: `lost` ignores both.
+    parts = [part for run in runs for part in (run.algorithm, run.mechanism, run.mixing)]
+    is_exact = experiment.noise.backend != "lattice" and not any(is_users(type(part)) for part in parts)
+    if is_exact and lost(low) <= budget.epsilon * (1 - ROUNDING):
+        return low
     while _lost(runs, [dry_events(run, low) for run in runs], rounds).max() > budget.epsilon:
         low /= 1 + CLOSE
     return low

@@ -66,7 +66,9 @@ def together(monkeypatch) -> list[int]:
 @pytest.mark.parametrize("seed", [[], ["data.seed=0"]], ids=["own data", "same data"])
 @pytest.mark.parametrize("name", registry.names(registry.ALGORITHMS))
 def test_runs_have_the_bits_that_they_have_alone(name, seed, tmp_path, together):
-    words = {"dpcda": [], "two-stage-gaussian": ["algorithm.gradient_rounds=4", "topology.name=ring"]}.get(name, ["topology.name=complete"])
+    words = {"dpcda": [], "two-stage-gaussian": ["algorithm.gradient_rounds=4", "topology.name=ring"]}.get(
+        name, ["topology.name=complete"]
+    )
     plans = plans_of(tmp_path / "all", f"algorithm.name={name}", *words, *seed)
     assert performed(plans, tmp_path / "all") == [""] * 3
     assert together == ([] if name in ALONE else [3])
