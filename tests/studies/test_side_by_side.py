@@ -137,6 +137,7 @@ def test_a_sweep_that_is_killed_among_runs_that_go_together_repeats_none_and_los
         assert len([*(tmp_path / "study" / "runs").glob("*/summary.json")]) == before + 2
     swept = sweeping.sweep(Study.of(words), one_by_one, one_by_one)
     assert (swept.before, len(swept.failed), done.count("run")) == (6, 0, 8)
+    monkeypatch.setattr(job, "run_set_up", run_set_up)
     whole = sweeping.sweep(Study.of([*words, f"output.dir={tmp_path}/whole"]), one_by_one, one_by_one)
     columns = [name for name in whole.table if "seconds" not in name and "per_second" not in name]
     assert swept.table[columns].equals(whole.table[columns])
@@ -146,7 +147,7 @@ def test_runs_beside_a_run_whose_process_dies_are_done_alone(tmp_path, monkeypat
     file = tmp_path / "dies.py"
     file.write_text(
         "import os\nfrom dataclasses import dataclass\nfrom mpinodes.algorithms.dola import DOLA\n"
-        "@dataclass(frozen=True)\nclass Dies(DOLA):\n"
+        "__all__ = ['Dies']\n@dataclass(frozen=True)\nclass Dies(DOLA):\n"
         "    def claimed_epsilon(self, rounds, passes):\n"
         "        if os.environ.get('SEED_DIES') and os.path.exists(os.environ['SEED_DIES']):\n"
         "            os.unlink(os.environ['SEED_DIES'])\n            os._exit(9)\n"
