@@ -198,9 +198,9 @@ class Desk:
         """The record of such a run."""
         return mpinodes.load(self.made(key, toml, *pairs, ranks=ranks))
 
-    def study(self, toml: str, *words: str) -> list[FinishedRun]:
+    def study(self, toml: str, *words: str, key: str = "") -> list[FinishedRun]:
         """All runs of a study beside this file; those that are there are not made again."""
-        return self._study(Study.of([str(HERE / toml), *words]), Path(toml).stem)
+        return self._study(Study.of([str(HERE / toml), *words]), Path(toml).stem + key)
 
     def keyed(self, toml: str, *words: str) -> list[FinishedRun]:
         """The same, with a noise by all settings but the seed, which is in it anyway, and where the data lie."""

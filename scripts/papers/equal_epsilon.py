@@ -8,13 +8,9 @@ an undirected one.
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 from desk import CLEAR, COLOURS, FOUND, Desk, Verdict, panels
 from matplotlib.axes import Axes
-
-import mpinodes
 
 ALGORITHMS = {
     "dola": ["problem.set=ball", "problem.radius=5", "topology.name=erdos-renyi", "step.kind=strongly-convex"],
@@ -32,17 +28,15 @@ SETTINGS = ("equal-epsilon.toml",)
 Runs = list[tuple[float, float, float]]  # of each seed: proven ε, regret per agent and round, the paper's label
 
 
-def runs(desk: Desk, title: str, words: list[str], epsilon: float, seeds: int) -> Runs:
-    """Each seed has graphs of its own and so, for one budget, a label of its own."""
-    found = []
+def runs(desk: Desk, title: str, words: list[str], budgets: list[float], seeds: int) -> dict[float, Runs]:
+    """By budget; each seed has graphs of its own and so, for one budget, a label of its own."""
+    axes = [f"privacy.budget.epsilon={','.join(map(str, budgets))}", f"study.seeds={seeds}"]
     short = ["rounds=40", "data.total=280"] if desk.quick else []
-    for seed in range(seeds):
-        pairs = [*words, f"privacy.budget.epsilon={epsilon}", *short, f"seed={seed}"]
-        place = desk.made(f"equal-{title.replace(', ', '-')}-{epsilon}-seed-{seed}", "equal-epsilon.toml", *pairs)
-        data = mpinodes.load(place).isel(horizon=-1)
-        regret = float(data.network_regret) / (data.sizes["agent"] * int(data.horizon))
-        label = json.loads((place / "summary.json").read_text())["privacy"]["noise"]["epsilon"]
-        found.append((float(data.epsilon_proven_network), regret, label))
+    found: dict[float, Runs] = {epsilon: [] for epsilon in budgets}
+    for run in desk.study("equal-epsilon.toml", *words, *axes, *short, key=f"-{title.replace(', ', '-')}"):
+        regret = run.summary.value("network_regret_per_round") / run.summary.agents
+        privacy = run.summary.privacy
+        found[run.keys["privacy.budget.epsilon"]].append((privacy.network.proven, regret, privacy.noise.epsilon))
     return found
 
 
@@ -81,7 +75,7 @@ def redraw(desk: Desk) -> list[Verdict]:
     for (name, extra), colour in zip(variants[: 2 if desk.quick else None], COLOURS, strict=False):
         title = f"{name}{', public' if extra else ''}"
         words = [f"algorithm.name={name}", *ALGORITHMS[name], *extra]
-        found[title] = {epsilon: runs(desk, title, words, epsilon, seeds) for epsilon in budgets}
+        found[title] = runs(desk, title, words, budgets, seeds)
         draw(axes, labels, found[title], colour, title)
     for panel, what in ((axes, "R(T) / (nT)"), (labels, "the paper's label ε")):
         panel.set(xscale="log", yscale="log", xlabel="proven ε of the network at δ = 1e-5", ylabel=what)

@@ -91,7 +91,7 @@ def test_what_is_done_is_not_done_again_and_an_unknown_item_is_named(out):
 
 
 def test_what_was_made_by_other_settings_or_other_code_is_named_and_made_again(out, tmp_path):
-    for folder in ("items", "runs"):
+    for folder in ("items", "studies"):
         shutil.copytree(out / folder, tmp_path / folder)
     file, only = tmp_path / "items" / "equal_epsilon.json", ("--only", "equal_epsilon")
     made = json.loads(file.read_text())
@@ -105,13 +105,13 @@ def test_what_was_made_by_other_settings_or_other_code_is_named_and_made_again(o
     assert listed(settings="0") == "equal_epsilon: changed since commit abc: its script, settings or data"
     assert listed("--keep", code="0") == "equal_epsilon: done, commit abc"
     assert listed(code="0") == "equal_epsilon: changed since commit abc: the code of mpinodes"
-    for cost in (tmp_path / "runs").glob("equal-dola-*.cpu"):
+    for cost in (tmp_path / "studies").glob("equal-epsilon-dola.cpu"):
         cost.write_text(cost.read_text().split()[0] + " 0")  # made by other code
-    before = {run.name: run.stat().st_mtime_ns for run in (tmp_path / "runs").glob("equal-*/")}
+    before = {run: run.stat().st_mtime_ns for run in (tmp_path / "studies").glob("equal-*/runs/*/summary.json")}
     assert redrawn(tmp_path, *only).code == 0
-    after = {run.name: run.stat().st_mtime_ns for run in (tmp_path / "runs").glob("equal-*/")}
-    changed = {name for name in before if before[name] != after[name]}
-    assert changed == {name for name in before if name.startswith("equal-dola-")}
+    after = {run: run.stat().st_mtime_ns for run in (tmp_path / "studies").glob("equal-*/runs/*/summary.json")}
+    changed = {run for run in before if before[run] != after[run]}
+    assert changed == {run for run in before if "equal-epsilon-dola" in run.parts}
     again = json.loads(file.read_text())
     assert (again["code"], again["verdicts"]) == (made["code"], made["verdicts"])
 
@@ -163,7 +163,7 @@ def test_an_array_file_that_was_cut_short_is_not_there(monkeypatch, tmp_path):
 
 
 def test_what_was_kept_costs_what_it_took(out, tmp_path):
-    shutil.copytree(out / "runs", tmp_path / "runs")
+    shutil.copytree(out / "studies", tmp_path / "studies")
     made = json.loads((out / "items" / "equal_epsilon.json").read_text())
     assert redrawn(tmp_path, "--only", "equal_epsilon").code == 0
     kept = json.loads((tmp_path / "items" / "equal_epsilon.json").read_text())
@@ -303,7 +303,7 @@ def test_theorems_hold_as_mended_and_not_as_printed(out):
 def test_at_equal_proven_epsilon_runs_keep_their_budgets(out):
     (least,) = said(out, "beyond", "Equal proven ε").values()
     assert re.search(r"ε = 4: (dola|dpps)", least["ours"])
-    proven = [summary_of(run)["privacy"]["network"]["proven"] for run in (out / "runs").glob("equal-*/")]
+    proven = [summary_of(run)["privacy"]["network"]["proven"] for run in (out / "studies").glob("equal-*/runs/*")]
     assert len(proven) == 4  # of each seed
     assert proven == pytest.approx([4] * 4, rel=0.01)
 
