@@ -168,8 +168,8 @@ class AuditedRun:
             except Exception as error:  # raised by the user's part, which may not work with the sizes of a probe
                 if isinstance(error, BadInput) and error.__cause__ is None:
                     raise
-                why = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
-                rows.append(verdicts.Verdict(probe.what, why, "not tested", False))
+                reason = f"left out, with {probe.asked['topology']['agents']} agents: {type(error).__name__}: {error}"
+                rows.append(verdicts.Verdict(probe.what, reason, "not tested", False))
         ratios = self._play(games, targets, seed)
         alpha = verdicts.FALSE_ALARM * (1 - verdicts.OF_NOISE) / max(1, len(ready))
         played: list[Verdict] = []

@@ -68,7 +68,7 @@ class DVPADMM(Perturbed[State], ADMM):
             if self.run.sample_weight[i] > 1:
                 weight = f"{self.run.sample_weight[i]:.6g}"
                 remedy = "lower problem.weight (C), or give the agent more samples (B)"
-                raise ValueError(f"agent {i}: a sample has the weight C/B = {weight}; Theorem 4.1 allows 1: {remedy}")
+                raise ValueError(f"agent {i}: the weight C/B of a sample is {weight}, and must be at most 1: {remedy}")
             convex = (self.run.regularizer + 2 * self.theta(i, 1) * self.run.degrees[i]) / self.run.sample_weight[i]
             if not 2 * self.run.sample_curvature < convex:
                 remedy = "raise algorithm.dual_step, or lower problem.weight (C)"

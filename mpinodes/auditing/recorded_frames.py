@@ -55,7 +55,7 @@ class Slip(NamedTuple):
         sent, due = repr(self.sent), repr(self.due)
         if sent == due:
             sent, due = (f"{word!r} ({np.float64(word).view(np.uint64):#018x})" for word in (self.sent, self.due))
-        return f"{self.what} of agent {self.agent}, round {self.round}: {sent} and not {due}"
+        return f"{self.what} of agent {self.agent}, round {self.round}: {sent} was sent, {due} was expected"
 
 
 def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:

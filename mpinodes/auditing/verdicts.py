@@ -70,11 +70,11 @@ def of_replay(findings: list[Finding]) -> Verdict:
     over = max(worst.direct, worst.hidden)
     where = f"agent {worst.agent}, round {worst.round}"
     tried = f"{sum(f.changes for f in findings)} adjacent data sets"
-    shown = f"{tried}: a message moved by at most {over:.4f} of the accounted change ({where})"
+    shown = f"{tried}: the largest change of a message is {over:.4f} of the accounted change ({where})"
     if worst.exceeded:
-        why = "a message moves further than its bound" if worst.public else "what a message states depends on the data"
-        return Verdict("replay", shown, f"{REFUTED}: {why}", True)
-    return Verdict("replay", shown if over else f"{tried}: no message with a bound moved", "holds", False)
+        reason = "changes by more than its bound" if worst.public else "states a fact that depends on the data"
+        return Verdict("replay", shown, f"{REFUTED}: a message {reason}", True)
+    return Verdict("replay", shown if over else f"{tried}: no message with a finite bound changed", "holds", False)
 
 
 def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
@@ -91,7 +91,7 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
     if not drawn.checks:
         return Verdict(label, "no noise to test", "no noise, no privacy", False)
     if drawn.broken:
-        return Verdict(label, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: they carry no noise", True)
+        return Verdict(label, f"{drawn.broken} numbers that are not finite", f"{REFUTED}: they have no noise", True)
     worst = min(drawn.checks, key=lambda check: check.p)
     failed = ", ".join(check.name for check in drawn.fails(alpha))
     least = alpha / len(drawn.checks)
@@ -112,11 +112,12 @@ def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
 
     Numbers with noise are compared only if the noise can be drawn again.
     """
-    words, slips = compare(run, agents)
+    numbers, slips = compare(run, agents)
     if not slips:
-        return Verdict("frames", f"{words:,} words follow, to the bit, from public facts and releases", "holds", False)
-    shown = f"{len(slips)} of {words:,} words do not follow from public facts and releases: {slips[0].line}"
-    return Verdict("frames", shown, f"{REFUTED}: something travels without noise", True)
+        shown = f"all {numbers:,} compared numbers follow, bit by bit, from public facts and releases"
+        return Verdict("frames", shown, "holds", False)
+    shown = f"{len(slips)} parts of messages do not follow from public facts and releases, first: {slips[0].line}"
+    return Verdict("frames", shown, f"{REFUTED}: a number is sent without noise, and may reveal data", True)
 
 
 def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
@@ -145,9 +146,9 @@ def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
     except (BadInput, Diverged) as error:
         left = f"; left out, its own sizes: {error}"
     if not findings:
-        return [Verdict(label, f"none could be tried{left}", "not tested", False)]
+        return [Verdict(label, f"no experiment could be run{left}", "not tested", False)]
     over = max(max(finding.direct, finding.hidden) for finding in findings)
-    moved = f"moved by {over:.4f} of the accounted change ({', '.join(names)}{left})"
+    moved = f"the largest change is {over:.4f} of the accounted change ({', '.join(names)}{left})"
     holds = Verdict(label, f"{sum(f.changes for f in findings)} adjacent data sets: {moved}", "holds", False)
     return rows or [holds]
 
@@ -176,10 +177,10 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
             agent.require_same_run(run)
     except NotThatRun as error:
         verdict = f"{REFUTED}: messages do not follow from the recorded releases"
-        return [Verdict("one release for all", str(error), verdict, True)]
+        return [Verdict("recorded releases", str(error), verdict, True)]
     alpha = FALSE_ALARM * OF_NOISE / SETS
     rows = [
-        Verdict("one release for all", "every message follows from the releases recorded", "holds", False),
+        Verdict("recorded releases", "every message follows from the recorded releases", "holds", False),
         of_frames(run, agents),
         of_replay(replays(run, seed)),
         of_noise(drawn_in(run, agents), alpha, "noise"),
@@ -266,8 +267,8 @@ def table(title: str, own: list[Verdict], probes: list[Verdict], alpha: float, v
     confidence = f"{1 - alpha:.2%}".rstrip("0%").rstrip(".")
     if view == "links":
         lines += [
-            "", f"probes: lower bounds on the joint view's ε, each with {confidence} % confidence",
-            "(the algorithm on small problems; only word-valued algorithm.* keys apply; one-sample, unless named)",
+            "", f"probes: lower bounds on the ε of all messages, each with {confidence} % confidence",
+            "(the algorithm on small problems, with all keys algorithm.* that are strings; one-sample, unless named)",
         ]  # fmt: skip
     else:
         lines += ["", f"this run against audit.view={view}: a lower bound on ε, with {confidence} % confidence"]

@@ -66,7 +66,7 @@ def test_a_sensitivity_divided_by_the_batch(tmp_path, verdict, name):
     code, printed = verdict(*words, tried=True)
     assert code == 1, printed
     assert "other settings" in printed
-    assert "REFUTES THE PROVEN VALUE: a message moves further" in printed
+    assert "REFUTES THE PROVEN VALUE: a message changes by more than its bound" in printed
 
 
 @pytest.mark.parametrize(("name", "place"), [("dola", 0), ("dola", 1), ("extra", 2)])
@@ -86,7 +86,7 @@ def test_a_clean_bit_in_the_header(monkeypatch, verdict, place, name):
     monkeypatch.setattr(step.Step, "__call__", telling)
     code, printed = verdict(*(BUILT_IN if name == "dola" else users(name)))
     assert code == 1, printed
-    assert "REFUTES THE PROVEN VALUE: something travels without noise" in printed
+    assert "REFUTES THE PROVEN VALUE: a number is sent without noise" in printed
 
 
 def test_a_clean_bit_in_a_scalar_of_the_mixing(tmp_path, verdict):

@@ -52,7 +52,7 @@ def test_what_is_proven_and_false_ends_in_exit_code_1(tmp_path, monkeypatch, cap
     assert audit.main([*words, "data.name=unit-ball", "data.total=60", "problem.loss=hinge"]) == 1
     printed = capsys.readouterr().out
     assert "adjacent data, many runs: replay" in printed
-    assert "REFUTES THE PROVEN VALUE: a message moves further" in printed
+    assert "REFUTES THE PROVEN VALUE: a message changes by more than its bound" in printed
 
 
 @pytest.mark.parametrize(

@@ -240,19 +240,17 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
             features, numbers = dense(loss.features), [int(number) for number in samples(t)]
             if image(loss) != backwards[t]:
                 where += ": the loss differs if rounds are requested backwards, or from another instance"
-                yield Fault("no random access", where, "of(agent)(t) must be a pure function of seed, agent and t")
+                yield Fault("an impure loss", where, "of(agent)(t) must be a pure function of seed, agent and t")
                 return
             if len(numbers) != len(loss.targets) or min(groups(t), default=0) < 0:
-                right = (
-                    f"samples() must give a number to each of the {len(loss.targets)} rows, groups() no number below 0"
-                )
+                right = f"samples() must number the {len(loss.targets)} samples, and groups() return no number below 0"
                 yield Fault("samples() contradicts the loss", f"{where}: {len(numbers)} numbers", right)
                 return
             if stream.makes_all_losses and (
                 len(numbers) != size or image(stream.make_loss(loss.features, loss.targets)) != image(loss)
             ):
                 right = f"every loss must be a loss that make_loss makes from {size} samples"
-                yield Fault("makes_all_losses = True is wrong", f"{where}: another loss", right)
+                yield Fault("makes_all_losses = True is wrong", f"{where}: make_loss makes another loss", right)
                 return
             for number, row in zip(numbers, _rows(loss), strict=True):
                 if rows.setdefault(number, row) != row:
@@ -265,7 +263,7 @@ def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
                 return
             if not np.isfinite(loss.targets).all() or (stream.has_labels and not np.isin(loss.targets, (-1, 1)).all()):
                 right = "targets must be finite, and labels -1 or +1"
-                yield Fault("targets that are not finite, or no labels", f"{where}: {shown(loss.targets)}", right)
+                yield Fault("invalid targets", f"{where}: {shown(loss.targets)}", right)
                 return
             norm = float(np.linalg.norm(features, axis=1).max(initial=0))
             yield from _over("feature_bound", float(np.abs(features).max(initial=0)), stream.feature_bound, where)

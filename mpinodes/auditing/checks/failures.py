@@ -95,7 +95,7 @@ class Report:
         except BadInput:
             raise
         except Exception as error:
-            name, right = "it fails where it is called by itself", "a method must work on every valid argument"
+            name, right = "a method that raises an exception", "a method must work on every valid argument"
             if "read-only" in str(error):
                 name = "inbox mutated"
                 right = "the inbox is read-only in every run: make new arrays, as inbox.mix() does"
@@ -118,7 +118,7 @@ class Report:
             *(f"FAULT  {fault.line}" for fault in faults),
             f"{head}; tested: {counts or 'nothing'}; {seconds:.1f} s",
             *(f"  left out: {note}" for note in self.notes),
-            *([] if faults else ["a check tests statements and proves none"]),
+            *([] if faults else ["a check can refute a statement, but cannot prove a statement"]),
         ]
 
 

@@ -61,22 +61,22 @@ def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
             sent[i] = np.array(own.outgoing(states[i], here), dtype=float)
             if sent[i].shape != (own.width,) or not np.isfinite(sent[i]).all():
                 where = f"{name}: agent {i}, round {t}: {sent[i]}"
-                yield Fault("scalars of another width", where, f"outgoing() must return {own.width} numbers")
+                yield Fault("a wrong number of scalars", where, f"outgoing() must return {own.width} numbers")
                 return
         for i, here in neighbors.items():
             where, given = f"{name}: agent {i}, round {t}", (states[i], here, [sent[j] for j in here.senders])
             before, again = image(given), copy.deepcopy(given)
             made = own.weights(*given)
             if image(given) != before:
-                yield Fault("state mutated", f"{where}: weights() changed what it was given", PURE_MIXING)
+                yield Fault("state mutated", f"{where}: weights() changed its arguments", PURE_MIXING)
                 return
             states[i], of_senders, scale = made
             if len(of_senders) != len(here.senders) or not np.isfinite(of_senders).all() or not scale > 0:
                 right = f"one finite weight for each of the {len(here.senders)} senders, and a scale above 0"
-                yield Fault("weights that do not fit", f"{where}: {list(of_senders)}, scale {scale}", right)
+                yield Fault("invalid weights", f"{where}: {list(of_senders)}, scale {scale}", right)
                 return
             if image(own.weights(*again)) != image(made):
-                yield Fault("two values for equal inputs", f"{where}: weights() called again", PURE_MIXING)
+                yield Fault("two values for equal inputs", f"{where}: weights() differs when called again", PURE_MIXING)
                 return
             weights[i, list(here.senders)] = of_senders
         there = next(reverse)
@@ -127,9 +127,7 @@ def edges_of(graph: Topology, other: Topology) -> Iterator[Fault]:
             yield Fault("two values for equal inputs", place, right)
             return
         if any(j == i or not (0 <= j < n and 0 <= i < n) for j, i in edges):
-            yield Fault(
-                "an edge that cannot be", f"{where}: {sorted(edges)[:5]}", "an edge must join two different agents"
-            )
+            yield Fault("an invalid edge", f"{where}: {sorted(edges)[:5]}", "an edge must join two different agents")
             return
         sends = [[(j, i) in edges for i in range(n)] for j in range(n)]
         if not np.array_equal(graph.sends(t), sends):

@@ -51,7 +51,7 @@ def _released(mechanism: Any, calibration: float | None, value: Any, t: int, dra
     out, before = np.full(D, np.nan), (value.tobytes(), L1, L2, t - 1, RELEASED, calibration)
     event = mechanism.release(query, t, draws, out)
     if (query.value.tobytes(), query.l1, query.l2, query.uses, query.leaks, query.calibration) != before:
-        raise ValueError("release() changed its query")
+        raise ValueError("release() changed its argument, the query")
     return out - value, event
 
 
@@ -139,7 +139,7 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
     if event.kind == Kind.CLEAN or not scales.any():
         if np.abs(noises).max() > 1e-9 + event.rounding_l1 / D:
             right = "the event must state the noise"
-            yield Fault("noise where none is stated", f"{where}: noise of up to {np.abs(noises).max():.3g}", right)
+            yield Fault("noise, although none is stated", f"{where}: noise of up to {np.abs(noises).max():.3g}", right)
         return
     rounding = EPSILON * (np.abs(values) + np.abs(values + noises)) + event.rounding_l1 / D
     kinds = np.array([float(e.kind) for e in events])
@@ -176,7 +176,7 @@ def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report
                 where = f"{name}: {key} differs between two runs"
                 report.take("", [Fault("two values for equal inputs", where, "a metric must not draw random numbers")])
             if key in without and not np.array_equal(values, without[key], equal_nan=True):
-                where = f"{name}: {key} differs with it"
+                where = f"{name}: {key} differs if the metric is recorded"
                 report.take(
                     "", [Fault("a metric that changes the run", where, "a metric must not change its arguments")]
                 )

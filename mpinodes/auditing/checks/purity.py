@@ -130,7 +130,7 @@ def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
         result = getattr(setup.algorithm, method)(*given)
         for name, argument, before in zip(("state", "here", "inbox", "loss"), given, images, strict=False):
             if image(argument) != before:
-                yield Fault(f"{name} mutated", f"{where}: {method}() changed the {name} it was given", PURE)
+                yield Fault(f"{name} mutated", f"{where}: {method}() changed its argument {name}", PURE)
                 return
         if recorded is not None and image(result) != recorded:
             yield Fault("two values for equal inputs", f"{where}: {method}() gives another value if called again", PURE)

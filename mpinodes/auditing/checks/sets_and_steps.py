@@ -48,7 +48,7 @@ def projections(feasible: Set, points: Vector, where: str) -> Iterator[Fault]:
     before, own = image(feasible), points.copy()
     inside = [feasible.project(x) for x in own]
     if any(np.shape(p) != x.shape or not np.isfinite(p).all() for p, x in zip(inside, own, strict=True)):
-        yield Fault("a projection that is no point", where, "project() must return d finite coordinates")
+        yield Fault("an invalid projection", where, "project() must return d finite coordinates")
         return
     again = [feasible.project(x.copy()) for x in points]
     if not np.array_equal(own, points) or not np.array_equal(inside, again) or image(feasible) != before:
@@ -82,7 +82,7 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
     coordinates, parts = np.arange(d), feasible.blocks if feasible.of_blocks else [slice(0, d)]
     if feasible.bounded != np.isfinite(feasible.reach(d)):
         right = "reach() must be finite if, and only if, bounded is True"
-        yield Fault("a bound that is none", f"{where}: bounded, reach", right)
+        yield Fault("a bound that contradicts another", f"{where}: bounded, reach", right)
     cones = feasible.cones(coordinates) if feasible.has_cones else None
     for x, p in zip(points, inside, strict=True):
         slack = NEAR * (1 + np.linalg.norm(x))
@@ -113,7 +113,7 @@ def set_statements(feasible: Set, points: Vector, where: str) -> Iterator[Fault]
         is_outside = np.linalg.norm(x - p) > 1e-3 * feasible.radius
         if cones is not None and (not _holds(cones, p, 1e3 * slack) or (is_outside and _holds(cones, x, 0.0))):
             yield Fault(
-                "constraints of another set", where, "cones() must hold for all points of the set, and for no others"
+                "constraints that do not fit", where, "cones() must hold for all points of the set, and for no others"
             )
 
 
@@ -143,7 +143,7 @@ def check_schedule(part: Any, path: str, folder: Path, seed: int, report: Report
         where = f"__call__(), round {t}"
         if not (isinstance(steps[t], float) and 0 < steps[t] < np.inf):
             right = "a step is a float above 0, and finite"
-            report.take("", [Fault("a step that is none", f"{where}: {steps[t]!r}", right)])
+            report.take("", [Fault("an invalid step size", f"{where}: {steps[t]!r}", right)])
         if not image(schedule(t)) == image(equal(t)) == image(steps[t]):
             right = "a step depends on the round and on the settings alone"
             report.take("", [Fault("a schedule that is not pure", f"{where}: a second call gives another step", right)])
