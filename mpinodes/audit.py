@@ -7,10 +7,10 @@ The audit has three steps:
 3. Play games. In a game, an adversary guesses from the messages of a run which data the run had. The success of the
    adversary gives a lower bound on ε.
 
-The games are played on small experiments with the same algorithm. If audit.view is not links, they are played on the
-experiment itself. The audit prints a table that compares the lower bounds with the paper's claim and with the proven ε.
-Without arguments, the default experiment is audited. If neither a file nor `rounds` is passed, the run has few rounds.
-Without mpirun everything runs in one process. seed=... also sets the seed of the audit.
+The games are played on small experiments with the same algorithm. If audit.view names agents, the games are played on
+the experiment itself. The audit prints a table that compares the lower bounds with the paper's claim and with the
+proven ε. Without arguments, the default experiment is audited. If neither a file nor `rounds` is passed, the run has
+few rounds. Without mpirun everything runs in one process. seed=... also sets the seed of the audit.
 
 Exit code 0: no proven value is refuted. 1: a proven value is refuted. 2: bad input. Other codes mean the same as for
 mpinodes run.

@@ -344,8 +344,8 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
     """Write targets to data files, and return the sections `data` and `topology` that use these files.
 
     If every agent has its own loss function, every agent gets a file whose samples have one feature. If all agents
-    share one loss function, they share one file with the first row of the targets, whose samples have a feature for
-    each agent. All features are 1.
+    share one loss function, there is one file with the first row of the targets. Its samples have a feature for each
+    agent. All features are 1.
 
     Args:
         algorithm: the class of the algorithm.

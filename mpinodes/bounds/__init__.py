@@ -45,9 +45,9 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
         "gradients are estimated from two values, but the theorem assumes exact gradients" if feedback.points else "",
         "agents do not send in every round" if e.is_isolated else "",
         "batches are secret, but the theorem assumes gradients of all samples" if e.sampling != "none" else "",
-        "gradients arrive late, and the theorem applies each in its own round" if feedback.delay else "",
-        "messages arrive late, and the theorem assumes that none does" if faults.most_late else "",
-        "agents are absent, and the theorem assumes that all take part in every round" if faults.churn else "",
-        "messages are lost at random: no number of rounds is sure to connect the graph" if faults.loss else "",
+        "gradients arrive late, but the theorem assumes no delay of gradients" if feedback.delay else "",
+        "messages arrive late, but the theorem assumes no delay of messages" if faults.most_late else "",
+        "agents are absent, but the theorem assumes that all take part in every round" if faults.churn else "",
+        "messages are lost at random, so no number of rounds surely connects the graph" if faults.loss else "",
     )
     return [b._replace(applies=False, why=broken) for b in theorems] if broken else theorems

@@ -32,7 +32,7 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
     finite = np.where(np.isnan(values), inf, values)
     applies = not broken
     if applies and np.isinf(finite).any():
-        broken = "its constants overflow, so it bounds nothing"
+        broken = "the constants of the bound overflow, so the bound is inf"
     return Bound(name, of, finite, applies, broken)
 
 
@@ -63,14 +63,13 @@ def largest_gradient(setup: Setup) -> np.float64:
 
 def unclipped(setup: Setup) -> str:
     """Return the reason why gradients have no bound; an empty text if gradients are clipped."""
-    return "privacy.clip = inf: nothing bounds the gradients" if isinf(setup.experiment.clip) else ""
+    return "privacy.clip = inf: the gradients have no bound" if isinf(setup.experiment.clip) else ""
 
 
 def sample_gradient(setup: Setup, within: float = inf) -> float:
     """Return a bound on the L2 norm of a sample's unclipped gradient at points x with ‖x‖ ≤ `within`; inf if unknown.
 
-    If each agent decides only a block of coordinates, the norm counts only the gradient's entries in a block. The
-    result then holds for all blocks.
+    If each agent decides only a block of coordinates, the result bounds the norm of each block of the gradient.
     """
     size = max(block.stop - block.start for block in setup.blocks)
     norm = float(min(setup.stream.feature_norm, setup.stream.feature_bound * sqrt(size)))
@@ -86,7 +85,7 @@ def clipped(setup: Setup, within: float = inf) -> str:
     if reach <= clip * (1 + 1e-12):
         return ""
     far = "have no bound" if isinf(reach) else f"may reach {reach:.3g}"
-    return f"gradients {far} and privacy.clip = {clip:g} clips them: they are then not the gradients of the losses"
+    return f"gradients {far}, and privacy.clip = {clip:g} clips them, but the theorem assumes no clipping"
 
 
 def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:

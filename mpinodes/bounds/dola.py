@@ -93,7 +93,7 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
     else:
         weak = modulus > regularizer * (1 + 1e-12)
         reason = f"steps 1/({modulus:g} t) need losses that are {modulus:g}-strongly convex" if weak else ""
-    noise = "" if constants.calibrated(setup) else "the noise is of one scale in all rounds, not S(t)/epsilon"
+    noise = "" if constants.calibrated(setup) else "the noise has one scale in all rounds, not S(t)/epsilon"
     return first_broken(broken, reason, noise)
 
 

@@ -64,13 +64,13 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
         "" if constants.are_steps(setup, lambda t: 1 / np.sqrt(t)) else "steps are not 1/sqrt(t)",
         ""
         if weights.sums_to_one(axis=0)
-        else "the columns of the weights do not sum to 1 (1/deg weights have only rows that do)",
+        else "the columns of the weights do not sum to 1 (of weights 1/deg, only the rows do)",
         "" if setup.feasible.bounded else f"problem.set = {setup.experiment.problem.set!r} is unbounded",
-        "no Lipschitz constant of the gradients is known, as for a loss with a kink" if kinked else "",
+        "the gradients have no known Lipschitz constant, as for a loss with a kink" if kinked else "",
         "gradients are taken at public points, not at y_i" if public else "",
         constants.clipped(setup),
     )
-    repeated = "" if setup.stream.rounds is None else "its proof needs i.i.d. losses, and this data is dealt out"
+    repeated = "" if setup.stream.rounds is None else "the proof needs i.i.d. losses, but the data are finite"
     theorems = []
     for how, m in (_theorem_5 if push_sum else _theorem_3)(setup, weights).items():
         name, corollary = (f"Theorem {5 if push_sum else 3}, {how}", f"Corollary {2 if push_sum else 1}, {how}")

@@ -10,7 +10,7 @@ decreases,
 
 There are two forms of every bound, with the printed and with the corrected factor δ(t).
 
-The printed form bounds nothing on a bipartite graph. The comment above `Shares` derives both forms.
+On a bipartite graph the printed form gives no bound. The comment above `Shares` derives both forms.
 
 If releases have noise, the paper bounds the privacy loss, but not the distance from the best decision.
 """

@@ -71,19 +71,19 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     the printed bound on an agent's decision is inf.
     """
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
-    unbounded = "" if isfinite(c.gradient) else "nothing bounds the gradients of an agent's loss"
+    unbounded = "" if isfinite(c.gradient) else "the gradients of an agent's loss have no bound"
     broken = first_broken(unbounded, constants.clipped(setup, c.reach))
     beta, last, a = float(weights.contraction().max()), len(c.noise), c.algorithm
     sure = setup.run.least_modulus, setup.run.largest_smoothness
     mu, smooth = a.modulus or sure[0], a.largest_curvature or sure[1]
     is_known = mu <= sure[0] * (1 + 1e-12) and smooth >= sure[1] * (1 - 1e-12)
-    steps = f"the steps are for mu = {mu:g}, L = {smooth:g}; known of the losses are {sure[0]:g} and {sure[1]:g}"
+    steps = f"the steps assume mu = {mu:g}, L = {smooth:g}; the losses are known to have {sure[0]:g} and {sure[1]:g}"
     due = _root(setup) * a.k * np.sqrt(2 * sqrt(last)) * np.arange(1, last) ** -0.75
     is_due = np.allclose(c.noise[:-1], due, rtol=1e-9, atol=0)
     assumed = first_broken(
         broken,
         "" if is_known else steps,
-        "" if is_due else "the noise is not of the scales of Theorem 2",
+        "" if is_due else "the noise does not have the scales of Theorem 2",
         "gradients are stochastic (problem.gradient_noise)" if setup.experiment.problem.gradient_noise else "",
         "" if beta < CONNECTED else "the graph is not connected in every round",
     )

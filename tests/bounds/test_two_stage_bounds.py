@@ -205,9 +205,9 @@ def test_the_printed_theorem_is_wrong_for_one_step(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (f"{MEAN} privacy.clip=20", "may reach 22.4 and privacy.clip = 20"),
-        (f"{MEAN} problem.set=none", "nothing bounds the gradients"),
-        (f"{LOGISTIC} privacy.clip=0.5", "may reach 1 and privacy.clip = 0.5"),
+        (f"{MEAN} privacy.clip=20", "may reach 22.4, and privacy.clip = 20"),
+        (f"{MEAN} problem.set=none", "the gradients of an agent's loss have no bound"),
+        (f"{LOGISTIC} privacy.clip=0.5", "may reach 1, and privacy.clip = 0.5"),
     ],
 )
 def test_a_run_that_breaks_an_assumption_says_which(words, why):
@@ -223,7 +223,7 @@ def test_a_run_that_breaks_an_assumption_says_which(words, why):
         (f"{MEAN} algorithm.calibration=theorem-1", "scales of Theorem 2"),
         (f"{MEAN} algorithm.noise_scale=1", "scales of Theorem 2"),
         (f"{MEAN} algorithm.noise_scale=0.25 algorithm.noise_decay=0", "scales of Theorem 2"),
-        (f"{MEAN} algorithm.modulus=31 algorithm.largest_curvature=31", "known of the losses are 30 and 30"),
+        (f"{MEAN} algorithm.modulus=31 algorithm.largest_curvature=31", "the losses are known to have 30 and 30"),
         (f"{MEAN} problem.gradient_noise=1", "stochastic"),
         (f"{MEAN} topology.name=matchings", "not connected in every round"),
     ],
