@@ -427,8 +427,8 @@ def probes(
     """Return the probes of an algorithm: the small experiments on which the audit plays its games.
 
     - By default, there is a probe for each entry of `Algorithm.probes`. But if `section` has a string besides `name`
-      and `path`, such as `gradient_at` = "public", the only probe of this kind has the settings of the first entry, and
-      all strings of `section`.
+      and `path`, such as `gradient_at` = "public", there is only one probe of this kind. It has the settings of the
+      first entry, except that the strings of its section `algorithm` are those of `section`.
     - If the algorithm noises gradients, there are two further probes. One has public batches. The other has secret
       batches, to which each sample belongs with probability ½.
     - If the algorithm does not need all samples in every round, there is one more probe, for the game on one run.

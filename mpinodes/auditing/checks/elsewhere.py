@@ -71,7 +71,7 @@ def alone(runs: list[Transcript], folder: Path) -> Iterator[Fault]:
             yield Fault(
                 "an agent sends other messages in another process",
                 f"{run.label}: agent {i}, round {t + 1}: with equal data, the message, a scalar or the decision "
-                "differs in a fresh process",
+                "differs in another process",
                 "use only the arguments: no own random draw, clock, hash, id, file or environment",
             )
 
