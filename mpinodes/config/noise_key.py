@@ -360,8 +360,8 @@ def _places(module: str) -> list[Path]:
     - The module belongs to the standard library.
     - The module belongs to an installed package that mpinodes itself needs (`PLATFORM`).
 
-    If a user's own module has the same name as a module of these packages, and Python finds the user's module first,
-    then the list contains the file of the user's module.
+    In the last two cases, Python may instead find a user's own module of the same name. The list then contains the file
+    of the user's module.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None

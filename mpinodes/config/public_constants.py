@@ -25,8 +25,8 @@ def constants_of(
     return.
 
     - The bounds of the loss class are used only if the attribute `Stream.makes_all_losses` is true.
-    - For Poisson batches and for `privacy.adjacency = zero-out`, only clipping bounds the change of a gradient by one
-      sample.
+    - For Poisson batches and for `privacy.adjacency = zero-out`, only clipping bounds how much one sample changes a
+      gradient.
     - `sample_sensitivity` and `sample_curvature` are needed by algorithms whose agents minimize their loss functions.
       Both are infinite unless `Stream.makes_all_losses` is true and the loss is convex.
     - `sample_rank`, `least_modulus` and `largest_smoothness` are always computed from the bounds of the loss class.
@@ -150,13 +150,14 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
     """Return the facts about the graph from which a mixing (a rule for the weights of messages) computes its weights.
 
-    The number of agents is one fact. All other facts describe the graphs of all rounds of the run, and are computed
-    when they are first read.
+    The number of agents is always known. The other facts describe the graphs of all rounds of the run. Each of them is
+    computed when a mixing reads it for the first time.
 
     Args:
         graph: the topology.
-        rounds: the number of rounds of the run, from which the other facts are computed. None for a mixing that needs
-            only the number of agents (`Mixing.anytime`): if the mixing reads another fact, a ValueError is raised.
+        rounds: the number of rounds of the run, which is needed to compute the other facts. None for a mixing that
+            needs only the number of agents (`Mixing.anytime`). With None, reading one of the other facts raises
+            a ValueError.
     """
 
     def compute(fact: str) -> Any:

@@ -332,10 +332,10 @@ class Events(msgspec.Struct, frozen=True):
 
         The bound is the larger of two ratios:
 
-        - l1/l2 bounds the ratio if the changed sample is in the new loss function, on which no earlier message of the
-          agent depends. This ratio is replaced by 1 if l2 is 0 or inf.
-        - √d bounds the ratio if the changed sample is in an older loss function, and changes the vector through hidden
-          state. If the leakage states that only k coordinates change, √k takes the place of √d.
+        - If the changed sample is in the new loss function, on which no earlier message of the agent depends: l1/l2, or
+          1 if l2 is 0 or inf.
+        - If the changed sample is in an older loss function, and changes the vector through hidden state: √d, or √k if
+          the leakage states that only k coordinates change.
 
         Only l1/l2 counts if d is unknown, or if the leakage is neither a `Feedback` nor a `Hidden`. The bound is 1 for
         gamma-norm noise, because only L2 changes count. The result has the axes of `data`, and then an axis for the

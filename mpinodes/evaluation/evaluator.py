@@ -197,10 +197,10 @@ def label(metric: type[Metric] | Metric) -> str:
 
 
 def shown_key(metric: type[Metric] | Metric) -> str:
-    """Return the dotted key in summary.json under which the value is stored that tables and figures show of a metric.
+    """Return the dotted key, in summary.json, of the number that tables and figures show for a metric.
 
-    If the metric adds up over rounds, this value is divided by the number of rounds. If the metric has a value for each
-    agent, this value is the mean over the agents.
+    If the metric adds up over rounds, this number is divided by the number of rounds. If the metric has a value for
+    each agent, this number is the mean over the agents.
     """
     return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
 

@@ -219,11 +219,11 @@ def disjoint(first: Finished, other: Finished) -> bool:
     The first rule of this list that applies determines the result:
 
     - If the runs read the same data file, the result is False.
-    - If `data.identity` is set for both runs, the result is True if the two values differ.
+    - If `data.identity` is set for both runs, the result is True only if the two values differ.
     - If one of the runs reads a data file or the user's Python file, the result is False.
-    - If the runs use different data sets, the result is True if both data sets are built-in.
-    - If the runs use the same data set, the result is True if its samples are drawn from the seed and the two seeds
-      differ.
+    - If the runs use different data sets, the result is True only if both data sets are built-in.
+    - If the runs use the same data set, the result is True only if its samples are drawn from the seed, and the two
+      seeds differ.
     """
     a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):

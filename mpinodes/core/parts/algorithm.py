@@ -313,11 +313,11 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def settled_below(self) -> float:
-        """Return the relative change of the messages below which the run ends early; 0: the run never ends early.
+        """Return how little the messages change before the run ends early; 0 means that the run never ends early.
 
         Only relayed messages count: a `Relay` is the weighted sum of received releases, sent without new noise. The run
-        ends soon after a round in which every agent relays a vector that has changed, since the agent's message before,
-        by at most the result times the norm of the vector.
+        ends soon after a round in which every agent relays a vector that differs from the agent's previous message v by
+        at most `settled_below`·‖v‖₂.
         """
         return 0.0
 

@@ -84,8 +84,9 @@ class Set(ABC):
         then computed in another way, which takes longer and is less accurate for nonsmooth losses.
 
         Args:
-            used: the indices of the coordinates of v, the vector that the constraints are on. The other coordinates of
-                a point of 𝒳 are 0. If the class attribute `solid` is false, these are the indices of all coordinates.
+            used: the indices of some coordinates of a point. The constraints are on the vector v of these coordinates,
+                for the points of 𝒳 whose other coordinates are 0. If the class attribute `solid` is false, `used` has
+                the indices of all coordinates.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define the method cones")
 

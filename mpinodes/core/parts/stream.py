@@ -162,8 +162,8 @@ class Stream(ABC):
     def makes_all_losses(self) -> bool:
         """Return whether every loss of this stream satisfies the bounds of the loss class (`SampleLoss`).
 
-        The loss class computes bounds on gradients from `feature_bound`, `feature_norm` and `batch`. A loss satisfies
-        these bounds if `make_loss` makes it from `batch` samples whose features are within the first two numbers.
+        The bounds on gradients are computed from `batch`, `feature_bound` and `feature_norm`. A loss satisfies these
+        bounds if `make_loss` makes it from `batch` samples, whose features do not exceed the other two numbers.
 
         - If the result is False, mpinodes does not use the bounds. Instead, the gradient of a round for which the
           bounds may not hold is clipped as a whole, to half of the sensitivity that privacy accounting assumes.
