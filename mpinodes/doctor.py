@@ -191,7 +191,7 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
         yield Line("mend", "launcher", text, how_to_start(library, started.size))
     elif size > 1:
         advice = "add -K1, and a killed rank ends the job" if "srun" in name else ""
-        yield Line("ok", "launcher", f"{name}, which fits", advice)
+        yield Line("ok", "launcher", f"{name}, which belongs to this MPI library", advice)
     else:
         text = "one process, so the exchange between ranks is not tested"
         yield Line("note", "launcher", text, how_to_start(library, 8))

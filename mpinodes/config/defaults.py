@@ -122,8 +122,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     if algorithm.noises_gradients and section.get("sampling", "none") != "none" and noise.get("mechanism") != "none":
         if "privacy.epsilon" in typed:
             problems.append(
-                "privacy.epsilon: not allowed with data.sampling, because it is the epsilon of one gradient without "
-                "sampling; set privacy.noise_multiplier or privacy.budget.epsilon instead"
+                "privacy.epsilon: this key cannot set the noise of secret batches (data.sampling); set "
+                "privacy.noise_multiplier or privacy.budget.epsilon instead"
             )
         elif not {"noise_multiplier", "budget"} & noise.keys():
             layers[0] = merge(layers[0], {"privacy": {"noise_multiplier": 1.0}})
@@ -143,7 +143,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
 @cache
 def _warn_ignored(key: str) -> None:
     """Warn that a key no longer exists, but can be ignored, because its value is the old default; once per process."""
-    reason = "this key no longer exists; it is ignored, because its value is the old default"
+    reason = "this key no longer exists; the key is ignored, because its value is the old default"
     print(f"mpinodes: {key}: {reason}", file=sys.stderr)
 
 

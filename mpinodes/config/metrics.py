@@ -42,7 +42,7 @@ def metrics_of(words: tuple[str, ...]) -> tuple[type[Metric], ...]:
             raise BadInput(f"record.metrics = {word!r}: {wrong_name}; use only letters, digits and _, no digit first")
         if metric.dims not in AXES:
             axes = ", ".join(str(dims) for dims in sorted(AXES))
-            wrong_dims = f"the class attribute dims = {metric.dims!r} of the metric has axes that record.h5 lacks"
+            wrong_dims = f"the class attribute dims = {metric.dims!r} of the metric does not name axes of record.h5"
             raise BadInput(f"record.metrics = {word!r}: {wrong_dims}; choose from: {axes}")
         metrics.append(metric)
     return tuple(metrics)

@@ -166,7 +166,7 @@ def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
         if rounds is None:
             raise ValueError(
                 "a mixing that states `anytime = True` must not read a property of the graph that depends on the "
-                "number of rounds"
+                "number of rounds: state `anytime = False`"
             )
         return getattr(facts, fact)(graph, rounds)
 

@@ -231,7 +231,7 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
     """
     base = kind.base.__name__
     if not (isinstance(part, type) and issubclass(part, kind.base)):
-        remedy = "read facts of the run from self.run instead of fields, and state what every message leaks (leaks=...)"
+        remedy = "read constants of the run from self.run, and state the leakage of every message (leaks=...)"
         raise BadInput(
             f"{where}: {part.__name__} does not extend mpinodes.core.{base}"
             + (f": derive it from {base}, {remedy}" if kind is ALGORITHMS else "")

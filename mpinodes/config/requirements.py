@@ -103,12 +103,15 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
             )
         if e.problem.gradient_noise:
             yield (
-                f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} takes no random gradients; leave "
-                "problem.gradient_noise out"
+                f"problem.gradient_noise = {e.problem.gradient_noise!r}: {e.name} minimizes whole losses, "
+                "without random gradients; leave problem.gradient_noise out"
             )
     if algorithm.decomposable and parts.feasible.of_blocks:
         setting = registry.named(registry.SETS, e.problem)
-        yield f"{setting} is for agents with blocks of coordinates, unlike those of {e.name}; choose another set"
+        yield (
+            f"{setting}: in this set each agent decides a block of coordinates, but the agents of {e.name} decide all "
+            "coordinates; choose another set"
+        )
 
 
 def shows_all(stream: type[Stream]) -> bool:
@@ -132,16 +135,16 @@ def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
         return
     if (e.sampling == "poisson") != ("rate" in e.data):
         is_missing = e.sampling == "poisson"
-        remedy = "set data.rate to a probability" if is_missing else "leave data.rate out, and set data.batch"
-        yield f"{scheme}: {remedy}"
+        problem = "is missing; set it to a probability" if is_missing else "has no effect; set data.batch instead"
+        yield f"{scheme}: data.rate {problem}"
     if shows_all(stream) and (e.sampling == "poisson") != (batch == "all"):
         remedy = "leave data.batch out" if e.sampling == "poisson" else "set data.batch to a number of samples"
         yield f"{scheme}: data.batch = {batch!r} does not fit this sampling: {remedy}"
     source = registry.named(registry.STREAMS, e.data)
     if is_users(stream) or not shows_all(stream):
         yield (
-            f"{scheme}: each loss must have all samples of the agent, which is not known of {source}; set "
-            f"data.sampling=none, or choose other data: {_choose(registry.STREAMS, shows_all)}"
+            f"{scheme}: secret batches are drawn from all samples of an agent, but {source} may not give an agent all "
+            f"samples in a round; set data.sampling=none, or choose other data: {_choose(registry.STREAMS, shows_all)}"
         )
     if loss.batch is not SampleLoss.batch:
         yield f"{scheme}: {registry.named(registry.LOSSES, e.problem)} defines batch itself; leave its method batch out"
@@ -159,7 +162,7 @@ def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
         uses = "minimizes whole losses" if algorithm.solves else "needs the same losses in every round"
         yield f"{scheme}: {e.name} {uses}; set data.sampling=none"
     elif len(algorithm.vectors) > 1:
-        yield f"{scheme}: no epsilon is proven for several vectors of one batch ({e.name}); set data.sampling=none"
+        yield f"{scheme}: no epsilon is proven if {e.name} sends several vectors of one batch; set data.sampling=none"
     if e.feedback.points or e.feedback.delay:
         yield f"{scheme}: the feedback of {e.name} must be immediate gradients; leave the section feedback out"
     if e.audit.viewers:
@@ -168,7 +171,7 @@ def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
             "data.sampling=none"
         )
     if isinf(e.clip):
-        yield f"{scheme}: the clip must bound how far one sample moves a gradient; set a finite privacy.clip"
+        yield f"{scheme}: nothing bounds how much one sample changes a gradient; set a finite privacy.clip"
 
 
 def _feedback(e: Experiment, algorithm: type[Algorithm[Any]]) -> Iterator[str]:
@@ -287,8 +290,8 @@ def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
     elif needs_sensitivity and isinf(e.clip) and unbounded:
         stated = "" if isinf(loss.sample_sensitivity(1.0)) else "data.norm, "
         yield (
-            f"privacy.clip = inf leaves no sensitivity to which noise can be calibrated; set {stated}a finite "
-            "privacy.clip, or a fixed privacy.scale (privacy is then unproven)"
+            "privacy.clip = inf: nothing bounds how much one sample changes a gradient, so the noise cannot be "
+            f"calibrated; set {stated}a finite privacy.clip, or a fixed privacy.scale (then no epsilon is proven)"
         )
     if e.baseline == "curator" and "{agent}" in str(e.data.get("file")):
         yield "baseline = curator: data.file names one file for each agent; put all samples into one file"
@@ -350,7 +353,7 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
     except OverflowError:
         yield f"{e.name}: a number of the algorithm overflows; set fewer rounds, or smaller settings of the algorithm"
     if algorithm.solves and setup.dimension > LARGEST_SOLVE:
-        yield f"d = {setup.dimension}: {e.name} solves with d x d matrices, and d may be at most {LARGEST_SOLVE}"
+        yield f"d = {setup.dimension}: {e.name} needs d x d matrices; use data with d up to {LARGEST_SOLVE}"
     if algorithm.settled_below and (graph.period != 1 or setup.links):
         yield (
             f"{where}: {algorithm.settled_key} needs a fixed graph without faults, over which agents tell each other "

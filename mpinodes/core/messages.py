@@ -213,9 +213,9 @@ class Hidden(NamedTuple):
         rows = {*map(len, transition), *map(len, reads)}
         if not hidden or shapes != (hidden, hidden, hidden, vectors) or rows != {hidden}:
             raise ValueError(
-                f"leaks=Hidden(...) must fit {hidden} hidden parts and {vectors} vectors: transition ({hidden}, "
-                f"{hidden}), gradient and point ({hidden},), reads ({vectors}, {hidden}); the class attributes "
-                "`hidden` and `vectors` hold their names"
+                f"leaks=Hidden(...) must fit {hidden} hidden parts and {vectors} vectors: transition must have the "
+                f"shape ({hidden}, {hidden}), gradient and point ({hidden},), and reads ({vectors}, {hidden}), not "
+                f"{self}; the class attributes `hidden` and `vectors` name the hidden parts and the vectors"
             )
         bounds = (sensitivity, lipschitz, largest, offset, coordinates)
         if not all(bound >= 0 for bound in bounds):
@@ -227,7 +227,7 @@ class Hidden(NamedTuple):
                 "leaks=Hidden(...): transition, gradient, point and reads must be finite; else state leaks=UNKNOWN"
             )
         if not exact and min(*gradient, *point, *chain(*transition, *reads)) < 0:
-            raise ValueError("leaks=Hidden(...) has negative numbers: state exact=True, or bounds on norms >= 0")
+            raise ValueError("leaks=Hidden(...) has negative numbers: state exact=True, or bounds on norms, all >= 0")
         return (
             EXACT_KIND if exact else HIDDEN_KIND,
             *chain(*transition, gradient, (sensitivity,), point, (lipschitz, largest), *reads, (offset, coordinates)),
@@ -272,9 +272,10 @@ class Feedback(NamedTuple):
         """
         sensitivity, lipschitz, largest, linear, offset, coordinates = self
         if hidden != 1 or vectors != 1:
-            raise ValueError(f"leaks=Feedback(...) is for 1 hidden part and 1 vector, not {hidden} and {vectors}")
+            parts = f"the class attributes `hidden` and `vectors` have {hidden} and {vectors} names"
+            raise ValueError(f"leaks=Feedback(...) is for 1 hidden part and 1 vector; {parts}: state leaks=Hidden(...)")
         if not (all(number >= 0 for number in self) and linear < inf):
-            raise ValueError(f"the numbers of a Feedback must be >= 0, and `linear` must be finite: {self}")
+            raise ValueError(f"the numbers of a Feedback must be >= 0, and `linear` must be finite, not {self}")
         return (HIDDEN_KIND, linear, 1.0, sensitivity, 1.0, lipschitz, largest, 1.0, offset, coordinates)
 
 

@@ -41,8 +41,8 @@ from mpinodes.runlog.reader import Reader
 from mpinodes.summary.summary import FILE, Summary
 
 FIXED_BEFOREHAND = (
-    "This holds if the settings of all runs were fixed before the first run. Choosing the settings of a run by the "
-    "results of another needs fully adaptive composition, which is not done here."
+    "The privacy loss is proven only if the settings of all runs were fixed before the first run. Choosing settings by "
+    "the results of another run needs fully adaptive composition, which is not done here."
 )
 
 
@@ -136,8 +136,8 @@ class Finished(FinishedRun):
         elif not network.delta_spent and network.proven is not None and network.rule == "GDP":
             rho = gdp_mu(network.proven, privacy.delta) ** 2 / 2
         if np.isinf(rho):
-            why = f"the samples cannot be read again ({reason}), and summary.json does not determine the privacy loss"
-            raise Unproven(f"{self.place}: {why}")
+            cause = f"the samples cannot be read again ({reason}), and summary.json does not determine the privacy loss"
+            raise Unproven(f"{self.place}: {cause}")
         curve = rho * ORDERS[None] if np.isinf(pure) else pure_rdp(np.array([pure]))
         sample, is_gaussian = np.zeros(1, np.int64), bool(np.isinf(pure))
         return object(), Cost(sample, np.array([pure]), np.array([rho]), lambda at: curve[at], is_gaussian)

@@ -75,7 +75,7 @@ BAD = [
         "algorithm.name=dpsda-c topology.undirected=false",
         "round 1: agent 0 sends to agent 1, but not 1 to 0",
     ),
-    (7, f"{PS} privacy.clip=inf privacy.scale=calibrated", "privacy.clip = inf leaves no sensitivity"),
+    (7, f"{PS} privacy.clip=inf privacy.scale=calibrated", "privacy.clip = inf: nothing bounds how much one sample"),
 ]
 
 DOLA = "algorithm.name=dola"
@@ -98,7 +98,7 @@ BAD_DATA = [
     (2, f"{DOLA} data.file=four.csv data.partition=uneven data.sizes=[3,3]", "data.sizes = [3, 3]: expected 2 sizes"),
     (2, f"{DOLA} data.name=mnist-6-8 data.dir=mnist", "train-images-idx3-ubyte.gz: truncated"),
     (2, f"{DOLA} data.name=cifar10-cat data.dir=cifar", "data_batch_1.bin: record 2, from byte 3073 on, has"),
-    (2, f"{DOLA} data.name=adult data.dir=adult", "adult.data: line 1: 5 fields; 15 expected"),
+    (2, f"{DOLA} data.name=adult data.dir=adult", "adult.data: line 1: 5 fields found; 15 fields"),
     (2, f"{DOLA} data.name=adult data.dir=nowhere", "nowhere is not a directory; make it, or leave data.dir out"),
     (2, f"{DOLA} data.name=rcv1 data.dir=empty", "rcv1_train.binary: not in"),
     (2, f"{DOLA} data.name=olr rounds=20 problem.loss=hinge", "needs labels -1 and +1"),

@@ -79,7 +79,7 @@ def test_the_wrong_way_to_start_is_an_error_and_no_run(mpich, openmpi, slurm, tm
 def test_the_doctor_under_srun(environment, slurm, tmp_path):
     words = ["srun", "-K1", f"--mpi={environment.pmi}", "-n", "3", str(environment.python), "-m", "mpinodes.doctor"]
     found = slurm.run(*words, str(tmp_path), env=environment.variables)
-    assert f"srun --mpi={environment.pmi}, which fits" in found.out
+    assert f"srun --mpi={environment.pmi}, which belongs to this MPI library" in found.out
     assert "rounds/s" in found.out
 
 

@@ -188,12 +188,12 @@ def test_a_run_that_asks_for_the_default_has_the_same_noise() -> None:
 
 
 REFUSED = [
-    ({"data": {"rate": None, "sampling": "poisson"}}, "set data.rate"),
+    ({"data": {"rate": None, "sampling": "poisson"}}, "data.rate is missing"),
     ({"data": {"batch": 5}}, "leave data.batch out"),
     ({"data": {"sampling": "none"}}, "set data.sampling=poisson"),
     ({"data": {"sampling": "fixed", "rate": None, "batch": 1000}}, "an agent has only 200 samples"),
     ({"data": {"sampling": "fixed", "rate": None, "batch": "all"}}, "set data.batch to a number"),
-    ({"data": {"name": "olr", "total": None}}, "each loss must have all samples of the agent"),
+    ({"data": {"name": "olr", "total": None}}, "may not give an agent all samples in a round"),
     ({"privacy": {"adjacency": "one-round"}}, "do not lower the epsilon for privacy.adjacency"),
     ({"privacy": {"adjacency": "one-agent"}}, "do not lower the epsilon for privacy.adjacency"),
     ({"privacy": {"adjacency": "one-sample", "clipping": "agent"}}, "epsilon is proven only for zero-out"),

@@ -100,7 +100,7 @@ class Run:
             ValueError: the algorithm states that it takes no steps (`Algorithm.takes_steps`).
         """
         if self.steps is None:
-            raise ValueError("this algorithm states takes_steps = False, so the run has no step schedule")
+            raise ValueError("this algorithm states takes_steps = False, so the run has no step schedule; state True")
         return self.steps
 
 
