@@ -177,10 +177,10 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
             agent.require_same_run(run)
     except NotThatRun as error:
         verdict = f"{REFUTED}: messages do not follow from the recorded releases"
-        return [Verdict("recorded releases", str(error), verdict, True)]
+        return [Verdict("one release for all", str(error), verdict, True)]
     alpha = FALSE_ALARM * OF_NOISE / SETS
     rows = [
-        Verdict("recorded releases", "every message follows from the recorded releases", "holds", False),
+        Verdict("one release for all", "every message follows from the recorded releases", "holds", False),
         of_frames(run, agents),
         of_replay(replays(run, seed)),
         of_noise(drawn_in(run, agents), alpha, "noise"),

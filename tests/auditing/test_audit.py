@@ -69,7 +69,7 @@ def probe_rows(tmp_path, section: dict, what: str | None = None, number: int = 4
 @pytest.mark.parametrize("name", SMALL)
 def test_a_sound_run_passes(name):
     rows = own_rows(small(name))
-    assert set(rows) == {"recorded releases", "frames", "replay", "noise", "noise drawn again"}
+    assert set(rows) == {"one release for all", "frames", "replay", "noise", "noise drawn again"}
     assert not refuted(rows)
     assert rows["noise"].shown.split()[0].isdigit()  # noise there was
 
@@ -243,8 +243,8 @@ def test_a_fresh_draw_for_every_receiver_is_caught(monkeypatch):
 
     monkeypatch.setattr(lockstep, "Step", Careful)
     rows = own_rows(small("dola"))
-    assert refuted(rows) == {"recorded releases"}
-    assert "differs from what experiment, data and code give now" in rows["recorded releases"].shown
+    assert refuted(rows) == {"one release for all"}
+    assert "differs from what experiment, data and code give now" in rows["one release for all"].shown
 
 
 BUGS = """

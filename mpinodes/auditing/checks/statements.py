@@ -164,7 +164,7 @@ def misstated(run: Transcript, replayed: Replayed, change: Change, last: int) ->
         name, right = "`uses` leaves a sample out", "the first message that depends on a loss must state its round"
         stated = f"the message states uses={int(event.uses)}, and no earlier message states the round of the sample"
     elif float(event.leakage("kind")) == RELEASED_KIND:
-        name = "leakage left out"
+        name = "hidden lag left out"
         right = "a message that depends on hidden state must state leaks=Hidden(...), Feedback(...) or UNKNOWN"
         stated = "an earlier message carried the sample, and leaks=RELEASED allows no change now"
     else:
