@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("replay", __doc__)
     parser.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with record.transcript=true")
     parser.add_argument(
-        "--rounds", type=int, default=12, help="about how many rounds are changed with all later messages compared (12)"
+        "--rounds", type=int, default=12, help="about how many rounds to change and compare in all later messages (12)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed for drawing the changed samples (0)")
     options = parser.parse_args(argv)

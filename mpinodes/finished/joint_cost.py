@@ -162,7 +162,7 @@ def read(places: Sequence[Path]) -> list[Finished]:
         # If there is neither a summary nor a repeat, `Finished.read` raises BadInput below.
         wanted = (Summary.read(place).repeats or 0) if (place / FILE).exists() else 0
         if len(repeats) < wanted:
-            raise BadInput(f"{place}: only {len(repeats)} of {wanted} repeats exist; name their directories instead")
+            raise BadInput(f"{place}: only {len(repeats)} of {wanted} repeats exist; give the paths of these repeats")
         for run in repeats or [place]:
             runs.setdefault(run.resolve(), Finished.read(run))
     return list(runs.values())
@@ -335,7 +335,7 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         if not all(by_sample for _, by_sample in losses):
             notes.append("If the samples of two runs cannot be matched, each run counts with its worst sample.")
         if any("identity" not in run.experiment.data and "file" in run.experiment.data for run in runs):
-            notes.append("Data files without data.identity count as the same data in an unknown order.")
+            notes.append("If data.identity is not set, all data files count as the same data in an unknown order.")
     except Unproven as error:
         loss = UNPROVEN
         notes.append(f"Nothing is proven: {error}.")

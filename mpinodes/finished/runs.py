@@ -55,7 +55,7 @@ class FinishedRun:
         run = cls(place, s := Summary.read(place))
         if s.partial:
             rounds = f"{s.rounds} of {s.rounds_asked} rounds"
-            raise BadInput(f"{place} ended after {rounds}; first finish it: python -m mpinodes.run --resume {place}")
+            raise BadInput(f"{place} ended after {rounds}; to finish it: python -m mpinodes.run --resume {place}")
         try:
             _ = run.keys["name"]
         except (OSError, ValueError, KeyError) as error:

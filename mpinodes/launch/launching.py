@@ -31,7 +31,7 @@ BAD_INPUT, FAILED, OVERDUE, STOPPED, INTERRUPTED, NOBODY_READS = 2, 3, 4, 5, 130
 LEAVE_TAKING, START = 20, 600  # limits in seconds: to end MPI; to start MPI, if no deadline is set
 LEAST_START, RANK_STARTS = 10, 2  # least limit to start MPI: these seconds, and these for each rank per core
 INSTALL = "pip install 'mpinodes[mpich]', or load your system's MPI (module load ...)"
-LONGER = "longer waits: deadline.seconds=<seconds> or inf"
+LONGER = "to wait longer, set deadline.seconds=<seconds> or inf"
 NOT_STARTED = f"MPI did not start or end in time: a rank is missing, hangs (ps: state D) or is stopped (T); {LONGER}"
 BEGAN = time.perf_counter()  # the time at which this process began, approximately
 MANY = 100  # if more ranks than this are on one host, MPICH uses libfabric: see `find_world`

@@ -54,10 +54,10 @@ from mpinodes.losses.linear import Around
 
 
 class Directions:
-    """Compute the displacement r(t) u of the two points that an agent plays in round t, which is public.
+    """Compute the vectors r(t) u: in round t, an agent plays the two points c + r(t) u and c − r(t) u.
 
-    The two points are c + r(t) u and c − r(t) u, where c is their center and r(t) is a radius. The random unit vector
-    u is drawn from the seed, for each agent and round.
+    Here c is the center of the two points, r(t) is a radius, and u is a random unit vector of the agent and the round.
+    The vectors u are public, because they are drawn from the seed.
 
     Args:
         experiment: the experiment, which states r(1), its decay and the seed.
@@ -126,11 +126,11 @@ class TwoPoint(Around):
 
     def value(self, x: Vector) -> float:
         """Raise NotImplementedError, because the agent learns the loss only at the two points that it plays."""
-        raise NotImplementedError("feedback.points = 2 shows a loss only at the two points that are played")
+        raise NotImplementedError("feedback.points = 2: value() fails, because a loss is known at two points only")
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
         """Raise NotImplementedError, because two values do not suffice to minimize the loss."""
-        raise NotImplementedError("feedback.points = 2 shows a loss at two points, which is not enough to minimize it")
+        raise NotImplementedError("feedback.points = 2: prox() fails, because a loss is known at two points only")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Compute the estimated gradient of the samples at x plus the gradient λx of the regularizer.
@@ -145,9 +145,11 @@ class TwoPoint(Around):
         Raises:
             ValueError: the agent requests gradients at two points with different centers in one round.
         """
+        if x.ndim > 1:
+            raise ValueError("feedback.points = 2 draws a direction for one run: expected one point, (d,), not several")
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
-            raise ValueError("feedback.points = 2: an agent may request gradients at one point only in each round")
+            raise ValueError("feedback.points = 2: gradients were taken at two points in a round; only one is allowed")
         self.played = center
         ahead, behind = center.copy(), center.copy()
         ahead[block] += self.radius * self.unit

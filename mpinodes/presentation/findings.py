@@ -24,8 +24,8 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
     """
     sentences = [*_marks(s, silent, "accuracy"), *_marks(s, silent, "rmse")]
     gap, regret = s.value("optimality_gap_mean"), s.value("network_regret_per_round")
-    if why := s.comparator_left_out:
-        sentences.append(f"The regret is unknown, because the best fixed decision is left out: {why}.")
+    if reason := s.comparator_left_out:
+        sentences.append(f"The regret is unknown, because the best fixed decision was not computed: {reason}.")
     elif s.judged and gap is not None:
         quiet = f" Without noise: {silent.value('optimality_gap_mean'):.4g}." if silent else ""
         sentences.append(f"The loss of the {s.judged} decision is {gap:.4g} above the minimum.{quiet}")
@@ -40,17 +40,17 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
         return [*sentences, "Nothing is private: messages carry no noise."]
     claimed, proven, difference = network.claimed, network.proven, DIFFERENCE[privacy.adjacency]
     paper = "The paper claims nothing" if claimed is None else f"The paper claims ε = {number(claimed)}"
-    reads = "An observer of every message on every link learns"
+    observer = "An observer of every message on every link learns"
     if proven is None:
         return [*sentences, f"{paper}, but nothing is proven of what the messages reveal about {difference}."]
     if proven == 0:
-        return [*sentences, f"{reads} nothing about {difference}; this is proven.", f"{paper}."]
+        return [*sentences, f"{observer} nothing about {difference}; this is proven.", f"{paper}."]
     odds = exp(min(proven, 700))
     is_pure = network.proven_pure is not None and proven >= network.proven_pure
     at = "" if is_pure else f" at δ = {privacy.delta:g}"
     buys = f"it multiplies the odds of any guess by at most {odds:.3g}"
     large = "such a large ε protects almost nothing"
-    text = f"{reads} at most ε = {number(proven)}{at} about {difference}; this is proven"
+    text = f"{observer} at most ε = {number(proven)}{at} about {difference}; this is proven"
     above = claimed is not None and proven > 1.01 * claimed
     more = f"; the proven ε of this run is {proven / claimed:.3g} times as large" if claimed and above else ""
     return [*sentences, f"{text}: {buys if odds < LARGEST_ODDS else large}.", f"{paper}{more}."]
@@ -59,9 +59,9 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
     """Return the data set on which a method is judged ("test" or "train"), and the accuracy or RMSE on this data set.
 
-    The accuracy or RMSE is computed for the running mean of the decisions. If an offline method is judged by its last
-    decision, the accuracy or RMSE is computed for the last decision. If the accuracy or RMSE is unknown, None takes its
-    place.
+    If an offline method is judged by its last decision, the accuracy or RMSE is that of the last decision. For all
+    other methods, it is that of the running mean of the decisions. If the accuracy or RMSE is unknown, the second value
+    is None.
 
     Args:
         s: the summary of the run.

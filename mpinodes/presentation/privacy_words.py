@@ -20,8 +20,8 @@ KEYS = {
     "unknown": "It is unknown whether the noise depends on its key: keys gave equal noise, or could not be tried",
 }
 CEILING = (
-    "The effect of hidden state on later messages is priced at its largest possible value, which may be far above the "
-    "true value: no finite smoothness of the losses is known, or there are too many effects to follow step by step."
+    "The privacy loss assumes the largest possible effect of hidden state on later messages, which may be far above "
+    "the true effect: no finite smoothness of the losses is known, or there are too many effects to compute one by one."
 )
 SOLVERS = "The proof assumes that the local solvers reach their tolerance on adjacent data too."
 DIFFERENCE = {
@@ -148,12 +148,12 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
     notes = [_what_noise_buys(noise, privacy.adjacency)]
     source = " from the system's entropy" if noise.entropy == "os" else ""
     if noise.backend == "opendp":
-        notes.append("Drawn by OpenDP.")
+        notes.append("The noise is drawn by OpenDP.")
     elif noise.backend == "lattice":
-        moved = f"the release moves by up to {noise.rounding:.2g} more scales in L1, which is accounted for"
-        notes.append(f"Drawn{source} on a lattice to which the release is rounded: {moved}.")
+        added = f"rounding adds at most {noise.rounding:.2g} noise scales to its L1 change, which is accounted for"
+        notes.append(f"The noise is drawn{source} on a lattice, and every release is rounded to the lattice: {added}.")
     else:
-        notes.append(f"Drawn by NumPy{source}, in floating point: its low bits reveal more than is proven.")
+        notes.append(f"The noise is drawn by NumPy{source} in floating point: its low bits reveal more than is proven.")
     views = privacy.views
     if views and (reached := [pair for pair in zip(views.distance, views.largest, strict=True) if pair[0] >= 0]):
         (near, first), (far, last) = reached[0], reached[-1]
@@ -260,7 +260,7 @@ def _what_noise_buys(noise: typed.NoiseSummary, adjacency: str) -> str:
     if not part.pure:
         return f"{text}."
     if needed is None and release is None:
-        return f"{text}; no sensitivity is known, as without gradient clipping, so the noise proves nothing."
+        return f"{text}; no sensitivity is known (are gradients not clipped?), so the noise proves nothing."
     really = "has no noise for some data" if release is None else f"is in fact {release:.3g}-DP ({adjacency})"
     if noise.calibrated:
         if release is not None and release <= noise.epsilon * (1 + 1e-9):

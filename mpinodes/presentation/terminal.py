@@ -43,7 +43,7 @@ def text(summary: Summary, directory: Path) -> str:
         page += ["", *lines(s.privacy, s.checked), "", *([] if s.reproducible else [f"  {NOT_REPRODUCIBLE}"])]
         return "\n".join([*page, f"  run: {directory}"])
     except Exception as error:
-        warn(directory, "the results cannot be put into words", error)
+        warn(directory, "the text with the results cannot be written", error)
         return f"  run: {directory}"
 
 

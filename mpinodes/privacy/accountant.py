@@ -62,8 +62,8 @@ class PrivacyLoss(NamedTuple):
             two zeroed samples (secret Poisson batches), the word "twice" follows, as in "RDP, twice".
         delta_spent: the part of δ that covers an approximation. The privacy loss is computed for messages whose
             distribution differs slightly from the exact distribution. `Event.tv_distance` is the total variation
-            distance between the two distributions of a noised vector. If the part of δ would exceed δ/2, nothing is
-            proven, and the attribute is the part that would be needed.
+            distance between the two distributions of a noised vector. If this part would exceed δ/2, nothing is proven,
+            and the attribute is the part that would be needed.
     """
 
     pure: float
@@ -255,11 +255,11 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
-    """Return bounds on the error of the distribution for which the privacy loss of an agent's messages is computed.
+    """Return bounds on the distance between the distribution of an agent's messages and an approximation.
 
-    The result is an array (horizons, agents). Each entry bounds the total variation distance between the exact
-    distribution of the agent's messages up to the horizon and the distribution for which the privacy loss is computed.
-    The bound is the sum of `Event.tv_distance`, the distance for one noised vector, over the vectors in the messages.
+    The privacy loss is computed for the approximation. For one noised vector, `Event.tv_distance` is the total
+    variation distance between the exact distribution and the approximation. The result is an array (horizons, agents).
+    Each entry is the sum of the distances of all noised vectors that the agent sends up to the horizon.
 
     Args:
         history: the privacy events of all rounds and agents.
@@ -326,8 +326,8 @@ def price_curves(
       of zCDP and the ε of Rényi DP. If `is_gaussian` is true, the ε at δ of a group is the ε of Gaussian DP.
     - If `pairs` is true, the pure ε is doubled, and the function `by_two_zero_outs` computes the ε at δ.
     - If there are no groups, the pure ε and the ε at δ are 0.
-    - If a group has neither a finite pure ε nor a finite ε of zCDP, the result is `UNPROVEN`. If `is_gaussian` is true,
-      the result is `UNPROVEN` only if the ε of Gaussian DP is not finite.
+    - The result is `UNPROVEN` if a group has neither a finite pure ε nor a finite ε of zCDP. If `is_gaussian` is true,
+      only the ε of Gaussian DP must be finite.
 
     Args:
         pure: (groups,) pure ε.
@@ -396,9 +396,8 @@ def worst_of(
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
     """Return the privacy loss of messages, from the privacy loss of other messages with nearly the same distribution.
 
-    The other messages are called the model. If the model is (ε, δ')-DP, the messages are
-    (ε, δ' + (1 + e^ε) distance)-DP, where the distance is `distance`. Half of δ is reserved for the term
-    (1 + e^ε) distance.
+    The other messages are called the model. If the model is (ε, δ')-DP, the messages are (ε, δ' + s)-DP with
+    s = (1 + e^ε) `distance`. Half of δ is reserved for s.
 
     Args:
         of: maps δ to the privacy loss of the model.
@@ -407,7 +406,7 @@ def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: floa
 
     Returns:
         `of(delta)` if `distance` is 0. Otherwise a privacy loss without pure ε (nan), with the ε of `of(delta / 2)`,
-        whose `delta_spent` is (1 + e^ε) distance. If `delta_spent` is above half of δ, or nan, nothing is proven.
+        whose `delta_spent` is s. If s is above half of δ, or nan, nothing is proven.
     """
     if not distance:
         return of(delta)

@@ -29,9 +29,9 @@ def laplace_rdp(x: Vector) -> Vector:
     that differ from the divergences by rounding. For x below `SMALL` they are a x²/2 at order a. Source: Mironov 2017,
     Proposition 6.
 
-    Several coordinates: for a vector with L1 sensitivity D1 and noise of scale b in each coordinate, the divergences
-    are at most those for x = D1/b. The reason is that a shift of one coordinate costs no less than the same shift split
-    over several coordinates.
+    If a vector has the L1 sensitivity D1 and noise of scale b in each coordinate, the divergences are at most those for
+    x = D1/b. The reason is that a shift of one coordinate costs no less than the same shift split over several
+    coordinates.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x

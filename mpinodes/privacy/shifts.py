@@ -83,8 +83,8 @@ class Shifts:
         of zCDP times the order. The limit is `SMALL` times the number in `use`, but at least `LEAST`.
 
         Args:
-            use: for each agent, the smallest pure ε of a direct change: a message changes because its new loss function
-                contains a changed sample.
+            use: for each agent, the smallest pure ε that a direct change costs. A change of a message is direct if the
+                new loss function of the message contains a changed sample.
         """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
@@ -238,8 +238,8 @@ class Prices:
                 change.
             used: pairs (message, cluster) of the block: the message is the first to depend on the loss of a round with
                 the cluster. From this message on, the cost of the cluster includes the rounding of all noised vectors.
-            least: (agents,) the smallest pure ε of a direct change: a message changes because its new loss function
-                contains a changed sample.
+            least: (agents,) the smallest pure ε that a direct change costs. A change of a message is direct if the new
+                loss function of the message contains a changed sample.
         """
         shifts = self._shifts
         total = np.zeros((len(agent), columns(shifts)))

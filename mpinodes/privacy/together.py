@@ -223,7 +223,7 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
         for t in used:
             (place,) = groups(t)
             if carried.setdefault(place, came := list(samples(t))) != came:
-                raise ValueError("Stream.groups puts samples into one group that are used in different rounds")
+                raise ValueError("Stream.groups puts samples that are used in different rounds into one group")
         number = np.fromiter((k for came in carried.values() for k in came), np.int64)
         group = np.repeat(list(carried), [len(came) for came in carried.values()])
     rows = setup.stream.source_rows(agent)

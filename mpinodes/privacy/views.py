@@ -371,10 +371,11 @@ def _product(left: Indices, right: Indices) -> Indices:
 def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence[int]) -> Vector | None:
     """Return the privacy loss μ (Gaussian DP) of every agent's data toward colluding nodes, for all messages of a run.
 
-    The colluding nodes are called the viewers; μ is nan for the viewers. This is the second bound in the docstring of
-    this module. In the algorithms for which this bound holds, a message is a mix of received messages plus a new part,
-    and the new part never depends on received messages. L is the last round in which any agent sends something new. The
-    result is None in these cases:
+    The colluding nodes are called the viewers; μ is nan for the viewers. The result is the second bound in the
+    docstring of this module. The bound holds for algorithms in which a message is a mix of received messages plus a new
+    part, and the new part never depends on received messages.
+
+    L is the last round in which any agent sends something new. The result is None in these cases:
 
     - The algorithm does not state that its messages have this form (`carried_on`, `whole_data`).
     - The setting `privacy.clip` is finite.

@@ -44,11 +44,11 @@ class Late(Loss):
 
     def value(self, x: Vector) -> float:
         """Raise NotImplementedError, because delayed feedback does not reveal the loss of this round."""
-        raise NotImplementedError("feedback.delay: the loss of a round is not revealed in that round")
+        raise NotImplementedError("feedback.delay: value() cannot be called, because the loss arrives in a later round")
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
         """Raise NotImplementedError, because delayed feedback does not reveal the loss of this round."""
-        raise NotImplementedError("feedback.delay: the loss of a round is not revealed in that round")
+        raise NotImplementedError("feedback.delay: prox() cannot be called, because the loss arrives in a later round")
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the gradient of the loss k rounds before, plus λx, the gradient of the regularizer.
@@ -69,7 +69,7 @@ class Late(Loss):
         gradient = self.loss.data_grad(x, block)
         if self.asked is not None and not np.array_equal(self.asked, gradient):
             raise ValueError(
-                "feedback.delay: update() took gradients at two points in a round, but may take gradients at one only"
+                "feedback.delay: update() took gradients at two points in a round, but only one is allowed"
             )
         self.asked = gradient
         return np.zeros_like(gradient) if self.due is None else self.due.copy()

@@ -70,8 +70,9 @@ class Network:
             self._waits.in_round(requests, here.in_neighbors + here.out_neighbors)
         for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
             if frame.item(0) != t or frame.item(1) != RELEASE_FRAME:
-                got = f"a frame of round {frame[0]:g}, kind {frame[1]:g}, from agent {j}"
-                raise RoundMismatch(f"agent {self._agent} in round {t} got {got}")
+                received = f"a message of round {frame[0]:g} and kind {frame[1]:g} from agent {j}"
+                expected = f"expected round {t} and kind {RELEASE_FRAME:g}"
+                raise RoundMismatch(f"agent {self._agent} received {received}: {expected}")
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:

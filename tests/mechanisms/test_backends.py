@@ -377,7 +377,7 @@ def test_a_run_in_words_names_its_noise(tmp_path, entropy):
 
     directory, found = run(tmp_path, rounds=4, data={"name": "olr"}, noise={"backend": "lattice", "entropy": entropy})
     text = summary.text(typed(found), directory)
-    words = "Drawn from the system's entropy on a lattice" if entropy == "os" else "Drawn on a lattice"
+    words = "drawn from the system's entropy on a lattice" if entropy == "os" else "drawn on a lattice"
     assert words in " ".join(text.split())
     assert ("Not reproducible" in text) == (entropy == "os")
 
