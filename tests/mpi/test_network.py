@@ -102,11 +102,10 @@ class Cut:
         self._end = min(self._end + self.longest, self._rounds)
         return Order(self._end, self._end in self._keeps)
 
-    def came(self):
+    def came(self, logged):
         self.came_in += 1
-
-    def is_whole(self, t):
-        self.whole.append(t)
+        if logged.keeps:
+            self.whole.append(logged.end)
 
 
 @pytest.mark.mpi(min_size=4)
