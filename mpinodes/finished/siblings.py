@@ -58,11 +58,11 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
     compared with each other.
 
     Two runs have different data if a setting of the section `data` differs. Settings that change only the number of
-    rounds do not count.
+    rounds are ignored.
 
     - If `noise.key` is set, a different `files_mark` also means different data: a data file, or the code of the stream,
       was written, moved or replaced.
-    - If `noise.key` is not set, the paths of files do not count, because the noise depends on the contents of the
+    - If `noise.key` is not set, the paths of files are ignored, because the noise depends on the contents of the
       files.
 
     Args:

@@ -18,7 +18,7 @@ KEY_PRESS = 0.5  # seconds: two SIGINTs within this time come from one key press
 
 
 class Ended(BaseException):
-    """Raised to end a process on a signal after the last round of the run. The message is already printed.
+    """Raised to end this process, because a signal came after the last round of the run. A message is already printed.
 
     The only argument is the exit code.
     """

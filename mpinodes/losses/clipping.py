@@ -78,8 +78,8 @@ def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Ve
     Here c_k is the gradient s_k a_k of sample k, scaled down to the L2 norm `clip` if its norm is larger. The result is
     correct for all finite numbers, even if products overflow or underflow.
 
-    Two cases differ. If the slope is nan, or the features are not finite, the sample contributes 0. If the slope is
-    infinite and the features are finite but not all 0, c_k has the norm `clip`.
+    - If the slope of a sample is nan, or its features are not finite, c_k is 0.
+    - If the slope of a sample is infinite, and its features are finite but not all 0, c_k has the norm `clip`.
 
     Args:
         slopes: (k,) the slopes s_k.

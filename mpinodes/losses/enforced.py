@@ -48,8 +48,8 @@ class Reclipped(Around):
 
         - If each sample is clipped, the result is the sum of the samples' clipped gradients, each divided by the
           divisor of its sample. If code of this package has clipped the gradients already, they are not clipped again.
-        - If `whole` is set, or if the wrapped loss is no `SampleLoss`, the gradient of the round as the wrapped loss
-          computes it is clipped as one vector.
+        - If `whole` is set, or if the wrapped loss is no `SampleLoss`, the wrapped loss computes the gradient of the
+          round, and this gradient is clipped as one vector.
         - For an empty batch, the result is 0.
         """
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)

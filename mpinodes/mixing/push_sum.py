@@ -2,8 +2,8 @@
 
 Here out_j is the number of receivers of agent j, including j itself. The columns of the weight matrix sum to 1, but the
 weights of one agent i need not. Therefore each agent updates w_i <- Σ_j a_ij w_j, and divides its weighted sum by the
-new w_i (Kempe et al. 2003). After every round, the w_i of all n agents, together with the shares of late messages that
-are under way, sum to n.
+new w_i (Kempe et al. 2003). After every round, the w_i of all n agents sum to n. If links delay messages, this sum
+includes the shares a_ij w_j in messages that have not arrived yet.
 """
 
 from __future__ import annotations

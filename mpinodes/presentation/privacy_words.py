@@ -120,7 +120,7 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
 
 
 def secret_batches(sampling: typed.SamplingSummary) -> str:
-    """Return sentences on the secret batches of a run: how they are drawn, and when the smaller privacy loss holds.
+    """Return sentences on the secret batches of a run: how they are drawn, and what the accounting relies on.
 
     If `privacy.tight` is set but has no effect on these batches, the last sentence says so.
     """
@@ -246,8 +246,9 @@ def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
 def _what_noise_buys(noise: typed.NoiseSummary, adjacency: str) -> str:
     """Return a sentence on the scale of the noise in a run.
 
-    If possible, the sentence also says how private a single release with this noise is. This needs a pure ε-DP
-    mechanism, a known sensitivity, and a run without `privacy.noise_multiplier`.
+    If possible, the sentence also says how private a single release (one noised vector) with this noise is. Three
+    conditions must hold: the mechanism is pure ε-DP, the sensitivity is known, and `privacy.noise_multiplier` is not
+    set.
     """
     used, least, needed, release = noise.scale, noise.least_scale, noise.calibrated_scale, noise.release
     if used == 0:

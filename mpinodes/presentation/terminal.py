@@ -175,10 +175,10 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
 
 
 def bounds(s: Summary) -> list[Row]:
-    """Return a row of text for each bound of a theorem: how many times as large as the measured value the bound is.
+    """Return a row of text for each bound of a theorem: the bound divided by the measured value.
 
-    If this ratio is unknown, for example because the measured value is 0 or less, the row has the bound itself. If the
-    bound is infinite, the row says that there is no bound.
+    If the quotient is unknown, for example because the measured value is 0 or less, the row has the bound itself. If
+    the bound is infinite, the row says that there is no bound.
     """
     rows = []
     for place, bound in enumerate(s.bounds):

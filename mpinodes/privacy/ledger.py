@@ -61,7 +61,8 @@ class Uses(NamedTuple):
         """Return the uses of all messages of one agent: pairs (message, group of samples).
 
         The field `uses` of a message's event is a round: the message is the first to depend on the loss function of
-        this round. 0 means that there is no such round. There is a pair for each group that the round uses.
+        this round. If `uses` is 0, the message depends on no new loss function, and there is no pair. Otherwise there
+        is a pair for each group that the round uses.
 
         Args:
             events: the noise and sensitivity of the agent's messages, one event for each round.
@@ -576,8 +577,8 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return a bound on how many times the new loss of each message uses one group of samples; at least 1.
+    """Return, for each message, a bound on how many times its new loss function contains one group of samples.
 
-    The bound is the number of pairs (message, group) of the message.
+    The bound is the number of pairs (message, group) of the message, but at least 1.
     """
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

@@ -450,7 +450,8 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     - If the costs are computed with the signs of the leakages, rounds times groups is at most `LARGEST_HISTORY`.
 
     Among the agents with `Recursive` ledgers, those with the same kinds of noise are computed together. Agents with
-    more than `MOST_KEPT` groups are computed apart from the others, and agents with signs are computed alone.
+    more than `MOST_KEPT` groups are computed apart from the others. An agent whose costs are computed with signs is
+    computed alone.
 
     Args:
         of: for each agent, the events of its messages (noise, sensitivity and leakage), and the pairs (message, group

@@ -240,9 +240,9 @@ def same_things(setup: Setup, job: Hashable) -> Hashable:
 
     Args:
         setup: the set-up of the run.
-        job: the directory of the job. It is part of the identifier if the data come from a file or from a user-written
-            stream, which may yield different data in another job. If `data.identity` is set, its value replaces the
-            directory.
+        job: the directory of the job. The directory is part of the identifier if the data come from a file or from a
+            user-written stream, which may yield different data in another job. If `data.identity` is set, its value
+            replaces the directory.
     """
     e, stream = setup.experiment, setup.stream
     adjacency, section = e.privacy.adjacency, dict(e.data)

@@ -428,14 +428,15 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 
 @dataclass(frozen=True)
 class Views:
-    """Hold bounds on what every node can learn of every agent's data, in a run whose last rounds only relay.
+    """Hold bounds on what every node, called the viewer, can learn of every agent's data in a run.
 
-    The node is called the viewer. To relay is to send weighted means of received messages. Each bound is the μ of
-    Gaussian DP; `epsilons` computes ε from μ.
+    In the last rounds of the run, all agents only relay: they send weighted means of received messages. Each bound is
+    the μ of Gaussian DP; `epsilons` computes ε from μ.
 
     Attributes:
         start: L, the last round in which any agent sends something new.
-        leverage: (viewer, agent) in [0, 1]: the viewer sees this share of μ² of the agent's vector of round L.
+        leverage: (viewer, agent) a factor from 0 to 1. Toward an observer of all links, the agent's vector of round L
+            has the privacy loss `release`. Toward the viewer, the square of this loss is multiplied by the factor.
         before: (agent,) μ of all messages before round L, on all links.
         release: (agent,) μ of the vector of round L alone.
         relayed: (viewer, agent) μ of the messages from round L on, given all earlier messages on every link.
@@ -545,7 +546,8 @@ def _mu(costs: Costs, leverage: Vector) -> Vector:
 
     Args:
         costs: for each agent, the two arrays that `_cost` returns.
-        leverage: for each agent, the share of ρ of the agent's last vector that the viewers see.
+        leverage: for each agent, the factor by which ρ of the agent's last vector is smaller toward the viewers than
+            toward an observer of all links; from 0 to 1.
     """
     mu = leverage.copy()  # nan where the leverage is nan
     for agent, ((before, last), share) in enumerate(zip(costs, leverage.tolist(), strict=True)):
