@@ -26,6 +26,8 @@ are two other kinds of messages:
 - A message whose leakage is `UNKNOWN`, called "an unknown message", has the bound inf. All later messages with hidden
   parts have the bound inf, too.
 
+Three classes and a function compute the bounds:
+
 - `Norms` takes the absolute values of A, b, p and c, so that h is a bound on norms. `Lanes` does so for many changes at
   once.
 - `Signed` is for exact A, b, p and c: an input u of round q then moves message t by |c_t A_t ⋯ A_{q+1} b_q| u.

@@ -544,9 +544,9 @@ class Saturated(Ledger):
 
         - Direct changes. For each group and each kind of noise, the releases of the messages that use the group are
           sorted by descending cost. (A message uses a group if it is the first to depend on the loss of a round with
-          the group.) The k-th releases of all groups are compared, and the most expensive of them is returned, for each
-          k. If an earlier message used the same group, the change of this release includes the bound on the hidden
-          change.
+          the group.) For each k, the k-th releases of all groups are compared, and the most expensive of these releases
+          is returned. If an earlier message used the same group, the change of this release includes the bound on the
+          hidden change.
         - Hidden changes. Every release after the first message that uses any group is returned. Its change is the bound
           on the effect of earlier samples. Releases whose bound is 0 are left out.
 

@@ -92,6 +92,7 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 
     - An agent sends something new in the last round of the run, or no agent ever sends something new.
     - It is not known that messages are linear in Gaussian noise (of the backend numpy).
+    - In round L, an agent sends a vector that depends on a new loss function but has no noise.
     - Messages have several vectors, or may arrive late.
     - Batches are secret, or agents share data.
     - The stream states a reason why nothing is proven about it.
