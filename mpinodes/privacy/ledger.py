@@ -156,7 +156,7 @@ class Costs:
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Return the pure ε of each release in `t` if the release moves by `delta` in L2 norm between adjacent data.
 
-        - The result is 0 if `delta` is 0. It is inf if the noise is Gaussian or if there is no noise.
+        - If `delta` is 0, the result is 0. If `delta` is above 0, Gaussian noise and no noise give inf.
         - The result includes the rounding of the release.
         - For a secret batch, the result is made smaller by `amplified_pure`.
         - If a replaced sample counts as two zeroed samples, the result is the cost of one zeroed sample.
@@ -178,7 +178,7 @@ class Costs:
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2 norm between adjacent data.
 
-        - The result is 0 if `delta` is 0, and inf if there is no noise.
+        - If `delta` is 0, the result is 0. If `delta` is above 0, the result is inf without noise.
         - The result includes the rounding of the release.
         - For a secret batch, the result is that of a batch of all samples.
         - If a replaced sample counts as two zeroed samples, the result is the cost of one zeroed sample.
