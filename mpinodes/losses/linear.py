@@ -305,7 +305,5 @@ class NoisyGradient(Around):
         return self._disturbed(self.loss.data_grad(x, block))
 
     def _disturbed(self, gradient: Vector) -> Vector:
-        if gradient.ndim > 1:
-            raise ValueError("problem.gradient_noise is drawn for one run: expected one point, (d,), not (..., d)")
         gradient += sqrt(self.variance) * self.noise.at(self.t).standard_normal(len(gradient))
         return gradient

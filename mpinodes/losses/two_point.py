@@ -145,8 +145,6 @@ class TwoPoint(Around):
         Raises:
             ValueError: the agent requests gradients at two points with different centers in one round.
         """
-        if x.ndim > 1:
-            raise ValueError("feedback.points = 2 draws a direction for one run: expected one point, (d,), not several")
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
             raise ValueError("feedback.points = 2: gradients were taken at two points in a round; only one is allowed")
