@@ -70,9 +70,8 @@ class Network:
             self._waits.in_round(requests, here.in_neighbors + here.out_neighbors)
         for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
             if frame.item(0) != t or frame.item(1) != RELEASE_FRAME:
-                received = f"a message of round {frame[0]:g} and kind {frame[1]:g} from agent {j}"
-                expected = f"expected round {t} and kind {RELEASE_FRAME:g}"
-                raise RoundMismatch(f"agent {self._agent} received {received}: {expected}")
+                got = f"a message of round {frame[0]:g}, kind {frame[1]:g}, not of round {t}, kind {RELEASE_FRAME:g}"
+                raise RoundMismatch(f"agent {self._agent} received from agent {j} {got}")
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:

@@ -80,27 +80,8 @@ def run(asked: Tree, signals: Signals | None = None) -> Result:
     """
     from mpinodes.running.setup import set_up
 
-    return run_set_up(lambda: set_up(asked, ranks=None), signals)
-
-
-def run_set_up(
-    make_setup: Callable[[], Setup], signals: Signals | None = None, computed: Chunk | None = None
-) -> Result:
-    """Run an experiment that another function sets up, in this process; return the run directory and the summary.
-
-    Args:
-        make_setup: makes the set-up of the run.
-        signals: the signals that stop the run; None: no signal stops the run.
-        computed: the rows of all rounds, if they were computed before (`lockstep.run_together`).
-
-    Raises:
-        BadInput: the experiment is invalid.
-        Diverged: the run diverges.
-        Stopped: a signal stopped the run.
-    """
     with Job(signals=signals or Signals(())) as job:
-        job.computed = computed
-        return job.alone(lambda: job.open_new(make_setup))
+        return job.alone(lambda: job.open_new(lambda: set_up(asked, ranks=None)))
 
 
 class Job(ExitStack):
@@ -117,7 +98,6 @@ class Job(ExitStack):
     Attributes:
         times: for the last repeat, two lists with an entry for each rank: the seconds for which the rank computed, and
             the seconds for which the rank waited. None without MPI.
-        computed: the rows of all rounds if they were computed before; else None.
     """
 
     def __init__(self, world: MPI.Comm | None = None, limit: float | None = None, signals: Signals | None = None):
@@ -131,7 +111,6 @@ class Job(ExitStack):
         self._checkpoints = list[Kept]()  # the logger's checkpoints of a resumed run, the latest first
         self._resumed, self._saved = 0, list[Kept]()  # of a resumed repeat: its last round, the agents' checkpoints
         self.times: list[list[float]] | None = None
-        self.computed: Chunk | None = None
         if world:
             from mpinodes.rounds.waiting import Waits
 
@@ -486,8 +465,6 @@ class Job(ExitStack):
             times = yield from receive_chunks(self._world, plan, run.layout.width, self._waits, begin)
             self._at_work.enter_context(self._waits.at_work(self._peers))
             self.times = times.T.tolist()
-        elif self.computed:
-            yield self.computed
         else:
             from mpinodes.rounds.lockstep import run_agents
 

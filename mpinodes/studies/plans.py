@@ -31,12 +31,13 @@ from mpinodes.core.parts import LOCATIONS, Setup
 from mpinodes.finished.runs import summary_of
 from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
 from mpinodes.launch.launching import in_words
+from mpinodes.launch.stopping import Signals
 from mpinodes.rounds.lockstep import kind_of, most_together, run_together
 from mpinodes.runlog.checkpoints import Chunk
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import write_stderr
 from mpinodes.runlog.versions import VERSION, require_version
-from mpinodes.running import job
+from mpinodes.running.job import Job
 from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import SEED, GridPoint, word_of
 
@@ -224,11 +225,28 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
     return reasons
 
 
+class _Job(Job):
+    """Do a run in this process. Its rows may have been computed before."""
+
+    def __init__(self, computed: Chunk | None) -> None:
+        super().__init__(signals=Signals(()))
+        self._computed = computed
+
+    def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
+        """Yield the numbers that all agents log: the rows that were computed before, if there are any."""
+        return iter([self._computed]) if self._computed else super().chunks(run, place)
+
+
 def _done(make_setup: Callable[[], Setup], computed: Chunk | None = None) -> str:
-    """Do a run in this process; return the reason if it fails, or "". The arguments are those of `job.run_set_up`."""
+    """Do a run in this process; return the reason if it fails, or "".
+
+    Args:
+        make_setup: makes the set-up of the run.
+        computed: the rows of all rounds, if they were computed before (`lockstep.run_together`).
+    """
     try:
-        with _quietly():
-            job.run_set_up(make_setup, computed=computed)
+        with _quietly(), _Job(computed) as job:
+            job.alone(lambda: job.open_new(make_setup))
     except BadInput as error:
         return str(error)
     except Exception as error:

@@ -80,8 +80,8 @@ def test_a_frame_of_another_round_or_kind_names_both_agents(world, header):
         with pytest.raises(RoundMismatch) as caught:  # agent 0 itself, of what it was about to mix
             network.exchange(place)
         assert str(caught.value) == (
-            f"agent {pair.rank} received a message of round {header[0]:g} and kind {header[1]:g} from agent 0: "
-            "expected round 5 and kind 1"
+            f"agent {pair.rank} received from agent 0 a message of round {header[0]:g}, kind {header[1]:g}, "
+            "not of round 5, kind 1"
         )
 
     together(world, check)

@@ -11,7 +11,7 @@ import pytest
 
 from mpinodes.config import registry
 from mpinodes.rounds import lockstep
-from mpinodes.running import job
+from mpinodes.running.job import Job
 from mpinodes.studies import plans as module
 from mpinodes.studies import pools, sweeping
 from mpinodes.studies.plans import PlannedRun, performed, planned
@@ -121,23 +121,23 @@ def test_the_reason_of_a_failure_is_that_of_the_run_alone(tmp_path, together):
 
 def test_a_sweep_that_is_killed_among_runs_that_go_together_repeats_none_and_loses_none(tmp_path, monkeypatch):
     words = ["rounds=9", *DOLA, "study.seeds=8", f"output.dir={tmp_path}/study"]
-    done, run_set_up = [], job.run_set_up
+    done, alone = [], Job.alone
 
-    def killed(*of, **more):
+    def killed(*of):
         if len(done) % 3 == 2:
             done.append("killed")
             raise KeyboardInterrupt
         done.append("run")
-        return run_set_up(*of, **more)
+        return alone(*of)
 
-    monkeypatch.setattr(job, "run_set_up", killed)
+    monkeypatch.setattr(Job, "alone", killed)
     for before in (0, 2, 4):
         with pytest.raises(KeyboardInterrupt):
             sweeping.sweep(Study.of(words), one_by_one, one_by_one)
         assert len([*(tmp_path / "study" / "runs").glob("*/summary.json")]) == before + 2
     swept = sweeping.sweep(Study.of(words), one_by_one, one_by_one)
     assert (swept.before, len(swept.failed), done.count("run")) == (6, 0, 8)
-    monkeypatch.setattr(job, "run_set_up", run_set_up)
+    monkeypatch.setattr(Job, "alone", alone)
     whole = sweeping.sweep(Study.of([*words, f"output.dir={tmp_path}/whole"]), one_by_one, one_by_one)
     columns = [name for name in whole.table if "seconds" not in name and "per_second" not in name]
     assert swept.table[columns].equals(whole.table[columns])
