@@ -37,8 +37,8 @@ def taken_out(asked: Tree, problems: Problems) -> tuple[Tree, Tree, str]:
 
     Returns:
         Three values: the user's settings without `problem.preset`; the settings of the preset, without keys that a
-        preset may not set; and how messages name the preset. If there is no preset, or if the preset cannot be read,
-        the second value is empty.
+        preset may not set; and a name of the preset for error messages. If there is no preset, or if the preset cannot
+        be read, the second value is empty.
     """
     problem, preset = asked.get("problem"), Tree()
     if not isinstance(problem, dict) or "preset" not in problem:

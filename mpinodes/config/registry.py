@@ -264,8 +264,8 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
 def bound(loss: Any, values: Mapping[str, Any]) -> Any:
     """Return a subclass of a loss whose settings are class attributes: the values in `values`, or else the defaults.
 
-    Class methods of a loss compute constants before any loss exists, and need the values. A setting without a value and
-    without a default is left as it is. If no setting has a value or a default, `loss` itself is returned.
+    The class methods of a loss read these attributes to compute constants before any loss object exists. A setting with
+    neither a value nor a default is not changed. If all settings are such settings, `loss` itself is returned.
     """
     own = [(name, key.type, values.get(name, key.default)) for name, key in keys(LOSSES, loss).items()]
     own = [field for field in own if field[2] is not NODEFAULT]

@@ -48,13 +48,13 @@ class Request(Tree):
         self.places = dict(places)
 
     def located(self, problem: str) -> str:
-        """Return an error message, with file and line in front if the key in the message comes from a file.
+        """Return an error message with the file and line that set the key at the beginning of the message.
 
-        If no file sets the key, but a file sets the section that contains the key, the place of the section is put in
-        front.
+        If no file sets the key itself, file and line of its section are added. If no file sets the section either, or
+        if the message begins neither with a key nor with `unknown key`, the message is returned unchanged.
 
         Args:
-            problem: the error message. If it does not begin with a key or `unknown key`, it is returned unchanged.
+            problem: the error message.
         """
         match = re.match(r"(?:unknown key )?([\w.-]+)(?: = |: |; | is missing| are missing|, \D)", problem)
         key = match[1] if match else ""

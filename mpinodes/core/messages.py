@@ -107,11 +107,11 @@ class Neighborhood(NamedTuple):
 
 
 class Released(NamedTuple):
-    """State that no hidden state changes a message: it depends only on earlier releases and on one loss function.
+    """State that a message depends only on earlier releases and on one loss function, but not on hidden state.
 
-    The loss function is that of round `uses`, an attribute of the message. If `uses` is 0, the message depends only on
-    earlier releases. If the algorithm names hidden parts of its state, the hidden parts, too, depend only on earlier
-    releases and on this loss function.
+    The loss function is that of the round in the message's attribute `uses`. If `uses` is 0, the message depends only
+    on earlier releases. If the algorithm names hidden parts of its state, the same must hold for these parts: they
+    depend only on earlier releases and on this loss function.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
@@ -235,7 +235,9 @@ class Hidden(NamedTuple):
 
 
 class Feedback(NamedTuple):
-    """State how much a sample of an earlier round can change a message that is itself the only hidden state.
+    """State how much a sample of an earlier round can change a message, if the message is the only hidden state.
+
+    The hidden state is the message before noise, from which the agent computes its next message.
 
     Compare two runs on adjacent data sets whose releases before round t are equal. Let δ(t) be the L2 difference of the
     message of round t, before noise, between the two runs. The object states numbers s, r, ℓ, w and λ such that

@@ -80,12 +80,12 @@ class Accounting:
         self.solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
 
     def publish(self, together: Together, mark: str) -> None:
-        """Add the privacy loss of this run to `together`, the privacy loss of publishing all repeats of the job.
+        """Add this run to `together`, from which the privacy loss of publishing all repeats of the job is computed.
 
         If no ε is proven for this run, no ε is proven for all repeats together.
 
         Args:
-            together: the privacy loss of publishing the earlier repeats.
+            together: the object to which the earlier repeats were added.
             mark: a value that identifies the present state of the data files (`siblings.files_mark`). The files may
                 change before the next repeat, and a changed file may contain different samples.
         """

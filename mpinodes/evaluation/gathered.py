@@ -102,9 +102,10 @@ class Labelled(Examined):
         self._labels = np.arange(float(classes)) if classes else np.array([-1.0, 1.0])
 
     def is_predicted(self, dimension: int) -> bool:
-        """Return whether the losses depend on the labels. If not, there is no accuracy.
+        """Return whether the losses depend on the labels; if not, the run has no accuracy.
 
-        The losses of the first samples at a random point are computed twice: with the first and with the last label.
+        This is tested with the first samples at a random point: their losses with the first label are compared with
+        their losses with the last label.
 
         Raises:
             BadInput: the method `predict` of the loss class fails, or returns no valid indices of labels.

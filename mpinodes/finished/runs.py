@@ -130,8 +130,8 @@ def short(key: str) -> str:
 def labels(runs: Sequence[FinishedRun]) -> dict[str, Column]:
     """Return the columns with results in the table of some runs, by column name.
 
-    A column has a label and a unit. If the label contains the sign ε, the adjacencies of the runs are added to the
-    label.
+    A column has a label and a unit. If the label contains the sign ε, the values of `privacy.adjacency` of the runs are
+    added to the label.
     """
     of = " or ".join(sorted({run.summary.privacy.adjacency for run in runs}))
     columns = {column.name: column for run in reversed(runs) for column, _ in run.table}

@@ -78,7 +78,7 @@ def test_a_key_that_is_gone_is_ignored_at_its_default(tmp_path, capsys):
     assert main(["--dry-run", str(tmp_path / "old.toml")]) == 0
     told = capsys.readouterr()
     assert sorted(told.err.splitlines()) == [
-        f"mpinodes: {key}: this key no longer exists; it is ignored, because its value is the old default"
+        f"mpinodes: {key}: this key no longer exists; the key is ignored, because its value is the old default"
         for key in ("record.agent_regret_every", "record.chunk")
     ]
     assert "chunk" not in told.out

@@ -273,13 +273,14 @@ class Algorithm(ABC, Generic[S]):
         return list(bounds(setup, horizons, minimizer))
 
     def carried_on(self, t: int) -> float | None:
-        """Return the factor c if every message of round t > 1 is c times a weighted sum of releases plus a vector.
+        """Return by which factor c the messages of round t > 1 contain the mixed releases of the round before.
 
-        In a formula, the message of agent i is c Σ_j a_ij h_j + v_i. The h_j are the releases of round t − 1, and the
-        a_ij are the mixing weights. The vector v_i may depend on the agent's data, but must not depend on received
-        messages, and must have the same direction in all rounds. Messages have this form if the losses do not change,
-        the gradients are affine functions with a public linear part, and there is no projection and no clipping. Return
-        None if the messages may have another form.
+        The message of agent i must be c Σ_j a_ij h_j + v_i, where the h_j are the releases of round t − 1, and the a_ij
+        are the mixing weights. The vector v_i may depend on the agent's data, but must not depend on received messages,
+        and must have the same direction in all rounds. Return None if the messages may have another form.
+
+        Messages have this form if the losses do not change, if the gradients are affine functions with a public linear
+        part, and if nothing is projected or clipped.
         """
         return None
 

@@ -36,10 +36,11 @@ class Setup:
             functions are clipped, and include the random error of `problem.gradient_noise`. Under bandit feedback, they
             are estimates of gradients.
         make_key: computes `noise_key` from this set-up.
-        cut: maps an agent and a loss to the same loss with clipped gradients. None if the stream is built in, or if
-            gradients change after clipping (bandit feedback, `problem.gradient_noise`).
+        cut: for a user-defined stream, a function that maps an agent and a loss to the same loss with clipped
+            gradients. None for a built-in stream, and if gradients change after clipping (bandit feedback,
+            `problem.gradient_noise`).
         metrics: the metrics of the run, built-in metrics first; empty on all ranks except the logger's rank.
-        endless: whether the run continues after the vectors that agents send by a `Relay` have converged
+        endless: whether the run never ends early, not even after the vectors that agents relay have converged
             (`Algorithm.settled_below`).
         links: decides which messages are lost or delayed; None if every message arrives in the round in which it is
             sent.

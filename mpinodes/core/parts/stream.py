@@ -224,10 +224,9 @@ class Stream(ABC):
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to the group number (from 0) of each sample of the round.
 
-        Two samples may be in the same group if every round uses both samples or neither sample. If adjacent data sets
-        differ in one sample, privacy accounting computes one privacy loss for each group. In a user's stream, every
-        sample is a group of its own. Two agents that use their samples in the same pattern of rounds should have the
-        same group numbers.
+        Privacy accounting computes one privacy loss for each group of samples. Two samples may be in the same group if
+        every round uses both samples or neither sample. In a user's stream, every sample is a group of its own. If two
+        agents use their samples in the same pattern of rounds, their groups should have the same numbers.
         """
         return self.samples(agent)
 
