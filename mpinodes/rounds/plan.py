@@ -1,4 +1,4 @@
-"""Decide after which rounds agents send what they logged to the logger, and after which rounds checkpoints are saved.
+"""Decide after which rounds agents send their logged numbers to the logger, and after which they save checkpoints.
 
 An agent logs a row of numbers in each round, and sends the rows of consecutive rounds, a chunk, in one MPI message.
 """
@@ -31,10 +31,10 @@ def longest_chunk(setup: Setup) -> int:
 
 
 class Plan:
-    """Decide, one chunk after the other, how many rounds agents log before they send what they logged to the logger.
+    """Decide, for one chunk after the other, how many rounds the chunk has.
 
-    A chunk is a number of consecutive rounds. An agent sends the numbers that it logged in a chunk in one MPI message.
-    The results of a run do not depend on the chunks.
+    A chunk is a number of consecutive rounds. An agent sends the numbers that it logged in a chunk to the logger, in
+    one MPI message. The results of a run do not depend on the chunks.
 
     Args:
         setup: the set-up of the run.

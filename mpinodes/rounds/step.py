@@ -154,7 +154,8 @@ def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], las
     Args:
         keeper: writes the agent's checkpoints.
         t: the round.
-        state: the state after round t. Its field `heard` is not saved, because the frames determine it.
+        state: the state after round t. The field `heard` of the state is not saved, because the frames determine this
+            field.
         frames: the frames (messages as arrays) received in round t, by sender. If messages may be late, also the frames
             that arrive in later rounds.
         lasting: whether to flush the checkpoint to disk, as in `Keeper.save`.
@@ -201,8 +202,8 @@ class Step:
 
     Attributes:
         losses: maps a round to the agent's loss.
-        plays: whether callers must call `play` to complete the numbers that are logged in a round. This is so under
-            bandit feedback (loss values at two points), and if the agent adds noise to gradients (`noises_gradients`).
+        plays: whether callers must call `play` in each round, to complete the logged numbers. True under bandit
+            feedback (loss values at two points), and if the agent adds noise to gradients (`noises_gradients`).
         releaser: adds noise to the agent's messages or gradients.
         noised: the gradients of the latest update, if the algorithm noises gradients; else None.
     """
@@ -251,9 +252,10 @@ class Step:
             s: the state after the round before.
             arrivals: the messages that the agent received in the round before; None in round 1.
             frame: (frame width,) the array to which the message of this round is written.
-            row: (row width,) the array for the logger. The decision and the data for privacy accounting (events and
-                leakage) are written to it, and also the frame if transcripts are recorded. If the algorithm noises
-                gradients, `play` writes the data for privacy accounting instead.
+            row: (row width,) the array for the logger, to which this call writes the decision and the data for privacy
+                accounting (events and leakage). If transcripts are recorded, this call also writes the frame to the
+                array. If the algorithm noises gradients, not this call but `play` writes the data for privacy
+                accounting.
 
         Returns:
             The new state. If its field `left` is true, the run has ended, and no message was written.

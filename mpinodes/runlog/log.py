@@ -85,8 +85,8 @@ class Log(_Opened):
     Args:
         path: the file.
         facts: a dictionary with the `attributes` of the record, and the `sizes` of its dimensions.
-        place: a position in an existing log: the content after this position is cut off, and new rounds are appended
-            there. The caller has verified this position by `require`. None: a new file is created, and replaces an old
+        place: a position in an existing log, which the caller has verified by `require`. The content after this
+            position is cut off, and new rounds are appended there. None: a new file is created, and replaces an old
             file.
         rounds: the number of rounds before this position.
 

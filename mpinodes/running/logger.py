@@ -137,7 +137,7 @@ class Logger:
 
         Raises:
             Diverged: the decision of an agent is not finite; the error names the first such round and agent.
-            BadInput: the metrics are not those with which the log began.
+            BadInput: the metrics differ from the metrics with which the log began.
             OSError: the run directory was removed, or the log cannot be written.
         """
         estimates, events, frames = self._setup.layout.open(rows.transpose(1, 0, 2))

@@ -42,8 +42,8 @@ def set_up(asked: Tree, ranks: int | None) -> Setup:
 def kept_in_budget(setup: Setup, near: float = 0.0) -> Setup:
     """Return a set-up of the same run that keeps the privacy budget.
 
-    The budget is kept by enough noise, or by the rounds after which agents release no more data (`Budget.stops`). A
-    set-up without a budget is returned unchanged.
+    The setting `privacy.budget.kept_by` decides how: by enough noise, or by a last round for each agent, after which
+    the agent releases no more data (`Budget.stops`). A set-up without a budget is returned unchanged.
 
     Args:
         setup: the set-up, as `compose` returns it.
@@ -81,7 +81,7 @@ def rehearse(setup: Setup) -> None:
     - evaluate a loss of a user's stream;
     - compute the bounds of theorems;
     - compute the first two rounds of agent 0, if a part of the run is a user's;
-    - check that the key of a user's metric is free in summary.json;
+    - check that summary.json has no other value under the key of a user's metric;
     - encode the first states for a checkpoint, if `checkpoint.every` is set.
 
     Raises:

@@ -323,7 +323,7 @@ class LabelledStream(Stream):
     def _own(self, agent: int) -> tuple[Features, Vector]:
         """Return the features and targets of the agent's samples, after checking them.
 
-        The error message about a sample reveals something about the sample, which privacy accounting does not cover.
+        An error message reveals something about a sample; privacy accounting does not count such an error message.
 
         Raises:
             BadInput: a sample belongs to two agents, exceeds the stated bounds on features, or has a number that is too

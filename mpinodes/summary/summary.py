@@ -380,8 +380,8 @@ def times(value: float | None, measured: float | None) -> float | None:
 def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
     """Merge the bounds of all repeats: average the bounds over the repeats, and also the measured values.
 
-    A theorem bounds the mean over the noise, so both are averaged before they are compared. A mean is None if a repeat
-    has no value. The merged bound applies if the bounds of all repeats apply.
+    A theorem bounds the mean over the noise. Therefore bounds and measured values are averaged before they are
+    compared. A mean is None if a repeat has no value. The merged bound applies if the bounds of all repeats apply.
     """
     merged = []
     for bounds in zip(*repeats, strict=True):

@@ -193,7 +193,7 @@ class _Line(NamedTuple):
     quoted: Sequence[str] = ()
 
     def is_not(self, word: str, reason: str = "") -> BadInput:
-        """Return the error that this line is not an edge because of one of its words.
+        """Return an error which says that this line is not an edge, and names the word that is wrong.
 
         Args:
             word: the word.
