@@ -49,7 +49,7 @@ class Gradients:
         """
         part = len(self.events)
         if part == self._calls:
-            raise ValueError(f"update() took more gradients than the {self._calls} per round that `gradients` states")
+            raise ValueError(f"update() took more gradients in a round than `gradients` = {self._calls}")
         if part == 0:
             self.played = x.copy()
         query, event, out = self._release(x, part)

@@ -356,8 +356,8 @@ class Step:
             )
         if self._noises != isinstance(wanted, Say) and not isinstance(wanted, (Start, Relay)):
             raise ValueError(
-                f"message() returned a {type(wanted).__name__} in round {t}: a Say is for algorithms that state "
-                "noises_gradients = True, and such algorithms may return a Say, a Start or a Relay only"
+                f"message() returned a {type(wanted).__name__} in round {t}: an algorithm with "
+                "noises_gradients = True may only return a Say, a Start or a Relay, and other algorithms no Say"
             )
         overspent = 0 < self._last_release < t and not isinstance(wanted, (Start, Relay))
         return Relay() if overspent else wanted
@@ -405,7 +405,7 @@ class Step:
         if self._late:
             if shown.asked is None:
                 raise ValueError(
-                    f"feedback.delay: update() took no gradient in round {here.t}, but must take one in each round"
+                    f"feedback.delay: update() took no gradient in round {here.t}: expected a gradient in each round"
                 )
             pending = (*pending, shown.asked)
         following = self._topology.neighborhood(here.t + 1, self._agent)

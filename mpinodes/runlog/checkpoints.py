@@ -150,7 +150,7 @@ class Keeper:
             raise BadInput(f"{path}: the checkpoint has layout {content.get('layout')}, expected {LAYOUT}: {instead}")
         name, whose = content.get("of", ("", ""))
         if content.get("round") != t or name != self._name or self._whose not in ("", whose):
-            raise Damaged(f"{path}: damaged: it belongs to another round, agent or run")
+            raise Damaged(f"{path}: damaged: the file belongs to another round, agent or run")
         return content
 
     def forget_before(self, t: int) -> None:

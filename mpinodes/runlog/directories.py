@@ -78,7 +78,7 @@ def unmake_directory(path: Path) -> None:
 def require_there(directory: Path) -> None:
     """Raise `FileNotFoundError` if the run directory was removed or renamed during the run."""
     if not directory.is_dir():
-        raise FileNotFoundError(f"{directory} is gone: a run directory must not be moved or removed during the run")
+        raise FileNotFoundError(f"{directory} was moved or removed during the run: a run directory must stay in place")
 
 
 @contextmanager

@@ -215,7 +215,7 @@ class LogReader(_Opened):
         if mark != MARK:
             if mark[:13] == MARK[:13] and mark[13:15].strip().isdigit():
                 require_version(int(mark[13:15]), str(path.parent))
-            raise self._damaged("its first line is wrong")
+            raise self._damaged("the first line is wrong")
         self.read_on(end)
 
     def _damaged(self, reason: str) -> Unreadable:
@@ -233,7 +233,7 @@ class LogReader(_Opened):
         size = os.fstat(self._fd).st_size
         end = size if end is None else min(size, end)
         if size < self.place.byte:
-            raise self._damaged("it became shorter while it was read; perhaps its run was resumed")
+            raise self._damaged("the file became shorter while it was read; perhaps the run was resumed")
         while (content_at := self.place.byte + SIZES.size + SUM) <= end:
             head = os.pread(self._fd, SIZES.size + SUM, self.place.byte)
             of_head = _checksum(self.place.checksum, head[: SIZES.size])
@@ -278,7 +278,7 @@ class LogReader(_Opened):
             place = at + 8 * (rounds * of.before + (first - start) * of.size)
             piece = values[first - last : end - last or None]
             if os.preadv(self._fd, [piece.data], place) < piece.nbytes:
-                raise self._damaged("it became shorter while it was read; perhaps its run was resumed")
+                raise self._damaged("the file became shorter while it was read; perhaps the run was resumed")
             first, k = end, k + 1
         return Variable(of.dims, values, of.label, of.unit)
 
@@ -293,4 +293,4 @@ def require(path: Path, place: Position) -> None:
     """
     log = LogReader(path, place.byte)
     if log.place != place:
-        raise Unreadable(f"{path}: damaged: its first {place.byte} bytes are not those that were recorded")
+        raise Unreadable(f"{path}: damaged: the first {place.byte} bytes differ from the bytes that the run wrote")

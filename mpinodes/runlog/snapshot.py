@@ -62,7 +62,7 @@ def load(path: Path) -> dict[str, Any]:
     whole = path.read_bytes()
     packed = memoryview(whole)[SUM:]
     if whole[:SUM] != _sum(packed):
-        raise Damaged(f"{path}: damaged: its checksum is wrong")
+        raise Damaged(f"{path}: damaged: the checksum is wrong")
     try:
         return {name: _opened(value) for name, value in msgspec.msgpack.decode(packed).items()}
     except Exception as error:  # possible if somebody changed the content and its checksum

@@ -91,7 +91,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     all_places = places(run, e.repeats)
     for key, path in sources.files(e) if any(map(is_recorded, all_places)) else ():
         if sources.changed_since(run, key, path):
-            raise BadInput(f"--resume {run}: {key} = {str(path)!r}: the file has changed since the run began")
+            raise BadInput(f"--resume {run}: {key} = {str(path)!r}: the file has changed; start a new run")
     done = 0 if e.repeats == 1 else sum(map(is_done, all_places))
     for place in all_places:
         if is_done(place) and not e.checkpoint.every:  # a killed run may not have deleted its checkpoints
@@ -99,7 +99,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     if is_done(run) and e.rounds == asked["rounds"]:
         more = f" add rounds=N with N > {e.rounds} to continue;" if (all_places[-1] / NAME).exists() else ""
         raise BadInput(
-            f"--resume {run}: all {e.rounds} rounds are done;{more} to draw its page and figures: mpinodes report {run}"
+            f"--resume {run}: all {e.rounds} rounds are done;{more} to draw the report: mpinodes report {run}"
         )
     rehearse(setup)
     if done == len(all_places):  # only the summary of all repeats is missing
@@ -113,9 +113,8 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     checkpoints = list(_checkpoints(place, single, setup))
     if e.secret and not (checkpoints and checkpoints[0]["stops"]) and is_recorded(place):
         raise BadInput(
-            f"--resume {run}: its noise is secret (noise.entropy=os or noise.backend=opendp), so messages after the "
-            "last checkpoint would be sent again with different noise, which reveals more than the accountant counts; "
-            "start a new run"
+            f"--resume {run}: the noise is secret (noise.entropy=os or noise.backend=opendp), so messages after the "
+            "last checkpoint would be sent again with other noise, which costs further privacy; start a new run"
         )
     return Reopened(setup, done, checkpoints[:1] if e.secret else checkpoints)
 
@@ -186,7 +185,7 @@ def _require_same(where: Path, before: Tree, now: Experiment) -> None:
     if differ:
         shown = (f"{key} was {old.get(key, 'not set')} and is {new.get(key, 'not set')}" for key in differ[:3])
         more = f", and {len(differ) - 3} more" if len(differ) > 3 else ""
-        raise BadInput(f"--resume {where}: the experiment has changed: {', '.join(shown)}{more}")
+        raise BadInput(f"--resume {where}: these keys must not change: {', '.join(shown)}{more}; start a new run")
 
 
 def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -> None:
@@ -203,7 +202,7 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
     files, now = sources.data_files(setup), sources.stamps(setup)
     if len(before) != len(now):
         raise BadInput(
-            f"--resume {where}: the run began with {len(before)} data and graph files, but now there are {len(now)}"
+            f"--resume {where}: the run began with {len(before)} data and graph files, now {len(now)}; start a new run"
         )
     for path, old, new in zip(files, before, now, strict=True):
         if not sources.is_same(old, new):

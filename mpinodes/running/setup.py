@@ -144,7 +144,7 @@ def _compute_two_rounds(setup: Setup) -> None:
     for name in algorithm.hidden:
         if name.isidentifier() and not hasattr(state.algorithm, name):
             state_class = type(state.algorithm).__name__
-            raise BadInput(f"{place_of(algorithm, 'hidden')}: the {state_class} that init() returns has no {name!r}")
+            raise BadInput(f"{place_of(algorithm, 'hidden')}: the {state_class} of init() has no field {name!r}")
     with np.errstate(all="ignore"):
         for _ in range(min(2, setup.experiment.rounds)):
             state = step(state, arrivals, frame, row)

@@ -34,7 +34,7 @@ class MnistDigits(FileStream):
         train, test = (idx.read(*self.source_files[k : k + 2]) for k in (0, 2))
         for source, images in ((train, self.source_files[0]), (test, self.source_files[2])):
             if source.dimension != PIXELS:
-                raise BadInput(f"{images}: images of {source.dimension} pixels; MNIST's have {PIXELS}")
+                raise BadInput(f"{images}: each image has {source.dimension} pixels: expected {PIXELS}, as in MNIST")
             if (largest := source.targets.max()) >= self.classes:
-                raise BadInput(f"{images}: its labels go up to {largest:g}; MNIST's classes are 0 to 9")
+                raise BadInput(f"{images}: the largest label is {largest:g}: expected labels from 0 to 9, as in MNIST")
         return train, test

@@ -41,6 +41,6 @@ class Mnist(FileStream):
         images, labels = self.source_files
         source = idx.read(images, labels)
         if source.dimension != PIXELS:
-            raise BadInput(f"{images}: images of {source.dimension} pixels; MNIST's have {PIXELS}")
+            raise BadInput(f"{images}: each image has {source.dimension} pixels: expected {PIXELS}, as in MNIST")
         rows = np.flatnonzero(np.isin(source.targets, (6, 8)))
         return split(choose(source, rows, np.where(source.targets[rows] == 8, 1.0, -1.0)), self.train)

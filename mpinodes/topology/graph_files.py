@@ -106,7 +106,7 @@ def read(path: Path, undirected: bool = False) -> FromFile:
     reader = _json if is_json else _graphml if first == b"<" else _lines
     nodes, edges, directed, attributes = reader(path, data)
     if not nodes:
-        raise BadInput(f"{path}: no nodes")
+        raise BadInput(f"{path}: the file has no nodes")
     whole = [node for node in nodes if isinstance(node, int)]
     numbers = {node: k for k, node in enumerate(sorted(whole) if len(whole) == len(nodes) else nodes)}
     if len(numbers) < len(nodes):
@@ -199,7 +199,7 @@ class _Line(NamedTuple):
             word: the word.
             reason: text that is appended to the message.
         """
-        return BadInput(f"{self.place}: expected an edge, as `0 1` or `0,1`, and not {word[:40]!r}{reason}")
+        return BadInput(f"{self.place}: expected an edge, such as `0 1` or `0,1`, but found {word[:40]!r}{reason}")
 
 
 def _lines(path: Path, data: bytes) -> _Read:
@@ -217,7 +217,7 @@ def _lines(path: Path, data: bytes) -> _Read:
     head = _head(lines) if lines else None
     edges = lines[1:] if head else lines
     if not edges:
-        raise BadInput(f"{path}: empty: no edge in the file")
+        raise BadInput(f"{path}: the file has no edge")
     names, (j, i) = lines[0].words, head or (0, 1)
     for line in edges:
         if len(line.words) != len(names):
@@ -282,7 +282,7 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
     if len(places) == 2:
         columns = [HEADS.get(word.lower(), word.lower()) for word in line.words]
         if again := [word for k, word in enumerate(line.words) if word and columns[k] in columns[:k]]:
-            raise BadInput(f"{line.place}: {again[0]!r}: an earlier column has that name, or is that end of the edges")
+            raise BadInput(f"{line.place}: column {again[0]!r}: another column has the same name or the same meaning")
         return places[0], places[1]
     numbers = [_is_number(word) for edge in edges for word in edge.words[:2]]
     if numbers and all(numbers) and not any(map(_is_number, line.words)):
@@ -311,7 +311,7 @@ def _require_weights(lines: Sequence[_Line]) -> None:
         for word in line.words[2:]:
             node = (mixed and word.isdecimal()) or (neighbours and word in names)
             if node or (word and not (_is_number(word) and float(word))):
-                raise line.is_not(word, " after it: name the columns in a first line, such as `source target weight`")
+                raise line.is_not(word, " after an edge: name the columns in a first line: `source target weight`")
 
 
 def _whole_numbers(names: Iterable[str]) -> dict[str, Hashable]:
@@ -346,7 +346,7 @@ def _rounds(path: Path, edge: _Edge, numbers: Mapping[Hashable, int], period: in
         words = stated if isinstance(stated, list) else re.split(r"[\s,;]+", str(stated).strip("[] "))
         rounds = [int(str(word)) if str(word).isdecimal() else 0 for word in words]
         if not rounds or not set(rounds) <= set(every):
-            raise BadInput(f"{path}: {where}: rounds must be numbers from 1 to the period, {period}, not {stated}")
+            raise BadInput(f"{path}: {where}: rounds = {stated}: expected numbers from 1 to {period}, the period")
     if edge.source == edge.target:
         loop = f"agent {numbers[edge.source]} has an edge to itself"
         raise BadInput(f"{path}: round {rounds[0]}: {loop}; remove this edge: every agent always mixes its own release")

@@ -178,7 +178,7 @@ class TestGradients:
     def test_gives_no_more_gradients_than_stated(self) -> None:
         loss = NoisedLoss(self.gradients(2))
         assert [loss.gradient(np.zeros(1))[0] for _ in range(2)] == [0.0, 1.0]
-        with pytest.raises(ValueError, match="more gradients than the 2"):
+        with pytest.raises(ValueError, match="more gradients in a round than `gradients` = 2"):
             loss.gradient(np.zeros(1))
 
     def test_gives_no_fewer_gradients_than_stated(self) -> None:
@@ -199,7 +199,7 @@ def test_a_message_with_data_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     query = Query(np.zeros(3), 1.0, 1.0, 1, RELEASED, 1.0)
     monkeypatch.setattr(type(setup.algorithm), "message", lambda self, s, here: query)
     step = Step(setup, 0)
-    with pytest.raises(ValueError, match="a Say is for algorithms that state"):
+    with pytest.raises(ValueError, match="may only return a Say, a Start or a Relay"):
         step(step.start(), None, np.zeros(setup.frame_width), np.zeros(setup.layout.width))
 
 

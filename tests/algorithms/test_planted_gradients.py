@@ -81,7 +81,7 @@ def test_a_loss_that_is_kept_gives_no_later_gradient(monkeypatch: pytest.MonkeyP
         kept[0].gradient(inbox.mix())
         return s
 
-    with pytest.raises(ValueError, match="more gradients than the 1"):
+    with pytest.raises(ValueError, match="more gradients in a round than `gradients` = 1"):
         run(monkeypatch, update=update)
 
 
@@ -91,7 +91,7 @@ def test_a_number_of_calls_that_depends_on_data_is_refused(monkeypatch: pytest.M
             loss.gradient(inbox.mix())
         return s
 
-    with pytest.raises(ValueError, match="more gradients than the 1"):
+    with pytest.raises(ValueError, match="more gradients in a round than `gradients` = 1"):
         run(monkeypatch, update=update)
 
 
@@ -99,13 +99,13 @@ def test_a_query_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def message(self, s, here):
         return Query(s.x, 1.0, 1.0, here.t - 1, RELEASED, 1.0)
 
-    with pytest.raises(ValueError, match="a Say is for algorithms that state"):
+    with pytest.raises(ValueError, match="may only return a Say, a Start or a Relay"):
         run(monkeypatch, message=message)
 
 
 def test_other_algorithms_cannot_say(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DOLA, "message", lambda self, s, here: Say(s.x))
-    with pytest.raises(ValueError, match="a Say is for algorithms that state"):
+    with pytest.raises(ValueError, match="may only return a Say, a Start or a Relay"):
         rows_of(setup_of(ASKED | {"algorithm": {"name": "dola"}}))
 
 
@@ -130,7 +130,7 @@ def test_copies_of_a_loss_share_its_count(monkeypatch: pytest.MonkeyPatch) -> No
             deepcopy(loss).gradient(inbox.mix())
         return s
 
-    with pytest.raises(ValueError, match="more gradients than the 1"):
+    with pytest.raises(ValueError, match="more gradients in a round than `gradients` = 1"):
         run(monkeypatch, update=update)
 
 

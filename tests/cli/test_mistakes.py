@@ -153,7 +153,7 @@ MISTAKES = [
     ),
     (f"{DOLA} privacy.path=gauss.py", ["gauss.py, line 8: Mine.takes_the_place_of = 'gaussian': the noise of dola"]),
     ("algorithm.path=clip.py", ["clip.py, line 8: Mine.defaults: unknown key privacy.clp; did you mean privacy.clip?"]),
-    ("algorithm.path=hidden.py", ["hidden.py, line 8: Mine.hidden: the State that init() returns has no 'z'"]),
+    ("algorithm.path=hidden.py", ["hidden.py, line 8: Mine.hidden: the State of init() has no field 'z'"]),
     # In a user's method: file, line and method, before round 1
     (f'{DOLA} record.metrics=["spread.py"]', ["spread.py, line 4: A.name: summary.json already has a 'spread'"]),
     (

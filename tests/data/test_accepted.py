@@ -612,10 +612,10 @@ REFUSED = {  # each could be two things, and was silently taken for one
     "parquet: a first name of blanks": INDEX,
     "parts: rows in the place of names": "part-1.csv: features and target are 9, 9, 0; but of .* 0.5, 0.25, 1",
     "parts: features called otherwise": "part-1.csv: features and target are a, c, y; but of .* a, b, y",
-    "edges with a weight left out": "line 2: expected an edge, .* and not '2': this line has 2 words, but .* 3",
-    "edges with words after them": "line 1: expected an edge, .* and not 'red' after it: .* such as `source target",
-    "edges with whole weights that nodes are called by": "line 1: expected an edge, .* and not '2' after it",
-    "edges of names with blanks, and a number": "line 1: expected an edge, .* and not 'Gate A'",
+    "edges with a weight left out": "line 2: expected an edge, .* but found '2': this line has 2 words, but .* 3",
+    "edges with words after them": "line 1: expected an edge, .* but found 'red' after an edge.*`source target weight",
+    "edges with whole weights that nodes are called by": "line 1: expected an edge, .* but found '2' after an edge",
+    "edges of names with blanks, and a number": "line 1: expected an edge, .* but found 'Gate A'",
 }
 
 

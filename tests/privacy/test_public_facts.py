@@ -242,7 +242,7 @@ def test_mushrooms_of_a_third_kind_are_refused_and_images_of_another_size(tmp_pa
         setup_of(f"algorithm.name=dola data.name=mushrooms data.dir={tmp_path} {PAIR}")
     (tmp_path / "train-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, 2, 20, 20) + bytes(800))
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 2) + bytes([6, 8]))
-    with pytest.raises(BadInput, match="images of 400 pixels; MNIST's have 784"):
+    with pytest.raises(BadInput, match="each image has 400 pixels: expected 784"):
         setup_of(f"algorithm.name=dola data.name=mnist-6-8 data.dir={tmp_path} {PAIR}")
 
 

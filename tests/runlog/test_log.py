@@ -91,7 +91,7 @@ def test_a_log_that_is_cut_off_while_it_is_open_is_not_read_as_if_it_was_whole(t
     reader = LogReader(tmp_path / NAME)
     os.truncate(tmp_path / NAME, ends[2][0])
     for read in (reader.read_on, lambda: reader.read("loss", 0, 12)):
-        with pytest.raises(BadInput, match="it became shorter while it was read"):
+        with pytest.raises(BadInput, match="the file became shorter while it was read"):
             read()
 
 
@@ -159,7 +159,7 @@ def test_a_log_of_another_run_is_not_taken_for_its_own(tmp_path):
     for k in range(3):
         log.append(losses(4, 4 * k))
     assert log.place.byte == place.byte
-    with pytest.raises(BadInput, match="are not those that were recorded"):
+    with pytest.raises(BadInput, match="differ from the bytes that the run wrote"):
         require(tmp_path / NAME, place)
 
 

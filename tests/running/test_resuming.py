@@ -399,7 +399,7 @@ def test_a_checkpoint_of_another_version_is_a_clear_line(monkeypatch, tmp_path):
 @pytest.mark.parametrize("words", [SMALL, GRADIENTS])
 def test_rounds_said_with_secret_noise_are_never_said_again_with_other_noise(words, monkeypatch, tmp_path):
     words = f"{words} noise.entropy=os"
-    with pytest.raises(BadInput, match="its noise is secret"):
+    with pytest.raises(BadInput, match="the noise is secret"):
         go_on(killed(monkeypatch, tmp_path / "killed", words, 12))
     asked = parse(None, [*words.split(), "report=false", f"output.dir={tmp_path / 'run'}"])
     with pytest.raises(Stopped):
@@ -408,7 +408,7 @@ def test_rounds_said_with_secret_noise_are_never_said_again_with_other_noise(wor
         patched.setattr(Step, "__call__", None)
         with pytest.raises(TypeError):
             go_on(tmp_path / "run")
-    with pytest.raises(BadInput, match="its noise is secret"):  # for what was said since nobody knows
+    with pytest.raises(BadInput, match="the noise is secret"):  # for what was said since nobody knows
         go_on(tmp_path / "run")
 
 

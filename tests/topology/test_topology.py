@@ -155,16 +155,16 @@ def test_a_file_of_ones_own(tmp_path):
         ),
         (
             {"edges": [{"source": 0, "target": 1, "rounds": [3]}]},
-            r"rounds must be numbers from 1 to the period, 2, not \[3\]",
+            r"rounds = \[3\]: expected numbers from 1 to 2, the period",
         ),
-        ({"edges": [{"source": 0, "target": 1, "rounds": []}]}, r"edge 0 -> 1: rounds must be numbers from 1"),
+        ({"edges": [{"source": 0, "target": 1, "rounds": []}]}, r"edge 0 -> 1: rounds = \[\]: expected numbers from 1"),
         ({"edges": [{"source": 0}]}, r"not networkx node-link JSON"),
         ({"edges": 3}, r"not networkx node-link JSON"),
         ({"links": []}, r"expected either `edges` or `links`"),
         ({"edges": [{"source": 0, "target": 1, "round": [1]}]}, r"edge 0 -> 1: 'round': did you mean 'rounds'"),
         ({"graph": {"perod": 3}}, r"the graph: 'perod': did you mean 'period'"),
         ({"nodes": [{"id": 1}, {"id": 2}, {"id": 1}]}, r"two nodes are called 1"),
-        ({"nodes": []}, r"no nodes"),
+        ({"nodes": []}, r"the file has no nodes"),
         ({"graph": {"period": 0}}, r"period = 0: expected a number of rounds"),
         ({"graph": {"period": "x"}}, r"period = 'x': expected a number of rounds"),
     ],
@@ -251,7 +251,7 @@ def test_what_is_no_list_of_edges_or_could_be_two_is_refused_with_line_and_word(
     with pytest.raises(BadInput) as caught:
         files.read(tmp_path / "g.txt", undirected)
     said = str(caught.value)
-    assert f"g.txt: line {line}: expected an edge, as `0 1` or `0,1`, and not {word!r}" in said
+    assert f"g.txt: line {line}: expected an edge, such as `0 1` or `0,1`, but found {word!r}" in said
     assert "\n" not in said
 
 
@@ -277,7 +277,7 @@ def test_marks_within_a_name_or_in_quotes_are_part_of_the_name(tmp_path, text, n
 )  # fmt: skip
 def test_a_first_line_that_could_be_the_numbers_of_nodes_and_edges_is_refused(tmp_path, text, counts, undirected):
     (tmp_path / "g.txt").write_text(text)
-    message = rf"g.txt: line \d: .* not '{counts[0]}': this line may count nodes and edges: delete the line, or move "
+    message = rf"g.txt: line \d: .* found '{counts[0]}': this line may count nodes and edges: delete the line, or move "
     with pytest.raises(BadInput, match=message):
         files.read(tmp_path / "g.txt", undirected)
 
@@ -304,7 +304,7 @@ def test_a_list_of_edges_whose_first_line_counts_nothing_is_read(tmp_path, text,
 def test_a_line_of_names_that_names_a_column_twice_is_refused(tmp_path, head, word):
     width = head.count(",") + 1
     (tmp_path / "g.csv").write_text(f"{head}\n{','.join('0121'[:width])}\n{','.join('1012'[:width])}\n")
-    with pytest.raises(BadInput, match=f"g.csv: line 1: '{word}': an earlier column has that name, or is that end"):
+    with pytest.raises(BadInput, match=f"g.csv: line 1: column '{word}': another column has the same name or"):
         files.read(tmp_path / "g.csv")
 
 
@@ -336,7 +336,7 @@ def test_an_odd_graph_of_networkx_is_read_as_it_is_or_refused_in_a_line(tmp_path
         message = ""
     if message:
         assert "\n" not in message
-        assert graph or kind not in ("json", "graphml") or message.endswith("g.txt: no nodes")
+        assert graph or kind not in ("json", "graphml") or message.endswith("g.txt: the file has no nodes")
         return
     number = {node: k for k, node in enumerate(graph)}
     edges = {(number[i], number[j]) for i, j in graph.to_directed().edges()}
@@ -348,7 +348,7 @@ def test_an_odd_graph_of_networkx_is_read_as_it_is_or_refused_in_a_line(tmp_path
 def test_rounds_that_a_list_of_edges_names_are_not_left_out(tmp_path):
     for text in ("0 1 {'rounds': [2]}\n1 0 {}\n", "source,target,rounds\n0,1,2\n1,0,1\n"):
         (tmp_path / "g.csv").write_text(text)
-        with pytest.raises(BadInput, match=r"edge 0 -> 1: rounds must be numbers from 1 to the period, 1"):
+        with pytest.raises(BadInput, match=r"edge 0 -> 1: rounds = .*: expected numbers from 1 to 1, the period"):
             files.read(tmp_path / "g.csv")
 
 
@@ -376,8 +376,8 @@ def test_graphml_says_in_which_rounds_an_edge_is_there(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("<graphml><graph>", "not GraphML"), ("<html></html>", "not GraphML"), ("", "empty: no edge"),
-        ("# only this", "empty: no edge"), ("0 1\n2\n", "line 2: expected an edge"),
+        ("<graphml><graph>", "not GraphML"), ("<html></html>", "not GraphML"), ("", "the file has no edge"),
+        ("# only this", "the file has no edge"), ("0 1\n2\n", "line 2: expected an edge"),
         ("0,\n", "line 1: expected an edge"), ("graph [ directed 0 ]\n", "line 1: expected an edge"),
         ("0 1\n1 1\n", "agent 1 has an edge to itself"),
     ],
