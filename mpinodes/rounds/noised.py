@@ -67,7 +67,7 @@ class Gradients:
             ValueError: the algorithm took fewer gradients.
         """
         if len(self.events) < self._calls:
-            raise ValueError(f"update() took {len(self.events)} gradients in a round, but `gradients` = {self._calls}")
+            raise ValueError(f"update() took {len(self.events)} gradients, expected `gradients` = {self._calls}")
 
     def anew(self) -> Gradients:
         """Return a new object with the same arguments, for which no gradient was taken yet."""

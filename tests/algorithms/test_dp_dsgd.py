@@ -184,7 +184,7 @@ class TestGradients:
     def test_gives_no_fewer_gradients_than_stated(self) -> None:
         gradients = self.gradients(2)
         NoisedLoss(gradients).gradient(np.zeros(1))
-        with pytest.raises(ValueError, match="took 1 of the 2"):
+        with pytest.raises(ValueError, match="took 1 gradients, expected `gradients` = 2"):
             gradients.require_all()
 
     def test_a_loss_has_no_other_public_name(self) -> None:
