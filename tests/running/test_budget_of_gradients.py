@@ -45,7 +45,7 @@ def test_the_run_can_be_repeated_from_its_experiment(tmp_path: Path) -> None:
 
 
 def test_another_multiplier_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"privacy\.budget\.epsilon chooses it"):
+    with pytest.raises(BadInput, match=r"privacy\.budget\.epsilon determines this key"):
         run_of(tmp_path / "run", ASKED | {"privacy": ASKED["privacy"] | {"noise_multiplier": 1.0}})
 
 

@@ -41,7 +41,7 @@ def test_what_to_expect_is_told_below_the_experiment():
 
 
 def test_time_to_finish_grows_with_the_rounds_and_memory_does_not():
-    short, long = (set_up(asked_for([*WORDS, "data.epochs=2000", f"rounds={r}"]), None) for r in (10_000, 40_000))
+    short, long = (set_up(asked_for([*WORDS, "data.epochs=4000", f"rounds={r}"]), None) for r in (20_000, 80_000))
     assert logger_bytes(short) == logger_bytes(long)
     (start, finish), (start_of_long, finish_of_long) = (
         map(float, re.findall(r"([\d.e+]+) s to", as_comments(setup))) for setup in (short, long)
