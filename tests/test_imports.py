@@ -77,6 +77,7 @@ WALLS = {
             "launch",
             "metrics",
             "presentation",
+            "rounds",
             "runlog",
             "running",
             "summary",

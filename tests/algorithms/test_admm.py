@@ -526,7 +526,7 @@ def test_an_agent_without_neighbours_is_refused_or_finds_its_optimum(name, tmp_p
 BAD = [
     (
         "algorithm.name=dvp-admm data.partition=uneven data.sizes=[20,20,9,20,20] problem.weight=10",
-        "dvp-admm: agent 2: a sample has the weight C/B = 1.11111",
+        "dvp-admm: agent 2: the weight C/B of a sample is 1.11111",
     ),
     (
         "algorithm.name=pp-admm problem.weight=20 algorithm.dual_step=[0.5,0.5,0.5,0.01,0.5]",
@@ -583,5 +583,5 @@ def test_conditions_that_only_just_hold_are_accepted(tmp_path):
 
 def test_where_c_is_above_b_by_a_little_the_message_does_not_say_that_1_is_above_1(tmp_path):
     words = "algorithm.name=pp-admm problem.weight=20.01 rounds=3 data.total=100 topology.agents=5"
-    with pytest.raises(BadInput, match=r"C/B = 1\.0005"):
+    with pytest.raises(BadInput, match=r"C/B of a sample is 1\.0005"):
         run_of(tmp_path / "run", words)

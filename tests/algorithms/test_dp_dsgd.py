@@ -207,7 +207,10 @@ def test_a_message_with_data_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     ("keys", "line"),
     [
         ({"privacy": {"epsilon": 1.0, "noise_multiplier": 1.0}}, "each sets the noise"),
-        ({"privacy": {"epsilon": 1.0}, "data": {"sampling": "poisson", "rate": 0.1}}, "without data.sampling; set"),
+        (
+            {"privacy": {"epsilon": 1.0}, "data": {"sampling": "poisson", "rate": 0.1}},
+            r"cannot set .* of secret batches \(data\.sampling\); set",
+        ),
         ({"privacy": {"clip": "inf", "noise_multiplier": 1.0}}, "a multiple of the clip"),
         ({"algorithm": {"name": "dola"}, "privacy": {"noise_multiplier": 1.0}}, "noises its messages"),
         ({"privacy": {"budget": {"epsilon": 1.0, "kept_by": "stopping"}}}, "set privacy.budget.kept_by=noise"),

@@ -115,7 +115,7 @@ BAD_ADMM = [
     (
         3,
         f"algorithm.name=pp-admm {ADMM} data.partition=uneven data.sizes=[20,18,22]",
-        "agent 1: a sample has the weight C/B = 1.11111",
+        "agent 1: the weight C/B of a sample is 1.11111",
     ),
     (
         3,

@@ -25,7 +25,7 @@ def test_a_signal_to_mpirun_stops_a_run_with_5_and_it_goes_on_alone(tmp_path):
     job.send_signal(signal.SIGUSR1)
     said = job.communicate(timeout=120)[1]
     assert job.returncode == 5, said
-    stopped = int(said.split("SIGUSR1: stopped after round ")[1].split(",")[0])
+    stopped = int(said.split("SIGUSR1: stopped after round ")[1].split(";")[0])
     assert f"python -m mpinodes.run --resume {tmp_path / 'run'}" in said
     refused = run_alone("--lockstep", "--resume", "run", "seed=1", cwd=tmp_path)
     assert (refused.code, refused.err.count("\n")) == (2, 1)

@@ -94,7 +94,7 @@ def test_noise_is_refused_where_no_norm_of_the_samples_bounds_what_it_hides(tmp_
         ]
         words += [*data(tmp_path, "csv", samples("one feature"), "squared-distance"), "data.batch=all"]
         words += ["data.header=false", "report=false"]
-        with pytest.raises(BadInput, match=r"clip = inf .* set data\.norm, "):
+        with pytest.raises(BadInput, match=r"clip = inf: .* set data\.norm, "):
             job.run(asked_for([*words, f"output.dir={tmp_path / name}"]))
         job.run(asked_for([*words, "data.norm=1", f"output.dir={tmp_path / name}"]))
 
