@@ -61,6 +61,8 @@ def test_a_word_of_the_command_makes_an_axis_or_takes_one_away(tmp_path):
     assert len(study.points()) == 2 * 2 * 2 * 2 * 2 - 8
     assert {p.asked["topology"]["name"] for p in study.points()} == {"complete"}
     assert [p["seed"] for p in study_of(tmp_path, FILE, "seed=3").axes[-1].points] == [3, 4]
+    study = study_of(tmp_path, "[study.grid]\nseed = [5, 6]", "seed=4,7")
+    assert [[p["seed"] for p in axis.points] for axis in study.axes] == [[4, 7]]
 
 
 def test_lists_hold_what_has_commas_in_it(tmp_path):
