@@ -12,7 +12,7 @@ onto the constraint set 𝒳:
     x_i <- Π(z_i / w_i, α(t))
 
 Replacing a sample changes z_i by at most `Run.grad_sensitivity` in L2 norm. If a round has one sample,
-`Run.grad_sensitivity` is at most 2·clip.
+`Run.grad_sensitivity` is at most 2·clip, times `problem.weight`, and times d with `feedback.points` = 2.
 
 The decision x_i is hidden, and a change of x_i changes later gradients. If z_i changes by 1, the gradient of a β-smooth
 loss function changes by at most β·α/w_i. The gradient of the regularizer (λ/2)‖x‖² changes by at most λ·α/w_i. The

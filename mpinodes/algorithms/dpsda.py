@@ -27,7 +27,7 @@ enforces L̂ for the gradient of the whole round. In the code, `Run.grad_sensiti
 Hidden state: as printed, the gradient u_i is taken at the hidden y_i. If a sample of f^t is replaced, y_i changes, and
 thereby every later u_i. The paper's proof omits this. If the gradient is G-Lipschitz, a change δ of z_i changes y_i by
 at most δ·α/w_i, and so the next release by at most n·G·α/w_i·δ. With gradient_at = "public", u_i is taken at the point
-Π(𝒞_i(𝒜_i(ℬ_i)), α). This point depends only on releases, so a sample of f^t changes only one release.
+Π(𝒞_i(𝒜_i(ℬ_i)), α). This point depends only on releases, so a sample of f^t changes one release of each agent.
 """
 
 from __future__ import annotations

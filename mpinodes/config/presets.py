@@ -20,7 +20,7 @@ from mpinodes.core.parts import Algorithm
 
 KEY = "problem.preset"
 FOLDER = Path(__file__).parent / "presets"
-KEYS = ("data.", "problem.", "step.", "privacy.clip", "privacy.scale", "privacy.adjacency")  # prefixes of allowed keys
+KEYS = ("data.", "problem.", "step.", "privacy.clip.", "privacy.scale.", "privacy.adjacency.")  # allowed, with a dot
 
 
 def names() -> list[str]:
@@ -69,7 +69,7 @@ def _read(value: Any, where: str) -> Tree:
 
 def _is_of_preset(key: str) -> bool:
     """Return whether a preset may set a key, such as "data.batch"."""
-    return key.startswith(KEYS) and key != KEY
+    return f"{key}.".startswith(KEYS) and key != KEY
 
 
 def left_of(defaults: Mapping[str, Any]) -> Tree:

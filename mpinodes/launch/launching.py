@@ -251,7 +251,7 @@ def load_mpi() -> None:
     """Import `mpi4py.MPI` without starting MPI.
 
     Raises:
-        BadInput: mpi4py finds no MPI library.
+        BadInput: mpi4py cannot be imported, or finds no MPI library.
     """
     # mpi4py warns if the launcher belongs to another MPI library. `find_world` reports this problem with a remedy.
     warnings.filterwarnings("ignore", message="suspicious MPI execution environment")

@@ -213,9 +213,8 @@ class File(LabelledStream):
                 other = f"{paths[0]} has {sources[0].dimension}"
                 raise BadInput(f"{path}: {source.dimension} features, but {other}; state the number by data.columns")
             if source.columns and sources[0].columns and source.columns != sources[0].columns:
-                difference = f"{listed(source.columns)}; but of {paths[0]} {listed(sources[0].columns)}"
-                remedy = "give all files the same columns in the same order"
-                raise BadInput(f"{path}: features and target are {difference}: {remedy}")
+                columns = f"the columns are {listed(source.columns)}, but in {paths[0]} {listed(sources[0].columns)}"
+                raise BadInput(f"{path}: {columns}; give all files the same columns in the same order")
         return sources
 
     @property

@@ -73,9 +73,10 @@ class Plot(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """Return how many keys are shown by separate panels; the keys are counted from the second key in `axes`.
+        """Return for how many keys the figure has separate panels, one for each combination of their values.
 
-        The number is limited so that the figure has at most `MOST_PANELS` panels.
+        Colors show the first key in `axes`. Panels show the next keys: all of them, or 2, or 1, or none. The first of
+        these numbers is taken with which the figure has at most `MOST_PANELS` panels.
         """
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)

@@ -74,6 +74,7 @@ def test_every_preset_can_be_run(name):
         ({"rounds": 5}, "a preset cannot set rounds"),
         ({"algorithm": {"name": "dola"}}, "a preset cannot set algorithm.name"),
         ({"privacy": {"epsilon": 1}}, "a preset cannot set privacy.epsilon"),
+        ({"privacy": {"clipping": "agent"}}, "a preset cannot set privacy.clipping"),
         ({"problem": {"radus": 1}}, "did you mean problem.radius"),
         ({"problem": {"preset": "digits"}}, "a preset cannot set problem.preset"),
         ({}, "no key of data"),

@@ -366,7 +366,7 @@ def test_files_of_agents_whose_columns_have_other_names_are_not_joined_by_place(
             " ".join(["algorithm.name=dola topology.agents=3 topology.name=complete problem.loss=absolute", *words])
         )
     said = str(caught.value)
-    assert f"part-2.{ending}: features and target are " in said
+    assert f"part-2.{ending}: the columns are " in said
     assert f"part-0.{ending} a, b, y: give all files the same columns" in said
 
 
