@@ -242,7 +242,9 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
             if key in table_of:
                 raise BadInput(f"study: {key} is varied twice, in {table_of[key]} and in {axis.table}; remove one")
             if key == "repeats" or key.partition(".")[0] in ("study", "output"):
-                raise BadInput(f"study: {key} cannot be varied; delete it in {axis.table} (study.seeds repeats runs)")
+                raise BadInput(
+                    f"study: {key} cannot be varied; delete it in {axis.table}; to repeat runs, set study.seeds"
+                )
             table_of[key] = axis.table
     if fixed := [key for key, _ in flat(tree) if key in table_of and key not in (SEED, NAME)]:
         conflict = f"{fixed[0]} has one value for all runs, and is also varied in {table_of[fixed[0]]}"
