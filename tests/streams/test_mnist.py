@@ -48,7 +48,9 @@ def test_a_run_has_an_accuracy(folder: Path) -> None:
     assert '"accuracy' in (where / "summary.json").read_text()
 
 
-@pytest.mark.parametrize(("labels", "side", "line"), [([0, 10], 28, "go up to 10"), ([0, 1], 5, "of 25 pixels")])
+@pytest.mark.parametrize(
+    ("labels", "side", "line"), [([0, 10], 28, "the largest label is 10"), ([0, 1], 5, "each image has 25 pixels")]
+)
 def test_other_files_are_refused(folder: Path, labels: list[int], side: int, line: str) -> None:
     put(folder, "train", np.array(labels * 20, np.uint8), side)
     with pytest.raises(BadInput, match=line):
