@@ -367,7 +367,7 @@ def test_files_of_agents_whose_columns_have_other_names_are_not_joined_by_place(
         )
     said = str(caught.value)
     assert f"part-2.{ending}: the columns are " in said
-    assert f"part-0.{ending} a, b, y: give all files the same columns" in said
+    assert f"part-0.{ending} a, b, y; give all files the same columns" in said
 
 
 def test_olr_agents_draw_their_own_samples_of_one_truth():
