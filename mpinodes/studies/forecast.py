@@ -96,13 +96,15 @@ class Forecast:
         if not self._times:
             return None
         elapsed = self._clock() - self._begun
-        each = {of: median(times) for of, times in self._times.items()}
-        ratio = median(seconds / self._sizes[of] for of, seconds in each.items())
+        known = {of: median(times) for of, times in self._times.items()}
+        ratio = median(seconds / self._sizes[of] for of, seconds in known.items())
         unknown = {
-            of: each.get((*of[:-1], not of[-1]), ratio * number) for of, number in self._sizes.items() if of not in each
+            of: known.get((*of[:-1], not of[-1]), ratio * number)
+            for of, number in self._sizes.items()
+            if of not in known
         }
         started = [self._kinds[k] for k in islice(self._left, self._workers)]
         so_far = max(elapsed - self._worked / self._workers, 0.0)  # of each of these runs, in the mean
         unknown |= {of: max(unknown[of], 2 * so_far) for of in started if of in unknown}
-        ahead = sum(number * (each | unknown)[of] for of, number in self._number.items())
+        ahead = sum(number * (known | unknown)[of] for of, number in self._number.items())
         return max((self._worked + ahead) / self._workers - elapsed, 0.0)
