@@ -21,18 +21,19 @@ _stored: dict[bytes, bytes] = {}
 _size = 0
 
 
-def cached(compute: Callable[[], T], *of: Any) -> T:
-    """Return the result of `compute`, or a copy of the result of an earlier call with equal values `of`.
+def cached(compute: Callable[[], T], of: Callable[[], Any]) -> T:
+    """Return the result of `compute`, or a copy of the result of an earlier call with an equal value of `of`.
 
     If `is_on` is false, the result is always computed.
 
     Args:
         compute: computes the result, which depends on nothing but the values in `of`.
-        of: the values on which the result depends. The first value names the computation, for example by its function.
+        of: returns all values on which the result depends, and first a value that names the computation, for example
+            its function. If `is_on` is false, `of` is not called.
     """
     global _size
     try:
-        content = pickle.dumps(of) if is_on else USERS
+        content = pickle.dumps(of()) if is_on else USERS
     except (pickle.PicklingError, TypeError, AttributeError):  # a value has no pickle
         content = USERS
     if USERS in content:

@@ -298,7 +298,7 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
             tell(len(fixed), len(meter.horizons))
         return fixed
 
-    return cached(solved, best_fixed, everything.content(meter.seen), feasible, meter.horizons, began, known)
+    return cached(solved, lambda: (best_fixed, everything.content(meter.seen), feasible, meter.horizons, began, known))
 
 
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:

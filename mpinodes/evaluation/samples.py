@@ -11,9 +11,10 @@ the same sum of losses (`Squares`), provided that the class of the losses itself
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,11 @@ class Total:
         self._rows, self.is_constant = rows, rows is None
 
     def content(self, rounds: int) -> tuple[Any, ...]:
-        """Return the values on which the sums of losses of rounds 1 to `rounds` depend."""
-        rows = self._rows(1, rounds) if self._rows else None
-        return self._kind, self._regularizer, self._features, self._targets, self._divisor, rows
+        """Return the values on which the sums of the losses of rounds 1 to `rounds` depend."""
+        rows = blake2b()
+        for indices in self._indices(1, rounds) if self._rows else ():
+            rows.update(indices.tobytes())
+        return self._kind, self._regularizer, self._features, self._targets, self._divisor, rows.digest()
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
         """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one function."""
@@ -64,9 +67,8 @@ class Total:
         if not self._rows:
             return self._loss(self._features, self._targets, self._divisor / number, number)
         counts = np.zeros(len(self._targets), np.int64)  # how often each sample was used
-        at_once = max(1, BYTES_AT_ONCE // (8 * len(self._rows(1, 1))))
-        for start in range(first, rounds + 1, at_once):
-            counts += np.bincount(self._rows(start, min(start + at_once - 1, rounds)), minlength=len(counts))
+        for indices in self._indices(first, rounds):
+            counts += np.bincount(indices, minlength=len(counts))
         if np.ndim(self._divisor) and (present := counts * np.isfinite(self._divisor)).any():
             counts = present
         rows: Any = np.flatnonzero(counts)
@@ -75,6 +77,13 @@ class Total:
         counts, divisor = counts[rows], self._divisor[rows] if np.ndim(self._divisor) else self._divisor
         divisor = divisor if counts.max() == 1 else divisor / counts
         return self._loss(self._features[rows], self._targets[rows], divisor, number)
+
+    def _indices(self, first: int, last: int) -> Iterator[NDArray[np.int64]]:
+        """Yield the indices of the samples that the rounds `first` to `last` use, for some rounds at a time."""
+        assert self._rows
+        at_once = max(1, BYTES_AT_ONCE // (8 * len(self._rows(1, 1))))
+        for start in range(first, last + 1, at_once):
+            yield self._rows(start, min(start + at_once - 1, last))
 
     def _loss(self, features: Features, targets: Vector, divisor: Any, rounds: int) -> LinearLoss:
         return self._kind(features, targets, divisor=divisor, regularizer=rounds * self._regularizer)  # type: ignore[no-any-return]

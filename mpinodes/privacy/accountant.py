@@ -226,8 +226,8 @@ class Accountant:
             tell: a function that is called after every horizon, to show progress.
         """
         layout, proven = self.history.data.dtype, partial(self._proven, horizons, delta, tight, tell)
-        of = self._content, layout, self.history.dimension, self._shared, horizons, delta, tight
-        agents, network, self.uses_ceiling = cached(proven, Accountant.losses, *of)
+        of = Accountant.losses, self._content, layout, self.history.dimension, self._shared, horizons, delta, tight
+        agents, network, self.uses_ceiling = cached(proven, lambda: of)
         claims = [claim(t) if claim else None for t in horizons.tolist()]
         claimed = [np.broadcast_to(np.nan if epsilon is None else epsilon, self.history.agents) for epsilon in claims]
         return PrivacyLosses(np.array(claimed), agents, network)

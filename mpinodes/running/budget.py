@@ -121,7 +121,7 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
     privacy = replace(e.privacy, budget=None)
     unbound = rebuilt(run, replace(e, repeats=1, record=Record(), privacy=privacy))
     dry = dataclasses.replace(unbound, losses=lambda agent: lambda t: nothing, cut=None, endless=True)
-    return cached(lambda: events(dry), dry_events, *public(dry))
+    return cached(lambda: events(dry), lambda: (dry_events, *public(dry)))
 
 
 def _at(run: Setup, nominal: float) -> Experiment:

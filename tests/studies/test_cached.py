@@ -107,19 +107,21 @@ def test_equal_content_is_computed_once_and_every_use_has_a_copy(monkeypatch, ca
         computed.append(value)
         return [value.sum(), float]
 
-    first, again, other = (cached(partial(compute, x), "sum", x) for x in (np.ones(3), np.ones(3), np.zeros(3)))
+    first, again, other = (
+        cached(partial(compute, x), lambda x=x: ("sum", x)) for x in (np.ones(3), np.ones(3), np.zeros(3))
+    )
     assert len(computed) == 2
     assert first == again == [3.0, float]
     assert first is not again
     assert other == [0.0, float]
     monkeypatch.setattr(module, "is_on", False)
-    cached(partial(compute, np.ones(3)), "sum", np.ones(3))
+    cached(partial(compute, np.ones(3)), lambda: ("sum", np.ones(3)))
     assert len(computed) == 3
 
 
 def test_values_without_content_are_never_equal(caching):
     lock = threading.Lock()
-    assert [cached(lambda k=k: k, lock) for k in range(3)] == [0, 1, 2]
+    assert [cached(lambda k=k: k, lambda: lock) for k in range(3)] == [0, 1, 2]
 
 
 def test_classes_of_users_files_are_never_equal(monkeypatch, caching):
@@ -129,14 +131,14 @@ def test_classes_of_users_files_are_never_equal(monkeypatch, caching):
         file = ModuleType("mpinodes_user_loss")
         file.Loss = type("Loss", (), {"__module__": file.__name__})
         monkeypatch.setitem(sys.modules, file.__name__, file)
-        results.append(cached(lambda k=k: k, file.Loss))
+        results.append(cached(lambda k=k: k, lambda file=file: file.Loss))
     assert results == [0, 1]
 
 
 def test_the_cache_is_bounded(monkeypatch, caching):
     monkeypatch.setattr(module, "MOST", 10_000)
     for k in range(50):
-        cached(lambda: b"0" * 1000, k)
+        cached(lambda: b"0" * 1000, lambda k=k: k)
     assert 5_000 < sum(len(result) for result in module._stored.values()) == module._size <= module.MOST
-    cached(lambda: b"0" * 20_000, "large")
+    cached(lambda: b"0" * 20_000, lambda: "large")
     assert module._size == 0
