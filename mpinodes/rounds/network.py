@@ -137,9 +137,8 @@ class Channel:
     def row(self, t: int) -> Vector:
         """Return the buffer (width,) into which the agent writes the numbers that it logs in round t.
 
-        If round t is the first round of a chunk (rounds that are sent together), this method first waits for the
-        logger's order, which names the last round of the chunk. Then the method waits until the numbers of an earlier
-        chunk in the same buffer have been sent.
+        In the first round of a chunk (rounds that are sent together), this method waits until the logger has sent the
+        length of the chunk, and until the buffer is free.
 
         Raises:
             Overdue: the logger did not answer within the time limit.
@@ -150,12 +149,12 @@ class Channel:
         return np.asarray(self._chunks[self._chunk % 2, t - 1 - self._begin])
 
     def done(self, t: int) -> Order | None:
-        """Record that the numbers to be logged in round t are complete.
+        """Record that the logged numbers of round t are complete; if a chunk is complete, start to send the chunk.
 
-        If round t is the last round of a chunk (rounds that are sent together), the sending of the chunk starts.
+        A chunk is a number of consecutive rounds that are sent together.
 
         Returns:
-            The logger's order for the chunk, if round t is the last round of the chunk; otherwise None.
+            After the last round of a chunk, an `Order`: whether to save a checkpoint or to stop now. Otherwise None.
         """
         if t < self._order.end:
             return None
@@ -173,13 +172,12 @@ class Channel:
         return Order._make(self._word.tolist())
 
     def close(self, t: int, times: Vector) -> None:
-        """Tell the logger that round t was the last round, and wait until the logger has received all logged numbers.
+        """Send the rest of the logged numbers, and wait until the logger has received all numbers.
 
-        The agent sends a last chunk with the numbers that have not been sent yet; this chunk may be empty. The agent
-        must have saved its last checkpoint before this call.
+        Call this method after the agent has saved its last checkpoint.
 
         Args:
-            t: the last round.
+            t: the last round of the agent.
             times: (2,) the seconds for which this rank computed, and for which it waited.
         """
         self._send(t - self._begin if t < self._order.end else 0)
@@ -193,12 +191,9 @@ class Channel:
 
 
 def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int = 0) -> Generator[Chunk, None, Vector]:
-    """Receive on the logger's rank the numbers that all agents log, and yield them in chunks of consecutive rounds.
+    """Receive the numbers that all agents log, and yield the numbers in chunks of consecutive rounds.
 
-    Before each chunk, the logger sends an order to all agents. The order names the last round of the chunk, and says
-    whether the agents save a checkpoint or stop after this round. If the agents send fewer rounds than ordered, the run
-    has ended early, and no chunk follows. When the caller asks for the next chunk, the memory of the current chunk is
-    overwritten.
+    The logger's rank calls this function. The memory of a chunk is overwritten when the caller asks for the next chunk.
 
     Args:
         comm: the communicator of the agents and the logger.

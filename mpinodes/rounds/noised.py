@@ -104,10 +104,9 @@ class NoisedLoss:
 
 
 def again(argument: Any) -> Any:
-    """Return a copy of an argument of `Algorithm.update`, so that a check can call `update` twice.
+    """Return a copy of an argument of `Algorithm.update`, with which a check can call `update` a second time.
 
-    For a `NoisedLoss`, return a new `NoisedLoss` of the same round, from which no gradient was taken yet. Any other
-    argument is copied deeply. An algorithm must not call this function, because privacy accounting does not count the
-    gradients of the new `NoisedLoss`.
+    The copy of a `NoisedLoss` has no gradients yet. Privacy accounting does not count the gradients of this copy, so an
+    algorithm must not call this function.
     """
     return NoisedLoss(argument._gradients.anew()) if isinstance(argument, NoisedLoss) else deepcopy(argument)

@@ -18,9 +18,8 @@ LONG = 1.0  # seconds: if a chunk takes longer, the next chunks are shorter; if 
 def longest_chunk(setup: Setup) -> int:
     """Return the largest number of rounds in a chunk: consecutive rounds that an agent logs and sends together.
 
-    The numbers of an agent in a chunk take at most about `CHUNK` bytes. A chunk has at least one round, and at most
-    about an eighth of all rounds, so that `mpinodes watch` shows progress. If `checkpoint.every` is set, the number is
-    adjusted so that the rounds between two checkpoints divide into chunks of nearly equal length.
+    A chunk has at most about an eighth of all rounds, and at most about `CHUNK` bytes for each agent, but at least one
+    round. If `checkpoint.every` is set, chunks divide the rounds between two checkpoints into nearly equal parts.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -57,10 +56,9 @@ class Plan:
         self._whole, self._before = begin, 0  # the rounds of the last two complete checkpoints
 
     def next(self) -> Order | None:
-        """Return the order for the next chunk (rounds that are sent together), or None if no chunk follows.
+        """Return the `Order` of the next chunk (rounds that are sent together); None if no chunk follows.
 
-        The order says which round is the last round of the chunk, and whether to save a checkpoint or to stop after it.
-        No chunk follows if the run is complete or was stopped.
+        The `Order` has the last round of the chunk, and says whether to save a checkpoint or to stop after this round.
         """
         if self.stopped or self._end == self._rounds:
             return None
@@ -72,16 +70,14 @@ class Plan:
         return Order(end, self.stopped or bool(is_due), self.stopped, self._before)
 
     def came(self, logged: Order) -> None:
-        """Record that all agents have sent a chunk of rounds, and adapt the length of later chunks.
+        """Record that a chunk (consecutive rounds) has arrived from all agents, and adapt the length of later chunks.
 
-        The length of a chunk is its number of rounds. If more than `LONG` seconds have passed since the previous chunk,
-        later chunks get half the length. If less than half of `LONG` seconds have passed, later chunks get twice the
-        length, up to `longest`.
+        - If more than `LONG` seconds have passed since the previous chunk, later chunks have half as many rounds.
+        - If less than half of `LONG` seconds have passed, later chunks have twice as many rounds, up to `longest`.
 
         Args:
-            logged: the order for the latest chunk that is in the log. If this order asked for a checkpoint, all agents
-                and the logger have saved this checkpoint by now. Later orders then permit agents and logger to delete
-                all checkpoints except this and the previous checkpoint.
+            logged: the order of the previous chunk, which is in the log. If the order asked for a checkpoint, all
+                agents and the logger have saved the checkpoint.
         """
         if logged.keeps:
             self._before, self._whole = self._whole, logged.end

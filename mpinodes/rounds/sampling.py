@@ -1,12 +1,15 @@
 """Draw the secret batches of an agent (`data.sampling`): the samples from which a gradient is computed.
 
-The random numbers of a batch depend on a key, the agent, the round and the number of the gradient in the round. The key
-is the key of the agent's noise. With `noise.backend = opendp`, noise is not drawn from a key. The key for batches then
-comes from the operating system.
+The random numbers depend on a key, the agent, the round, and the number of the gradient in the round. The key is the
+key of the agent's noise. With `noise.backend = opendp`, the key comes from the operating system.
 
-The number of samples in a Poisson batch is secret, too. Therefore the sum of the gradients over a batch is divided by a
-public number: the sampling rate times the number by which the sum over all samples would be divided. An empty batch has
-the sum 0, which is released with noise like the sum of any other batch.
+The number of samples in a Poisson batch is secret. Therefore the sum of their gradients ∇ℓ_k is divided by a public
+number:
+
+    gradient of the batch = Σ_k ∇ℓ_k / (rate · divisor)
+
+The rate is the probability with which a sample is in a batch. The divisor is the divisor of the loss of all samples:
+for example, the number of all samples if this loss is a mean.
 """
 
 from __future__ import annotations

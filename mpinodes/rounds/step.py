@@ -2,14 +2,13 @@
 
 A frame is the array of floats that an agent sends to its out-neighbors in a round. The array has three parts:
 
-    header     the round, the number `RELEASE_FRAME`, and the integer `State.moving`
+    header     the round, the number `RELEASE_FRAME`, and an integer by which agents end a run early (`State.moving`)
     releases   the vectors of the message as they are sent, one after another; each vector has d coordinates
     scalars    the numbers that the mixing sends, such as the weight of push-sum
 
-The result of a step depends only on the set-up of the run, the round, the agent's `State` and the received frames
-(`Arrivals`). The random numbers of a round can be computed again without the earlier rounds; only the noise of
-`noise.backend = opendp` cannot be computed again. A step does not send frames itself: `network` sends frames over MPI,
-`lockstep` copies frames within one process, and a replay reads frames from a transcript.
+The result of a round depends on nothing but the set-up of the run, the round, the agent's `State`, the received frames
+(`Arrivals`) and, with secret noise, new random numbers. The module `network` sends the frames over MPI, `lockstep`
+copies frames within one process, and a replay reads frames from a transcript.
 """
 
 from __future__ import annotations
@@ -111,11 +110,8 @@ class Arrivals(NamedTuple):
 
 
 def _read_only(frame: Vector) -> Vector:
-    """Return a read-only view of a received message, so that an algorithm cannot write private data into the message.
-
-    A `Relay` is a weighted sum of received messages that is sent without noise. Private data in a received message
-    would therefore be sent without noise.
-    """
+    """Return a view of a received message that cannot be written to."""
+    # An algorithm must not write private data into a message, because a `Relay` of the message is sent without noise.
     view = frame.view()
     view.setflags(write=False)
     return view
@@ -125,18 +121,18 @@ class State(NamedTuple):
     """Hold all values that an agent remembers between rounds.
 
     The fields `moving` and `left` are for algorithms that end early (`Algorithm.settled_below` > 0). An agent settles
-    in a round if it sends a `Relay` (a weighted sum of received messages) that differs from its previous message v by
-    at most `settled_below`·‖v‖₂.
+    in a round if it sends a weighted sum of received messages (a `Relay`) which is nearly equal to its previous message
+    v: the L2 distance is at most `settled_below`·‖v‖₂.
 
     Attributes:
         here: the agent's neighbors in the current round.
         algorithm, mixing: the states of the algorithm and of the mixing.
         heard: the received vectors of the round before, with their weights; None in round 1.
-        moving: an integer with a bit for each of the last rounds, the lowest bit for the latest round. A bit is 1 if
-            this agent knows that some agent did not settle in that round.
-        left: whether the run ends early, because in some round all agents settled. The field becomes true in the same
-            round for all agents.
-        pending: if feedback is delayed, the gradients that the algorithm has not received yet, the oldest first.
+        moving: an integer whose lowest bit is for the latest round, the next bit for the round before, and so on. A bit
+            is 1 if this agent knows that some agent did not settle in that round.
+        left: whether the run ends early, because all agents settled in some round. In each round, all agents have the
+            same value.
+        pending: the gradients that the algorithm has not received yet because of delayed feedback, the oldest first.
     """
 
     here: Neighborhood
@@ -154,12 +150,11 @@ def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], las
     Args:
         keeper: writes the agent's checkpoints.
         t: the round.
-        state: the state after round t. The field `heard` of the state is not saved, because the frames determine this
-            field.
-        frames: the frames (messages as arrays) received in round t, by sender. If messages may be late, also the frames
-            that arrive in later rounds.
+        state: the state after round t.
+        frames: the frames (messages as arrays) that the agent holds after round t, by sender.
         lasting: whether to flush the checkpoint to disk, as in `Keeper.save`.
     """
+    # The frames determine the field `heard`.
     keeper.save(t, {"state": state._replace(heard=None), "frames": dict(frames)}, lasting)
 
 
@@ -184,16 +179,14 @@ class LossOfRuns(NamedTuple):
         return np.stack([loss.grad(row, block) for loss, row in zip(self.losses, x, strict=True)])
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return what `grad` returns, but without the gradients of the regularizers."""
+        """Return the gradient of each run's loss without its regularizer, in the coordinates `block`: (runs, d)."""
         return np.stack([loss.data_grad(row, block) for loss, row in zip(self.losses, x, strict=True)])
 
 
 class Step:
     """Compute the rounds of one agent, in one run or in several independent runs at once.
 
-    A call computes one round from the agent's state, which the caller keeps. The object itself remembers only the
-    attribute `noised` and the state that `play` has computed for the next call. With several runs, all vectors (points,
-    frames, rows) have a leading axis of runs.
+    With several runs, all vectors (points, frames, rows) have a leading axis of runs.
 
     Args:
         setup: the set-up of the run.
@@ -202,7 +195,7 @@ class Step:
 
     Attributes:
         losses: maps a round to the agent's loss.
-        plays: whether callers must call `play` in each round, to complete the logged numbers. True under bandit
+        plays: whether the logged numbers of a round are complete only after a call of `play`. True under bandit
             feedback (loss values at two points), and if the agent adds noise to gradients (`noises_gradients`).
         releaser: adds noise to the agent's messages or gradients.
         noised: the gradients of the latest update, if the algorithm noises gradients; else None.
@@ -246,16 +239,12 @@ class Step:
     def __call__(self, s: State, arrivals: Arrivals | None, frame: Vector, row: Vector) -> State:
         """Compute one round: update the agent's state with the messages of the round before, and write the new message.
 
-        If `play` has already updated the state, the state that `play` computed is used.
-
         Args:
             s: the state after the round before.
             arrivals: the messages that the agent received in the round before; None in round 1.
             frame: (frame width,) the array to which the message of this round is written.
-            row: (row width,) the array for the logger, to which this call writes the decision and the data for privacy
-                accounting (events and leakage). If transcripts are recorded, this call also writes the frame to the
-                array. If the algorithm noises gradients, not this call but `play` writes the data for privacy
-                accounting.
+            row: (row width,) the array for the logger. The call writes the decision, the data for privacy accounting,
+                and, if transcripts are recorded, the frame. If `plays` is true, the method `play` completes the array.
 
         Returns:
             The new state. If its field `left` is true, the run has ended, and no message was written.
@@ -299,18 +288,16 @@ class Step:
     def play(self, s: State, arrivals: Arrivals, row: Vector) -> None:
         """Compute the agent's next state, and complete the numbers that the agent logs in this round.
 
-        The next call of this `Step` uses the computed state. Call `play` only if `plays` is true. There are two cases:
+        Call this method only if `plays` is true. The next call of this `Step` uses the computed state.
 
-        - Under bandit feedback, an agent learns only the values of its loss at two points. The midpoint of these two
-          points replaces the logged decision.
-        - If the agent adds noise to gradients (`noises_gradients`), the point of the first gradient replaces the logged
-          decision. The events of the gradients (records for privacy accounting) are logged, too.
+        - Under bandit feedback (loss values at two points), the midpoint of the two points becomes the logged decision.
+        - If the agent adds noise to gradients (`noises_gradients`), the point of the first gradient becomes the logged
+          decision. The records of the gradients for privacy accounting are logged, too.
 
         Args:
             s: the state that the step returned in this round.
             arrivals: the messages that the agent received in this round.
-            row: (row width,) the numbers of this round that the step has logged. Under bandit feedback, these numbers
-                stay unchanged if the algorithm has not evaluated the loss.
+            row: (row width,) the numbers that the step has logged in this round.
 
         Raises:
             ValueError: as `receive`.
@@ -327,14 +314,11 @@ class Step:
     def message(self, s: State) -> Message:
         """Return the message that the agent sends in this round, before noise is added.
 
-        - `privacy.budget.stops` may state the last round in which the agent releases data. In later rounds, the message
-          is a `Relay`: the weighted sum of the messages received in the round before, which reveals no further data.
-        - In all other rounds, the message comes from the algorithm. Under bandit or delayed feedback, the numbers for
-          privacy accounting in this message are adapted to the feedback.
+        After the last round in which the agent may release data (`privacy.budget.stops`), the message is a `Relay`: a
+        weighted sum of received messages. In other rounds, the algorithm makes the message.
 
         Raises:
-            ValueError: the algorithm returned a message that it may not return: a `Relay` although it has hidden parts,
-                a `Say` without `noises_gradients`, or a `Query`, `Queries` or `Solve` with `noises_gradients`.
+            ValueError: the algorithm may not return a message of this class.
         """
         return self._allowed(self._wanted(s), s.here.t)
 
@@ -370,13 +354,11 @@ class Step:
             arrivals: the messages that the agent received in this round.
             loss: the loss function of this round, of all samples. If batches are secret, the batch is drawn here.
             recorded: for an algorithm that noises gradients: the noised gradients of a recorded run, which the
-                algorithm then receives in place of newly noised gradients of `loss`. None: the gradients of `loss` are
-                noised.
+                algorithm receives. None: the algorithm receives gradients of `loss`.
 
         Raises:
-            ValueError: `update` returned None; or, if feedback is delayed, `update` took no gradient, or gradients at
-                two points; or, if the agent noises gradients, `update` took fewer or more gradients than
-                `Algorithm.gradients` states.
+            ValueError: the method `update` of the algorithm returned None, or took a wrong number of gradients. With
+                delayed feedback, also: `update` took gradients at two points.
         """
         if self._cut:  # a user's stream may return losses without clipping
             loss = self._cut(self._agent, loss)
@@ -418,14 +400,10 @@ class Step:
 
 
 class Releaser:
-    """Add the noise of the mechanism to the messages, or to the gradients, of one agent; no other object adds noise.
+    """Add the noise of the mechanism to the messages, or to the gradients, of one agent.
 
-    A release is a vector after the noise was added. If a release is not finite, the release is not sent, and the run
-    ends with an error. The error names the agent and the round, and perhaps the mechanism of a user.
-
-    Everybody can see in which round this error occurs, so the error should not reveal private data. With a finite
-    `privacy.clip`, adjacent data change a message only by a bounded amount, if all earlier releases are equal. Private
-    data can therefore decide whether the error occurs only if the numbers are near the largest float64.
+    No other class adds noise to vectors that are sent. If a vector with noise is not finite, the run ends with an
+    error, and the vector is not sent.
 
     Attributes:
         start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
@@ -469,7 +447,7 @@ class Releaser:
         self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else none
 
     def release(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[tuple[Event, ...], Leakage]:
-        """Add noise to the message of round t, and write the result, the release, to `out`.
+        """Add noise to the message of round t, and write the sum (the release) to `out`.
 
         Args:
             message: the message of the agent's algorithm.
@@ -478,14 +456,13 @@ class Releaser:
             out: the array to which the release is written, with d numbers for each vector of the message.
 
         Returns:
-            Two values: the events of the vectors (records for privacy accounting), and the leakage, which says how the
-            message depends on hidden variables of the agent. A `Say` was computed from noised gradients, so it has no
-            events, and its leakage is `RELEASED`: no dependence.
+            The records of the vectors for privacy accounting (events), and the leakage, which says how the message
+                depends on hidden variables of the agent.
 
         Raises:
             ValueError: the message contradicts the class attributes of the algorithm, its kind is not allowed in round
                 t, or the mechanism returned no event.
-            BadInput: batches are secret, and the leakage is not `RELEASED`.
+            BadInput: batches are secret, and the leakage is not `RELEASED` (no dependence on hidden variables).
             Diverged: the release is not finite.
         """
         events: tuple[Event, ...]
@@ -527,6 +504,8 @@ class Releaser:
         return events, leaks
 
     def _require_finite(self, out: Vector, t: int, message: Message) -> None:
+        # Everybody can see this error. With a finite `privacy.clip`, adjacent data change a message by a bounded amount
+        # (if all earlier releases are equal), so data decide about the error only near the largest float64.
         # The scalar product is a fast test. It may overflow although all entries are finite, so test each entry then.
         if not isfinite(np.vdot(out, out)) and not np.isfinite(out).all():
             cause = "the run diverges; use smaller steps, less noise, or a bounded problem.set"
@@ -545,12 +524,11 @@ class Releaser:
             x: (d,) the point.
             t: the round.
             part: the number of the gradient in the round, from 0. The noise and the secret batch depend on this number.
-            recorded: the noised gradients of a recorded run. The gradient `recorded[part]` is returned in place of a
-                newly noised gradient. None: the gradient is noised here.
+            recorded: the noised gradients of a recorded run, of which number `part` is returned. None: noise is drawn.
 
         Returns:
-            The gradient without noise as a `Query`, the event (record for privacy accounting), and the noised gradient
-            (d,).
+            The gradient without noise as a `Query`, its record for privacy accounting (event), and the noised gradient
+                (d,).
 
         Raises:
             ValueError: the mechanism returned no event.

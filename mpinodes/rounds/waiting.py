@@ -1,11 +1,8 @@
 """Wait for other MPI ranks, with a time limit for each wait.
 
-MPI does not notice that a rank was stopped, is in an endless loop, or lost its connection. Without a limit, the other
-ranks would wait forever. Therefore each rank waits through its `Waits` object, which raises `Overdue` at the limit. If
-the process that started a rank is gone, the waiting rank ends with exit code 1.
-
-During a long computation outside the rounds, a rank repeatedly tells the waiting ranks that it is alive
-(`Waits.at_work`). The start and the end of MPI cannot be interrupted; `launching.end_in` limits their time.
+MPI does not notice if a rank is stopped, is in an endless loop, or has lost its connection. Therefore each rank waits
+through its `Waits` object, which raises `Overdue` at the limit. During a long computation outside the rounds, a rank
+tells the waiting ranks repeatedly that it is alive (`Waits.at_work`).
 """
 
 from __future__ import annotations
@@ -25,8 +22,10 @@ from mpinodes.core.messages import Vector
 
 LIMIT = 600.0  # seconds: a file system that hangs, or a busy machine, may delay a rank by some minutes
 LEAP = 1.0  # seconds: a longer time between two tests counts as this time, because the whole job may have been stopped
-GROWTH = 1.25  # the factor by which each pause is longer than the pause before
-GROWTH_IN_ROUND = 1.03  # the same factor for an agent that waits for its neighbors
+# Each pause is longer than the pause before by one of these factors. The logger's pauses grow fast, because the logger
+# interrupts the agents whenever it wakes up. In a round, the neighbors would wait for an agent that sleeps too long.
+GROWTH = 1.25
+GROWTH_IN_ROUND = 1.03
 FIRST_PAUSE, PAUSE = 1.25e-5, 4e-4  # the shortest and the longest pause are this many seconds times the number of ranks
 POLLS = 500  # tests before a rank sleeps, if ranks share cores: a round of 65 ranks on two cores needs some tens
 POLLS_ALONE = 100_000  # tests before a rank sleeps, if each rank has a core: some tenths of a second
@@ -56,10 +55,9 @@ class Waits:
         self.reset()
 
     def share_core(self, ranks: int, gives_way: bool) -> None:
-        """Let this rank sleep earlier in each wait, if the host has more ranks than cores; otherwise do nothing.
+        """Let this rank sleep earlier in each wait, if the host has more ranks than cores.
 
-        A rank of an agent also gets the scheduling policy SCHED_BATCH, so that agents that wake up interrupt the logger
-        less.
+        If this rank is an agent, it also gets the scheduling policy SCHED_BATCH.
 
         Args:
             ranks: the number of ranks on this host.
@@ -81,9 +79,7 @@ class Waits:
     def in_round(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = ()) -> None:
         """Wait until all MPI requests of an agent in a round are complete.
 
-        The requests are tested up to `polls` times without sleep. After these tests, this rank sleeps between tests, so
-        that a logger on the same core can work. MPI_Wait is not used, because Python cannot handle signals during this
-        call.
+        The requests are tested up to `polls` times without sleep, then with sleep between two tests.
 
         Args:
             requests: the requests whose completion is awaited.
@@ -92,6 +88,7 @@ class Waits:
         Raises:
             Overdue: the time limit has passed.
         """
+        # Python cannot handle signals during MPI_Wait. A sleep lets a logger on the same core work.
         polls, begun = self.polls, time.perf_counter()
         for request in requests:
             while polls and not request.Test():
@@ -129,10 +126,7 @@ class Waits:
     def _looks(self, missing: Callable[[], list[int]], times: float = 1.0, growth: float = GROWTH) -> Iterator[None]:
         """Yield whenever the caller should test its requests, and sleep between two yields.
 
-        The pauses are proportional to the number of ranks, so that waiting ranks leave the cores to the other ranks.
-        Each pause is longer than the pause before. The logger's pauses grow fast, because the logger interrupts the
-        agents whenever it wakes up. An agent's pauses in a round grow slowly: if an agent slept too long in a round,
-        its neighbors would wait for this agent.
+        Each pause is longer than the pause before, up to a maximum. Pauses are proportional to the number of ranks.
 
         Args:
             missing: returns the ranks that have not answered, for the error message.
@@ -211,8 +205,7 @@ class Waits:
     def at_work(self, ranks: Sequence[int]) -> Iterator[None]:
         """Tell other ranks repeatedly that this rank is alive, as long as the `with` block runs.
 
-        A thread sends these messages. At the end of the block, this rank waits until they have been sent, unless an
-        exception ended the block.
+        After the block, this rank waits until these messages have been sent.
 
         Raises:
             Overdue: MPI did not complete the sending within the limit.

@@ -76,7 +76,7 @@ class Chunk(NamedTuple):
     Attributes:
         rows: (agents, rounds, numbers) the numbers of each agent and round; the next chunk overwrites this array.
         order: what to do after these rounds (`Order`); None if the run ended early, or if the chunk has all rounds.
-        seconds: the time that the rows took if they were computed before the logger asked for them.
+        seconds: how long it took to compute the rows, if they were computed before the logger asked for them; else 0.
     """
 
     rows: Vector
@@ -154,10 +154,7 @@ class Keeper:
         return content
 
     def forget_before(self, t: int) -> None:
-        """Remove this participant's checkpoints of rounds before t.
-
-        One removed file stays on the disk under another name, and the next checkpoint overwrites this file.
-        """
+        """Remove this participant's checkpoints of rounds before t."""
         while self._kept and self._kept[0] < t:
             self._forget(self._kept.pop(0))
 
@@ -171,10 +168,7 @@ class Keeper:
         Path(self._draft).unlink(missing_ok=True)
 
     def forget_after(self, t: int) -> None:
-        """Remove this participant's checkpoints of rounds after t, which an earlier attempt of the run has written.
-
-        One removed file stays on the disk under another name, and the next checkpoint overwrites this file.
-        """
+        """Remove this participant's checkpoints of rounds after t, which an earlier attempt of the run has written."""
         while self._kept and self._kept[-1] > t:
             self._forget(self._kept.pop())
 

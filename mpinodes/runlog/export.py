@@ -128,8 +128,6 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
 
     If a dimension is missing, the dimension is created with the labels 0, 1, ...
 
-    The functions of h5py's low-level interface take a fifth of the time of the usual ones.
-
     Args:
         file: the record.
         name: the name of the variable.
@@ -137,6 +135,7 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
         rounds: the number of all rounds, if `variable` has only the first rounds; the caller then writes the further
             rounds. 0 means that `variable` has all values.
     """
+    # h5py's low-level interface takes a fifth of the time of the usual functions.
     dims, values, label, unit = variable
     for dimension, size in zip(dims, values.shape, strict=True):
         if not file.id.links.exists(dimension.encode()):

@@ -85,9 +85,8 @@ class Log(_Opened):
     Args:
         path: the file.
         facts: a dictionary with the `attributes` of the record, and the `sizes` of its dimensions.
-        place: a position in an existing log, which the caller has verified by `require`. The content after this
-            position is cut off, and new rounds are appended there. None: a new file is created, and replaces an old
-            file.
+        place: the position in an existing log after which new rounds are written; the rest of the old content is
+            deleted. The caller has checked the position by `require`. None: a new file replaces an old file.
         rounds: the number of rounds before this position.
 
     Attributes:

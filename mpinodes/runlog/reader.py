@@ -1,8 +1,4 @@
-"""Read the rounds of a run from `record.h5`, or from `rounds.log` if there is no record.h5 yet.
-
-This module reads only data with checksums. If other data of an HDF5 file are damaged, such as the names of dimension
-scales, HDF5 may loop forever when it reads them.
-"""
+"""Read the rounds of a run from `record.h5`, or from `rounds.log` if there is no record.h5 yet."""
 
 from __future__ import annotations
 
@@ -27,6 +23,8 @@ from mpinodes.runlog.versions import VERSION, require_version
 if TYPE_CHECKING:
     import xarray
 
+# HDF5 may loop forever on damaged data without a checksum, such as the names of dimension scales. Therefore the names
+# of dimensions are read from the attribute `DIMS`.
 RECORD, DIMS = "record.h5", "dims"
 CACHED = 1 << 18  # size of HDF5's chunk cache for each variable, in bytes
 
@@ -147,11 +145,10 @@ class Reader:
             return self._source.read(name, rounds)
 
     def events(self, layout: Layout) -> Events:
-        """Return the events of all rounds: the numbers from which the privacy loss of the run is computed.
+        """Return the events of all rounds, from which the privacy loss of the run is computed.
 
-        An event describes one vector of a message: the scale of its noise, its sensitivities, and the round of the new
-        loss function. The vector depends on the new loss function, and no earlier message of the agent does. Most of
-        the file is read only when the events are used.
+        An event is the record of one noised vector for privacy accounting. The events are read from the file when they
+        are used.
 
         Args:
             layout: the fields of an event.
@@ -184,7 +181,7 @@ class Rows:
     Attributes:
         read: a function that returns the events of all agents in the rounds `first` + 1 to `last`.
         shape, dtype: the shape and the type of the array.
-        agent: an agent: the array has only the events of this agent. `...` (Ellipsis): events of all agents.
+        agent: the agent whose events the array has; `...` (Ellipsis): the array has the events of all agents.
     """
 
     read: Callable[[int, int], NDArray[Any]]

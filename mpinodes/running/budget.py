@@ -1,13 +1,12 @@
 """Keep a run within its privacy budget: choose enough noise, or the round after which an agent releases no more data.
 
-Neither choice uses the data. Three terms matter here:
+Neither choice uses the data. This module uses three terms:
 
 - An event is the record of one release for privacy accounting (`core.events`): the scale of the noise and the
-  sensitivity. Events follow from public constants, so a run whose loss functions are 0 everywhere has the same events
-  as the real run.
-- The nominal epsilon is the number that scales the noise: `privacy.epsilon`. If the algorithm noises gradients, it is
-  1/`privacy.noise_multiplier`.
-- The proven epsilon is the privacy loss that is proven for the run. It must not exceed the budget.
+  sensitivity. Events do not depend on data: a run whose loss functions are 0 everywhere has the same events.
+- The nominal epsilon is the setting that scales the noise: `privacy.epsilon`. If the algorithm noises gradients, the
+  nominal epsilon is 1/`privacy.noise_multiplier`.
+- The proven epsilon is the privacy loss that is proven for the run. The proven epsilon must not exceed the budget.
 """
 
 from __future__ import annotations
@@ -60,21 +59,20 @@ class Nothing(Loss):
 def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
     """Return the experiment with the setting that keeps the run within its privacy budget.
 
-    - If `privacy.budget.kept_by` is "noise", this setting is `privacy.epsilon`, which scales the noise. For an
-      algorithm that noises gradients it is `privacy.noise_multiplier`.
-    - If `kept_by` is "stopping", this setting is `privacy.budget.stops`: for each agent, the last round in which the
-      agent may release data; 0 means that the agent may release data in all rounds.
-    - An experiment without a budget is returned unchanged.
+    An experiment without a budget is returned unchanged. The setting depends on `privacy.budget.kept_by`:
+
+    - noise: the setting is `privacy.epsilon` or, if the algorithm noises gradients, `privacy.noise_multiplier`.
+    - stopping: the setting is `privacy.budget.stops`, the last round in which each agent may release data; 0 means that
+      the agent may release data in all rounds.
 
     Args:
         setup: the set-up of the experiment.
-        near: a nominal epsilon (the number that scales the noise) at which the search starts, such as the result for
-            another seed; 0 if no value is known. The result does not depend on this argument.
+        near: the nominal epsilon (see `privacy.epsilon`) at which the search for the noise starts; 0 if unknown. The
+            result does not depend on this argument.
 
     Raises:
-        BadInput: the run has no noise; no epsilon is proven for the run; `privacy.epsilon` does not change the noise;
-            the run exceeds the budget, however large the noise is; or the user has set another
-            `privacy.noise_multiplier` than the budget determines.
+        BadInput: the run has no noise; no epsilon is proven; no value of the setting keeps the budget; or the user has
+            set another `privacy.noise_multiplier` than the budget determines.
     """
     experiment = setup.experiment
     budget = experiment.privacy.budget
@@ -106,10 +104,10 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 
 
 def dry_events(run: Setup, nominal: float | None = None) -> Events:
-    """Return the events of all releases of a run: the numbers from which its privacy loss is computed.
+    """Return the events of all releases of a run, from which its privacy loss is computed.
 
-    Events do not depend on data. They are computed by a run whose loss functions are 0 everywhere. This run has no
-    privacy budget, and does not end before its last round. The axes of the result are (rounds, agents).
+    Events do not depend on data, so they are computed with loss functions that are 0 everywhere. The privacy budget is
+    ignored, and the run does not end early. The axes of the result are (rounds, agents).
 
     Args:
         run: the set-up of the run.
@@ -125,10 +123,9 @@ def dry_events(run: Setup, nominal: float | None = None) -> Events:
 
 
 def _at(run: Setup, nominal: float) -> Experiment:
-    """Return the experiment with noise for the nominal epsilon `nominal`.
+    """Return the experiment with `nominal` as its `privacy.epsilon`.
 
-    The value is set as `privacy.epsilon`. If the algorithm noises gradients, 1/nominal is set as
-    `privacy.noise_multiplier`.
+    If the algorithm noises gradients, 1/`nominal` is set as `privacy.noise_multiplier` instead.
     """
     e = run.experiment
     if run.algorithm.noises_gradients:
@@ -139,10 +136,8 @@ def _at(run: Setup, nominal: float) -> Experiment:
 def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> float:
     """Return the largest nominal epsilon with which several runs together keep a privacy budget.
 
-    The nominal epsilon scales the noise of every run: the larger, the less noise. The search is a bisection on a log
-    scale up to the relative accuracy `CLOSE`. It assumes that the proven epsilon of the runs does not decrease with the
-    nominal epsilon. If the runs keep the budget even with the largest searched value (`RANGE[1]`), return
-    `privacy.epsilon` of the experiment.
+    The nominal epsilon scales the noise: the larger, the less noise. The result has the relative accuracy `CLOSE`. If
+    the runs keep the budget with almost no noise, return `privacy.epsilon` of the experiment.
 
     Args:
         runs: the set-ups of the runs.
@@ -169,6 +164,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
                 exceeds = nominal
         return nominal > keeps
 
+    # The search assumes that the proven epsilon does not decrease with the nominal epsilon.
     # The secant method on a log scale finds a nominal epsilon near the result, so the bisection needs few others.
     nominal, last = near or budget.epsilon, (0.0, 0.0)
     for _ in range(SECANTS):
@@ -216,9 +212,7 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
     """Return a fast function that maps a nominal epsilon to the events of a run, which determine its privacy loss.
 
     The nominal epsilon is the number that scales the noise. If noise is rounded to a lattice (`noise.backend` =
-    lattice) and the mechanism has δ = 0, the events are approximate: the spacing of the lattice changes in steps, which
-    the function replaces by a smooth function. In all other cases the events are exact. If no message depends on data,
-    the events do not depend on the nominal epsilon.
+    lattice), or if the run has user-defined parts, the events may be only approximate.
 
     Raises:
         BadInput: the nominal epsilon does not change the noise.
@@ -253,8 +247,8 @@ def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
 def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
     """Return for each agent the last round in which the agent may release data without exceeding the privacy budget.
 
-    The entry is 0 for an agent that may release data in all rounds. If there are several runs, or if the agents share
-    the samples, all entries are equal, because the budget is then for the whole network.
+    The entry is 0 for an agent that may release data in all rounds. All entries are equal if there are several runs, or
+    if the agents share the samples.
 
     Args:
         runs: the set-ups of the runs, which are published together.
@@ -276,11 +270,10 @@ def _stops(runs: Sequence[Setup], budget: Budget) -> list[int]:
 
 
 def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector:
-    """Return for each agent the proven epsilon of the messages that the agent sends up to the round `horizon`.
+    """Return for each agent the proven epsilon, at the budget's delta, of its messages up to the round `horizon`.
 
-    The delta is the delta of the budget; if this delta is 0, the entry is the pure epsilon. The messages of all runs
-    are counted together. If there are several runs, or if the agents share the samples, every entry is the epsilon of
-    the whole network. An entry is nan if no epsilon is proven.
+    The messages of all runs are counted together. If there are several runs, or if the agents share the samples, each
+    entry is the epsilon of the whole network. An entry is nan if no epsilon is proven.
 
     Args:
         runs: the set-ups of the runs, which are published together.

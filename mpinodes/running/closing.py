@@ -104,13 +104,10 @@ def messages(setup: Setup, rounds: int) -> int:
 
 
 def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> Summary:
-    """Merge the summaries of all repeats into one summary.
-
-    `Metric.repeats` states how the values of a metric are merged. The spread of each mean over the repeats is stored,
-    too.
+    """Merge the summaries of all repeats into one summary, which also has the spread of each mean over the repeats.
 
     Args:
-        metrics: the metrics of the experiment.
+        metrics: the metrics of the experiment; `Metric.repeats` states how the values of a metric are merged.
         summaries: the summaries of the repeats.
     """
     whole, spread = merged(summaries, evaluator.rules(metrics))
@@ -124,11 +121,9 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
 def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
     """Write summary.json, draw the report if `report` is true, and return the summary as written.
 
-    - Before the report, the experiment is run again without noise, if the run was short (`noise_free.make_if_short`)
-      and did not end early.
-    - After the report, summary.json is written again, with the time that the report took.
+    - If the run was short and complete, the experiment is run again without noise before the report is drawn
+      (`noise_free.make_if_short`).
     - If the report cannot be drawn, a warning is printed, and the run counts as successful.
-    - If experiment.toml was deleted during the run, the file is written again.
 
     Args:
         setup: the set-up of the run, or of its first repeat.

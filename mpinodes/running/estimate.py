@@ -37,9 +37,8 @@ def record_bytes(setup: Setup) -> int:
 def logger_bytes(setup: Setup) -> tuple[int, int]:
     """Estimate how many bytes of memory the logger needs: during the rounds, and after the last round.
 
-    The memory of Python and of the data set is not counted. After the last round, the logger computes the best fixed
-    decision from the samples of all rounds, and holds these samples in memory. With `data.batch` = all, the samples are
-    the data set, so they are not counted.
+    The memory of Python and of the data set is not counted. After the last round, the logger also needs memory for the
+    samples of all rounds, unless `data.batch` = all.
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
     buffers = 4 * 8 * n * layout.width * longest_chunk(setup) + BYTES_AT_ONCE

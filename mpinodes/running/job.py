@@ -129,11 +129,8 @@ class Job(ExitStack):
     def guarded(self, work: Callable[[], int]) -> int:
         """Call `work`, and return its exit code; if `work` raises an exception, report the exception and end all ranks.
 
-        - Under MPI, the failed rank writes the exception to log.txt, with its traceback. The traceback is left out for
-          an `Overdue` (a wait that lasted too long). One of the failed ranks prints the error message.
-        - Without MPI, the error message is printed, and log.txt is not written.
-        - Nothing is printed or written if the exception comes from a signal that was handled, or if the reader of the
-          output has closed the pipe.
+        One of the failed ranks prints the error message. Under MPI, each failed rank writes the exception to log.txt.
+        Exceptions from handled signals or from a closed output pipe are not reported.
         """
         try:
             return work()
@@ -190,16 +187,11 @@ class Job(ExitStack):
         time.sleep(SETTLING)  # MPI_Abort may lose the line, so the launcher gets time to print it
 
     def _logged(self, text: str, error: BaseException | None = None) -> str:
-        """Append a text and the traceback of an error to log.txt. The traceback of an `Overdue` is left out.
+        """Append a text and the traceback of an error to log.txt; an `Overdue` is written without traceback.
 
         Returns:
-            A text to print:
-
-            - the path of log.txt, if log.txt was written;
-            - the path, the reason and the traceback, if log.txt cannot be written;
-            - the traceback, if the run has no directory yet.
-
-            The traceback of an interrupt or an OSError is not in this text.
+            A text to print, which says where log.txt is. If log.txt was not written, this text has the traceback,
+                unless the error is an `Overdue`, an interrupt or an OSError.
         """
         trace = "" if error is None or isinstance(error, Overdue) else "".join(traceback.format_exception(error))
         shown = "" if isinstance(error, (OSError, KeyboardInterrupt)) else f"\n{trace}"
@@ -287,14 +279,13 @@ class Job(ExitStack):
         return code
 
     def _set_up_ranks(self, open_run: Callable[[], None]) -> tuple[Step | None, str]:
-        """Prepare all ranks for the first round.
+        """Set up this rank for the first round, together with all other ranks.
 
-        The logger reads the words of the command and creates the run directory, by `open_run`. The agents receive the
-        experiment from the logger.
+        On the logger's rank, `open_run` sets up the run. The agents' ranks receive the experiment from the logger.
 
         Returns:
-            Two values. The first is the `Step` of the agent, or None on the rank of the logger and on a rank that could
-            not be set up. The second is the error message of the lowest rank with an error (a `BadInput`), or "".
+            The `Step` of the agent, and an error message. The `Step` is None on the logger's rank and after an error.
+                The message is "" if no rank has an error.
         """
         from tempfile import mkdtemp
 
@@ -367,11 +358,11 @@ class Job(ExitStack):
     def alone(self, open_run: Callable[[], None]) -> Result:
         """Do a whole run in this process without MPI; return the run directory and the summary.
 
-        Exceptions of the rounds are raised again, after these actions:
+        If the rounds raise an exception, it is raised again after one of these actions:
 
-        - `BadInput` in a new run: the run directory is removed.
-        - `Stopped`: nothing is done.
-        - Any other exception: it is written to log.txt.
+        - If it is a `BadInput`, and the run is new: the run directory is removed.
+        - If it is a `Stopped`: nothing is done.
+        - In all other cases: the exception is written to log.txt.
 
         Args:
             open_run: calls `open_new` or `reopen`.
@@ -425,11 +416,10 @@ class Job(ExitStack):
     # The methods of a `repeats.RoundsSource`.
 
     def first(self, places: Sequence[Path], agents: int) -> tuple[int, Kept | None]:
-        """Return the number of complete repeats, and the checkpoint from which the logger continues the next repeat.
+        """Return the number of complete repeats, and the logger's checkpoint from which the next repeat continues.
 
-        The checkpoint is from the latest round for which the logger and all agents have a checkpoint. If there is no
-        such round, the checkpoint is None, and the next repeat starts at round 1. The agents' checkpoints of the same
-        round are stored in this object.
+        The checkpoint is from the latest round for which the logger and all agents have checkpoints. It is None if the
+        next repeat starts at round 1. The agents' checkpoints of this round are stored in this object.
 
         Args:
             places: the directories of all repeats.

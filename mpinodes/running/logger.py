@@ -35,12 +35,12 @@ DRAWN_ROUNDS = 8  # the number of rounds whose graphs are recorded for drawing
 class Logger:
     """Log one run: write what the agents log to the log, evaluate it, and finish the run.
 
-    The caller calls `follow` with the numbers that the agents log. Then the caller calls `finish`, unless a signal
-    stopped the run. Creating a `Logger` changes these files in the run directory:
+    Call `follow`, then `finish`; do not call `finish` if a signal stopped the run. A new `Logger` changes the run
+    directory:
 
-    - experiment.toml is written. If the run continues and the text has not changed, the file is left alone.
-    - rounds.log is started. If the run continues, the rounds after the round of `checkpoint` are cut off.
-    - record.h5 and the logger's checkpoints of later rounds are deleted. If the run continues, summary.json is deleted.
+    - If the run starts at round 1: experiment.toml and rounds.log are written anew.
+    - If the run continues: rounds after the checkpoint are deleted from rounds.log, and summary.json is deleted.
+    - In both cases: record.h5 and the logger's checkpoints of later rounds are deleted.
 
     Args:
         setup: the set-up of the run.

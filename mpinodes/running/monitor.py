@@ -82,8 +82,8 @@ class WatchedRun:
 def result(summary: Summary, directory: Path) -> str:
     """Return one line of text with the main results of a run that has ended.
 
-    The line has the number of rounds, the regret per round if the summary has it, the claimed and the proven ε (or "no
-    noise"), and the path of report.html if this file exists. If the run ended early, the line says so.
+    The line has the number of rounds, the regret per round, the claimed and the proven ε, and the path of report.html.
+    Results that the run does not have are left out.
     """
     seconds, network = summary.timing.total if summary.timing else nan, summary.privacy.network
     done = f"done, {summary.rounds} rounds in {seconds:.1f} s"

@@ -93,8 +93,8 @@ def _evaluated(
         metrics: the metrics of the run.
 
     Returns:
-        The rounds at which quantities are measured; the quantities of `CURVES` at these rounds, such as the regret of
-        the network; and the summary.
+        Three values: the rounds at which curves are measured; the curves named in `CURVES`, such as the regret of the
+            network; and the summary.
     """
     evaluator = Evaluator(dataclasses.replace(setup, metrics=metrics))
     for rows in simulate(setup):

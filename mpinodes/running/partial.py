@@ -1,9 +1,8 @@
 """Summarize a run that ended before its last round, from the rounds in its log.
 
-If decisions are recorded (`record.decisions`), the summary has the same quantities as the summary of a finished run. If
-decisions are not recorded, accuracy and the regret of single agents are missing: the summary has only the privacy loss
-and the metrics that are logged in each round. Such metrics are the loss of the network and, if the best fixed decision
-is computed, the regret of the network.
+- If decisions are recorded (`record.decisions`), the summary has all quantities of a finished run.
+- If decisions are not recorded, the summary has the privacy loss and the metrics that are logged in each round, such as
+  the loss of the network. Accuracy and the regret of single agents are missing.
 """
 
 from __future__ import annotations

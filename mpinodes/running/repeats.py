@@ -103,9 +103,9 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
         return summary
 
     def read_again(run: Setup, place: Path) -> Summary:
-        """Return the summary of a repeat that ended before the run was resumed.
+        """Return the summary of a repeat that was complete before the run was resumed.
 
-        If the repeats use the same data, also add the repeat's privacy loss to the joint privacy loss of all repeats.
+        If all repeats use the same data, also add this repeat to `together`, the joint privacy loss of all repeats.
         """
         summary = Summary.read(place)
         if same_data:
@@ -147,9 +147,8 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:
     """Write one record with the variables of all repeats; the first dimension of each variable is `repeat`.
 
-    The record contains all variables that are measured at some rounds (with a dimension `horizon`), the metrics of each
-    round, and the seeds of the repeats. Variables with a dimension `coordinate`, and variables that a repeat lacks, are
-    only in the records of the repeats.
+    The record has the metrics of each round, the variables with a dimension `horizon` (rounds at which results are
+    measured), and the seeds. Variables with a dimension `coordinate`, or that a repeat lacks, are left out.
 
     Args:
         run: the run directory, to which the record is written.

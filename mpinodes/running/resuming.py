@@ -33,8 +33,8 @@ class Reopened(NamedTuple):
     Attributes:
         setup: the set-up of the run.
         done: the number of finished repeats.
-        checkpoints: the logger's checkpoints of the next repeat, the latest first. With secret noise, the list has only
-            the latest checkpoint. The list is empty if the repeat starts at round 1, or if all repeats are finished.
+        checkpoints: the logger's checkpoints of the next repeat, the latest first; with secret noise, only the latest.
+            Empty if the repeat starts at round 1, or if all repeats are finished.
     """
 
     setup: Setup
@@ -53,9 +53,8 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         ranks: the number of MPI processes, as in `set_up`.
 
     Raises:
-        BadInput: the run cannot be resumed. For example: the directory has no run; the run is finished; a pair changes
-            a key on which logged rounds depend; a file has changed or is missing; or the noise is secret, and some
-            messages would be sent a second time with new noise.
+        BadInput: the run cannot be resumed. For example, the run is finished, a pair changes a key on which logged
+            rounds depend, a file has changed, or secret noise would be drawn a second time for some messages.
     """
     for word in words:
         if "=" not in word:
