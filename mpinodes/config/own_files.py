@@ -74,9 +74,8 @@ def data_files(setup: Setup) -> list[Path]:
 def stamps(setup: Setup) -> list[Stamp]:
     """Return a stamp of each data file and of the graph file, by which a resumed run notices a changed file.
 
-    A stamp has the size and the time of a file, the name of the user's secret key, and a hash of the file with this
-    key. Without the key, nobody can test whether a sample is in the file. The key is never written to a run directory.
-    If the user's file stamp-key cannot be used, the hash and the name of the key are empty.
+    A stamp has the size and the time of the file, and a hash of the file with the user's secret key. Without this key,
+    nobody can use the hash to test whether a sample is in the file. If the user has no such key, the hash is empty.
     """
     secret = _secret()
     name, key = secret[: SECRET // 2].hex(), secret[SECRET // 2 :]
@@ -89,10 +88,9 @@ def stamps(setup: Setup) -> list[Stamp]:
 
 
 def is_same(before: Stamp, now: Stamp) -> bool:
-    """Return whether two stamps belong to equal files.
+    """Return whether two stamps belong to equal files: files with the same size and the same hash.
 
-    Equal files have the same size and the same hash. If the two hashes were made with different keys, or without a key,
-    the modification times are compared instead of the hashes.
+    If the two hashes were made with different keys, or without a key, the modification times are compared instead.
     """
     return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
 
@@ -120,10 +118,12 @@ def _cache() -> Path:
 def checked(e: Experiment) -> list[dict[str, Any]] | None:
     """Return a record of each Python file of the user on which the proven epsilon depends.
 
+    Files with metrics are left out, because no epsilon depends on metrics.
+
     Returns:
-        A list of dictionaries, one for each file of `files` except the files with metrics; None if there is no such
-        file. `key` is the setting that names the file, `path` its path, and `sha256` its hash. `tested` is true if
-        `mpinodes check` has tested the file with the values that the experiment sets.
+        A list with a dictionary for each file; None if there is no such file. `key` is the setting that names the file,
+        `path` its path, and `sha256` its hash. `tested` is true if `mpinodes check` has tested the file with the values
+        that the experiment sets.
     """
     entries = []
     for key, path in files(e):
@@ -137,9 +137,8 @@ def checked(e: Experiment) -> list[dict[str, Any]] | None:
 def _is_untried(e: Experiment, key: str) -> bool:
     """Return whether the experiment gives a setting of a user's class a value that `mpinodes check` does not test.
 
-    Each default counts as tested. For a user's loss, all other values count as untested. For other classes,
-    `mpinodes check` also tries other numbers, and other words if the setting has a list of allowed words. Therefore all
-    numbers and all allowed words count as tested.
+    - If the class is a loss: all values but the defaults of the settings are untested.
+    - If the class is of another kind: numbers and allowed words count as tested, because `mpinodes check` varies them.
 
     Args:
         e: the experiment.
@@ -162,10 +161,10 @@ def digest_of(path: Path) -> str:
 
 
 def stamp_of(path: Path, digest: str) -> Path:
-    """Return the path of the marker file that exists if a Python file has passed `mpinodes check`.
+    """Return the path of the empty file that marks a Python file as tested by `mpinodes check`.
 
-    The marker file is in the user's cache directory. Its name is a keyed hash of the version of mpinodes, the Python
-    file, and the files that this file may run or read (`noise_key.files_behind`).
+    The name of the marking file is a keyed hash of three things: the version of mpinodes, the Python file, and the
+    files that the Python file may run or read (`noise_key.files_behind`).
 
     Args:
         path: the Python file.

@@ -1,10 +1,11 @@
-"""Read the setting `problem.preset`, which names a preset: settings that give all algorithms the same problem.
+"""Read the setting `problem.preset`. A preset is a set of settings that give all algorithms the same problem.
 
-A preset may set the keys of the sections data, problem and step, and privacy.clip, privacy.scale and privacy.adjacency.
-If there is a preset, the algorithm's defaults for all these keys are ignored. A key that is neither in the preset nor
-set by the user has the default of the data set or of the key. Keys that the user sets override the preset.
+A preset is a file in the folder presets, a TOML file of the user, or a table of keys in the experiment. A preset may
+set the keys of the sections data, problem and step, and privacy.clip, privacy.scale and privacy.adjacency. If there is
+a preset, the algorithm's own defaults for these keys are ignored.
 
-A preset is a file in the folder presets, a TOML file of the user, or a table of keys in the experiment.
+If the user sets a key, the value of the user counts. If neither the user nor the preset sets a key, the key has the
+default of the data set, or its general default.
 """
 
 from __future__ import annotations
@@ -80,9 +81,9 @@ def left_of(defaults: Mapping[str, Any]) -> Tree:
 def fitted(preset: Tree, algorithm: type[Algorithm[Any]]) -> Tree:
     """Return the settings of a preset, changed as an algorithm needs them. An empty preset stays empty.
 
-    - If the algorithm uses all samples in every round, `data.batch` becomes "all"; data.epochs and data.shuffle are
+    - If the algorithm uses all samples in every round: `data.batch` becomes "all", and data.epochs and data.shuffle are
       removed.
-    - If the agents solve minimization problems (`Algorithm.solves`), `privacy.clip` becomes "inf": no gradient is
+    - If the agents solve minimization problems (`Algorithm.solves`): `privacy.clip` becomes "inf", so no gradient is
       clipped.
     """
     if preset and algorithm.whole_data:

@@ -21,15 +21,7 @@ def constants_of(
 ) -> Run:
     """Return the public constants of a run, such as the number of agents and bounds on gradients.
 
-    Two kinds of bounds are known: bounds that result from clipping, and bounds that the methods of the loss class
-    return.
-
-    - The bounds of the loss class are used only if the attribute `Stream.makes_all_losses` is true.
-    - For Poisson batches and for `privacy.adjacency = zero-out`, only clipping bounds how much one sample changes a
-      gradient.
-    - `sample_sensitivity` and `sample_curvature` are needed by algorithms whose agents minimize their loss functions.
-      Both are infinite unless `Stream.makes_all_losses` is true and the loss is convex.
-    - `sample_rank`, `least_modulus` and `largest_smoothness` are always computed from the bounds of the loss class.
+    A bound on gradients is inf if neither clipping nor the class of the loss proves a finite bound.
 
     Args:
         experiment: the complete experiment.
@@ -134,8 +126,8 @@ def _gdp(epsilon: float, delta: float) -> float:
 def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int, ...]:
     """Return, for each agent, the number of samples in the agent's loss of one round.
 
-    If secret coins draw the batches (`data.sampling`), the result has the number of all training samples of each agent,
-    from which a batch is drawn.
+    If batches are secret (`data.sampling`), this loss has all training samples of the agent; a batch is drawn from
+    them.
 
     Raises:
         BadInput: an agent has no samples.
@@ -150,14 +142,10 @@ def samples_of(experiment: Experiment, stream: Stream, agents: int) -> tuple[int
 def graph_facts(graph: Topology, rounds: int | None) -> GraphFacts:
     """Return the facts about the graph from which a mixing (a rule for the weights of messages) computes its weights.
 
-    The number of agents is always known. The other facts describe the graphs of all rounds of the run. Each of them is
-    computed when a mixing reads it for the first time.
-
     Args:
         graph: the topology.
-        rounds: the number of rounds of the run, which is needed to compute the other facts. None for a mixing that
-            needs only the number of agents (`Mixing.anytime`). With None, reading one of the other facts raises
-            a ValueError.
+        rounds: the number of rounds of the run. With None, only the number of agents can be read, which is all that an
+            `anytime` mixing needs; reading any other fact raises a ValueError.
     """
 
     def compute(fact: str) -> Any:

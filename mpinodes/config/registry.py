@@ -169,7 +169,7 @@ def parts_called(word: str) -> list[tuple[PartKind, Any]]:
 def from_path(kind: PartKind, path: str) -> Any:
     """Return the class of a part that a user's file defines.
 
-    For a loss, the result is a subclass with the defaults of the settings as class attributes (`bound`).
+    If the class is a loss, return a subclass whose class attributes are the defaults of its settings (`bound`).
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name exactly one class in `__all__`; or this
@@ -185,10 +185,11 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
 
     Args:
         path: the path of the file.
-        where: the name of the file in error messages.
+        where: a text with the name of the file, for error messages.
 
     Returns:
-        The class; and `where`, followed by the line of the class if the line is known, for further error messages.
+        The class; and `where` with the line of the class added, for the error messages of the caller. The line is left
+        out if it is not known.
 
     Raises:
         BadInput: the file does not exist, cannot be imported, or does not name exactly one class in `__all__`.
@@ -217,9 +218,9 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
 
 
 def _required(kind: PartKind, part: Any, where: str) -> Any:
-    """Check that a class implements the base class of its kind of parts correctly, and return the class.
+    """Check that a user's class implements the base class of its kind of parts correctly, and return the class.
 
-    For a loss, the result is a subclass with the defaults of the settings as class attributes: `bound(part, {})`.
+    If the class is a loss, return a subclass whose class attributes are the defaults of its settings (`bound`).
 
     Args:
         kind: the kind of the part.
@@ -262,10 +263,14 @@ def _required(kind: PartKind, part: Any, where: str) -> Any:
 
 
 def bound(loss: Any, values: Mapping[str, Any]) -> Any:
-    """Return a subclass of a loss whose settings are class attributes: the values in `values`, or else the defaults.
+    """Return a subclass of a loss in which the settings of the loss are class attributes.
 
-    The class methods of a loss read these attributes to compute constants before any loss object exists. A setting with
-    neither a value nor a default is not changed. If all settings are such settings, `loss` itself is returned.
+    Class methods of a loss can then read the settings before a loss object exists. A setting that is not in `values`
+    has its default. A setting without value and default does not become a class attribute.
+
+    Args:
+        loss: the class of the loss.
+        values: the values of settings, by name.
     """
     own = [(name, key.type, values.get(name, key.default)) for name, key in keys(LOSSES, loss).items()]
     own = [field for field in own if field[2] is not NODEFAULT]
@@ -325,10 +330,10 @@ def mixing_class(algorithm: type[parts.Algorithm[Any]], name: Any) -> type[parts
 
 
 def mixing_name(mixing: str | type[parts.Mixing]) -> str:
-    """Return the name by which the setting `algorithm.mixing` chooses a mixing (a rule for the weights of messages).
+    """Return the name by which `algorithm.mixing` chooses a mixing (a rule for the weights of messages).
 
     Args:
-        mixing: the name itself, or the class of the mixing. The name of a class is the class name.
+        mixing: the name of an installed mixing, which is returned unchanged; or a class, whose class name is returned.
     """
     return mixing if isinstance(mixing, str) else mixing.__name__
 

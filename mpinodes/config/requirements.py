@@ -115,7 +115,7 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def shows_all(stream: type[Stream]) -> bool:
-    """Return whether a data source allows `data.batch = "all"`: each agent uses all its samples in every round."""
+    """Return whether `data.batch` of a stream may be "all": a round then uses all samples of an agent."""
     with suppress(msgspec.ValidationError, KeyError):
         return bool(msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type))
     return False
@@ -124,8 +124,8 @@ def shows_all(stream: type[Stream]) -> bool:
 def _sampling(e: Experiment, parts: Classes) -> Iterator[str]:
     """Yield an error message for each setting that cannot be used with secret batches (`data.sampling`).
 
-    A secret batch is drawn by secret coins. Secret batches are allowed only if mpinodes can prove how much privacy a
-    release of such a batch costs. If `data.sampling` is "none", only `data.rate` is an error.
+    A secret batch is a batch that an agent draws by random numbers that only the agent knows. If `data.sampling` is
+    "none", there are no secret batches, and setting `data.rate` is the only error.
     """
     scheme, adjacency, batch = f"data.sampling = {e.sampling!r}", e.privacy.adjacency, e.data.get("batch")
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
@@ -239,8 +239,11 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
 def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], ranks: int | None) -> Iterator[str]:
     """Yield an error message for each setting that does not fit the number n of agents of the graph.
 
-    The algorithm must support n agents, MPI must have started n + 1 ranks, and `audit.view` must not name an agent that
-    does not exist, or all agents.
+    There are three such mistakes:
+
+    - The algorithm runs only with another number of agents.
+    - MPI has started another number of ranks than n + 1.
+    - The setting `audit.view` names an agent that does not exist, or names all agents.
 
     Args:
         e: the experiment.
@@ -367,9 +370,9 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
 
 
 def _fits(kind: type[Topology], setup: Setup) -> bool:
-    """Return whether the run could use graphs of the class `kind` with its mixing (the rule for weights of messages).
+    """Return whether graphs of a class have the properties that the run's mixing (its rule for weights) needs.
 
-    The test is made with a graph of 8 agents and with the default settings of the class.
+    The answer is found for a graph of the class with 8 agents and default settings.
     """
     try:
         graph = kind(agents=8)

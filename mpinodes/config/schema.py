@@ -54,8 +54,7 @@ class Problems(list[str]):
 def keys_of(struct: Any) -> dict[str, Key]:
     """Return the type and the default of each key of a section, by the name of the key.
 
-    The result has the default None for a key whose default value is made by a function. An example is a key that is
-    itself a section.
+    If a function makes the default of a key, the default in the result is None.
 
     Args:
         struct: the class (of `core.experiment`) that defines the section.
@@ -68,17 +67,16 @@ def keys_of(struct: Any) -> dict[str, Key]:
 def decode(
     section: Tree, keys: Mapping[str, Key], prefix: str, problems: Problems, others: Collection[str] = ()
 ) -> Tree:
-    """Return the values of all keys of a section, converted to their types. Keys without a value get their default.
+    """Return the values of all keys of a section, converted to their types.
 
-    A key may itself be a section, such as `privacy.budget`. The values of such an inner section are converted too, but
-    its keys without a value stay missing.
+    A key that the section does not set has its default. In a section inside this section, such as `privacy.budget`,
+    keys that are not set stay missing.
 
     Args:
         section: the values that the user and the defaults of parts set.
         keys: the keys of the section.
         prefix: the name of the section with a dot, as in "privacy."; empty for keys outside of sections.
-        problems: the list to which a line for each mistake is added; one line names all missing keys. A key with a
-            wrong value, or without value and default, is not in the result.
+        problems: the list to which a line for each mistake is added. A key with a mistake is not in the result.
         others: keys of the section that are allowed, but not converted here.
     """
     problems += [unknown(name, keys, prefix, section) for name in section if name not in keys and name not in others]
@@ -134,7 +132,7 @@ def checked(value: Any, expected: Any, key: str) -> Any:
 
 
 def _meta(expected: Any, name: str) -> Any:
-    """Return the allowed values of a type, as the annotation of the type states them; None if they are not stated.
+    """Return what a type's annotation says about the allowed values; None if the annotation says nothing.
 
     Args:
         expected: the annotated type.
@@ -174,8 +172,7 @@ def unknown(name: str, keys: Collection[str], prefix: str, section: Tree) -> str
         name: the unknown key, without the section.
         keys: the allowed keys of the section.
         prefix: the name of the section with a dot; empty for keys outside of sections.
-        section: the values that the user has set in the section. If `prefix` is empty, these are the values of the
-            whole experiment. Keys that are defined by the user's files in `section` can be suggested too.
+        section: the values that the user set in the section, or in the whole experiment if `prefix` is empty.
     """
     from mpinodes.config.explaining import documented_keys  # imports every part
 
@@ -197,16 +194,13 @@ def unknown(name: str, keys: Collection[str], prefix: str, section: Tree) -> str
 
 
 def to_type(key: str, value: Any, message: str = "") -> str:
-    """Return the end of an error message, which says what the user should type in place of a wrong value.
-
-    The result is empty if no advice is known. A frequent mistake is a value without quotes, because the shell removes
-    quotes.
+    """Return what the user should type in place of a wrong value, as the end of an error message; empty without advice.
 
     Args:
         key: the setting, such as "data.batch".
         value: the wrong value.
-        message: says which type of value was expected. An error message of msgspec names the type. An empty text means
-            that a TOML table was expected. Any other text means that a single value was expected.
+        message: the error message of msgspec, which names the expected type. An empty text means that a TOML table was
+            expected. Any other text means that a single value was expected.
     """
     wants = message.partition("`")[2].partition("`")[0]
     if isinstance(value, list) and value and "got `array`" in message:
