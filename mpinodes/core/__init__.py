@@ -55,12 +55,10 @@ else:
     def __getattr__(name: str) -> Any:
         """Return a name that the module events, messages or parts defines. The module is imported at first use.
 
-        The import is delayed because these modules import NumPy. If a rank imported NumPy before it connects to the MPI
-        launcher, the rank would connect about a second later.
-
         Raises:
             AttributeError: none of the three modules has this name.
         """
+        # not imported earlier, because NumPy would delay the connection of a rank to the MPI launcher by about a second
         for module in ("events", "messages", "parts"):
             names = vars(import_module(f"mpinodes.core.{module}"))
             if name in names:

@@ -22,9 +22,9 @@ COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
 def as_typed(text: str) -> str:
-    """Return a text in which the commands of mpinodes are spelled as in the command that the user typed.
+    """Return a text in which all commands of mpinodes begin like the command that the user typed.
 
-    A user may type `mpinodes run`, `python -m mpinodes.run` or `python -m mpinodes run`.
+    A command begins with `mpinodes `, `python -m mpinodes.` or `python -m mpinodes `.
     """
     words = sys.orig_argv
     module = words[words.index("-m") + 1] if "-m" in words[:-1] else ""
@@ -48,10 +48,10 @@ class Request(Tree):
         self.places = dict(places)
 
     def located(self, problem: str) -> str:
-        """Return an error message with the file and line that set the key at the beginning of the message.
+        """Return an error message with the place of the mistake, a file and a line, added at its beginning.
 
-        If no file sets the key itself, file and line of its section are added. If no file sets the section either, or
-        if the message begins neither with a key nor with `unknown key`, the message is returned unchanged.
+        The place is where a file sets the key that the message begins with, or else the section of this key. If no file
+        sets the key or its section, the message is returned unchanged.
 
         Args:
             problem: the error message.
@@ -85,7 +85,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator
     Args:
         tree: the nested dictionaries.
         prefix: the text in front of every yielded key.
-        whole: the dotted key of a dictionary that is yielded as one value.
+        whole: the dotted key of an inner dictionary that is yielded as it is, as one value.
     """
     for name, value in tree.items():
         if isinstance(value, dict) and f"{prefix}{name}" != whole:

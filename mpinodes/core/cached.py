@@ -1,8 +1,8 @@
 """Cache results in the memory of a process that does many runs, such as a worker process of a study.
 
-One rule says when a result is used again: the values on which the result depends have equal pickles. Two values never
-count as equal if they have no pickle, or if the pickle names a class or function from the Python file of a user,
-because two such files may have equal names. Every use gets a copy of the result, so no use can change another use.
+A cached result is used again if the values on which it depends have the same pickle as before. A result is never cached
+if one of these values has no pickle, or if the pickle names a class or function from a user's Python file, because two
+such files may have equal names. A caller gets a copy of the cached result, which the caller may change.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _size = 0
 
 
 def cached(compute: Callable[[], T], of: Callable[[], Any]) -> T:
-    """Return the result of `compute`, or a copy of the result of an earlier call with an equal value of `of`.
+    """Return the result of `compute`, or a copy of the result of an earlier call with the same values.
 
-    If `is_on` is false, the result is always computed.
+    If `is_on` is false, nothing is cached.
 
     Args:
-        compute: computes the result, which depends on nothing but the values in `of`.
-        of: returns all values on which the result depends, and first a value that names the computation, for example
-            its function. If `is_on` is false, `of` is not called.
+        compute: computes the result, which depends on nothing but the values that `of` returns.
+        of: returns the values on which the result depends. One of the values, such as a function, names the
+            computation, so that different computations never share a result.
     """
     global _size
     try:

@@ -28,10 +28,10 @@ def place_of(part: type, member: str) -> str:
 
 
 def place_in_users_files(text: str) -> str:
-    """Return the file and line of the method, in a user's file, that an error message names, as in "message()".
+    """Return the file and line of a user's method that an error message names, as in "message()".
 
-    If the message names several such methods, the first method counts. If the message names no method of a loaded
-    class of the user, the result is empty.
+    If the message names several methods of the user, the result is the place of the first of them. If the message names
+    no method of the user, the result is empty.
     """
     methods = re.findall(r"(\w+)\(", text)
     places = (place_of(part, method) for method in methods for part in users_parts if method in vars(part))

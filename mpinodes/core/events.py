@@ -41,18 +41,18 @@ class Kind(IntEnum):
 
 
 class Sampling(IntEnum):
-    """List the ways in which an agent draws the batch of samples from which a release is computed.
+    """Name how an agent draws the batch of samples from which a release (a noised vector) is computed.
 
-    The way of drawing also determines what the fields `l1` and `l2` of an `Event` bound: how much a release changes if
-    one sample is zeroed, or if one sample is replaced. The field `rate` of the `Event` is the probability or share
-    below.
+    The fields `l1` and `l2` of an `Event` bound how much the release changes if one sample changes. The field `rate` is
+    the number below.
 
-    - NONE: the batch is public; no secret coins draw it.
-    - POISSON: each sample is in the batch with probability `rate`. `l1` and `l2` are for one zeroed sample.
-    - POISSON_REPLACED: each sample is in the batch with probability `rate`. `l1` and `l2` are for one replaced sample.
-      Privacy accounting counts a replaced sample as two zeroed samples, each with `l1`/2 and `l2`/2.
-    - FIXED: the batch has a fixed size: the share `rate` of all samples. `l1` and `l2` are for one replaced sample of
-      the batch.
+    - NONE: the batch is public. `rate` is 0.
+    - POISSON: each sample is in the batch with probability `rate`, by secret random numbers. `l1` and `l2` are for one
+      sample whose gradient becomes zero.
+    - POISSON_REPLACED: as POISSON, but `l1` and `l2` are for one replaced sample. Privacy accounting counts it as two
+      samples whose gradients become zero, each with `l1`/2 and `l2`/2.
+    - FIXED: the batch has a fixed size, the share `rate` of all samples, and is drawn by secret random numbers. `l1`
+      and `l2` are for one replaced sample of the batch.
     """
 
     NONE = 0
@@ -62,27 +62,28 @@ class Sampling(IntEnum):
 
 
 class Event(NamedTuple):
-    """Describe the release of one vector.
+    """Describe one release: a vector after noise was added.
 
     Attributes:
         kind: the distribution of the noise, a `Kind`.
-        scale: the size of the noise: the scale of Laplace noise or the standard deviation of Gaussian noise in each
-            coordinate. Gamma-norm noise e has a density proportional to exp(−‖e‖₂/scale). 0 if there is no noise.
+        scale: the size of the noise; 0 if there is no noise. For Laplace noise: the scale of each coordinate. For
+            Gaussian noise: the standard deviation of each coordinate. Gamma-norm noise e has a density proportional to
+            exp(−‖e‖₂/scale).
         draws: how many times the same value is released, each time with fresh noise; 1 if all receivers get the same
             release.
-        l1, l2: the L1 and L2 sensitivity of the value before noise. For gamma-norm noise `l1` equals `l2`. For a
-            `Solve` (a minimizer that is computed with noise), `l1` equals `l2`, and l1/scale is the pure ε.
-        uses: the round of the new loss function. A loss function is new if no earlier message of the agent depends on
-            it, but this release does. 0 if no loss function is new.
+        l1, l2: the L1 and L2 sensitivity of the value before noise. For gamma-norm noise, and for a `Solve` (a
+            minimizer that is computed with noise), `l1` equals `l2`. The pure ε of a `Solve` is l1/scale.
+        uses: the round of the loss function that this release depends on, but no earlier message of the agent; 0 if
+            there is no such loss function.
         tv_distance: the total variation distance between the true distribution of the release and the distribution that
             privacy accounting assumes.
         rounding_l1, rounding_l2: how much rounding to a lattice adds to the L1 and L2 sensitivity of the value. For
             gamma-norm noise `rounding_l1` equals `rounding_l2`.
         residual, solver_steps: the final gradient norm and the steps of the solver that computed the value; 0 if there
             was no solver. Privacy accounting ignores both.
-        rate: the probability with which secret coins take a sample into the batch, or the share of the samples in the
-            batch; 0 if no secret coins draw the batch.
-        sampling: how secret coins draw the batch, a `Sampling`.
+        rate: the probability with which a sample is in a secret batch, or the share of the samples in a secret batch; 0
+            if batches are public.
+        sampling: how a secret batch is drawn, a `Sampling`.
     """
 
     kind: float
@@ -196,10 +197,14 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         row[..., self.dimension : self.message_end] = [*columns, *numbers]
 
     def open(self, rows: Vector) -> tuple[Vector, Events, Vector]:
-        """Split rows into decisions, `Events` and frames (messages as they were sent).
+        """Split rows of floats into the three things that they contain.
 
-        The last axis of `rows` has length `width`. The other axes, usually (rounds, agents), are axes of the three
-        results too. The last axis of the decisions has length d, and the last axis of the frames has length `frame`.
+        Args:
+            rows: (..., width) the rows; the axes before the last are usually (rounds, agents).
+
+        Returns:
+            The decisions (..., d), the `Events` with the axes of `rows` before the last, and the frames (..., `frame`),
+            which are the messages as they were sent.
         """
         decisions, messages, frames = np.split(rows, [self.dimension, self.message_end], axis=-1)
         return decisions, Events(np.ascontiguousarray(messages).view(self.record)[..., 0], self.dimension), frames
@@ -208,15 +213,16 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
 class Events(msgspec.Struct, frozen=True):
     """Hold the events and the leakages of many messages, as arrays for privacy accounting.
 
-    Each field of `Event` is an attribute: an array with the values of all messages. For a run the array has the shape
-    (rounds, agents, vectors), where `vectors` is the number of vectors of a message. Only the attribute `uses` has the
-    shape (rounds, agents), because all vectors of a message have the same value. If the algorithm adds noise to
-    gradients, the gradients of a round count as the vectors.
+    An event describes the noise and the sensitivity of a release. The leakage of a message says how data of earlier
+    rounds change the message.
+
+    Each field of `Event` is an attribute: an array (rounds, agents, vectors), where `vectors` is the number of releases
+    of an agent in a round. Only the attribute `uses` has the shape (rounds, agents).
 
     Args:
-        data: an array with the dtype `Layout.record` and an entry for each message: (rounds, agents), or (rounds,) for
-            one agent. If the events are in a file, `data` is an object that reads rounds from the file when they are
-            indexed. The attributes then exist only for the `Events` that `blocks` yields.
+        data: an array (rounds, agents), or (rounds,) for one agent, with the dtype `Layout.record`. `data` may also be
+            an object that reads rounds from a file when it is indexed. In this case, only the `Events` that `blocks`
+            yields have the attributes.
         dimension: d, the number of coordinates of a vector; 0 if d is unknown. If d is unknown, gamma-norm noise is
             accounted for as a pure ε-DP mechanism.
     """
@@ -252,8 +258,8 @@ class Events(msgspec.Struct, frozen=True):
                 the variable.
 
         Raises:
-            KeyError: the record lacks a variable of this layout. Only the variables of the fields in `ADDED` may be
-                missing.
+            KeyError: the record lacks a variable of this layout. A field in `ADDED`, which older records lack, becomes
+                0.
         """
         data = np.zeros(shape, layout.record)
         for group in ("event", "leakage"):
@@ -266,14 +272,15 @@ class Events(msgspec.Struct, frozen=True):
         return cls(data, layout.dimension)
 
     def columns(self) -> dict[str, tuple[tuple[str, ...], Vector]]:
-        """Return the events and leakages (how data of earlier rounds change a message) as variables of a record.
+        """Return the events, and the leakages of messages, as variables of a record.
 
-        `data` must have the axes (rounds, agents).
+        The leakage of a message says how data of earlier rounds change the message. `data` must have the axes (rounds,
+        agents).
 
         Returns:
-            A dictionary from the name of a variable, such as "event_l1", to a pair. The first entry of the pair has the
-            names of the axes after (rounds, agents); the second entry has the values (rounds, agents, ...). An axis of
-            length 1 after (rounds, agents) is left out.
+            A dictionary from the name of a variable, such as "event_l1", to a pair (names, values). `values` is an
+            array (rounds, agents, ...), and `names` has the names of its axes after the first two. Of these further
+            axes, those of length 1 are left out.
         """
         columns = {}
         for group in ("event", "leakage"):
@@ -295,23 +302,22 @@ class Events(msgspec.Struct, frozen=True):
         return Events(self.data.copy(), self.dimension)
 
     def event(self, name: str) -> Vector:
-        """Return the values of one field of `Event` for all messages.
+        """Return the values of one field of `Event` for all releases.
 
-        The result has the axes of `data`, and then one axis with an entry for each vector of a message. The result is 0
-        for a field that the data do not contain.
+        The result has the axes of `data`, and then an axis for the releases of an agent in a round. If `data` does not
+        contain the field, the result is 0.
         """
         columns = self.data["event"]
         return np.zeros(columns.shape) if name not in (columns.dtype.names or ()) else np.asarray(columns[name])
 
     def leakage(self, name: str) -> Vector:
-        """Return one field of the leakage (how data of earlier rounds change a message) for all messages.
+        """Return one field of the leakage of each message, which says how data of earlier rounds change the message.
 
-        The result has the axes of `data`, and then the axes of the field. For example, the field `transition` has the
-        axes (m, m), where m is the number of hidden parts of the algorithm's state.
+        The result has the axes of `data`, and then the axes of the field.
 
         Args:
-            name: the name of a field of `Hidden` except `exact`; or "kind", the number that stands for the class of the
-                leakage. If the algorithm has no hidden parts, only "kind" is allowed.
+            name: a field of the class `Hidden`, such as "transition", but not "exact". The name "kind" gives the number
+                of the leakage's class; it is the only allowed name if the algorithm has no hidden parts.
         """
         return np.asarray(self.data["leakage"][name])
 
@@ -330,16 +336,14 @@ class Events(msgspec.Struct, frozen=True):
     def l1_per_l2(self) -> Vector:
         """Return a bound on (L1 change)/(L2 change) of each vector, where the change is between adjacent data sets.
 
-        The bound is the larger of two ratios:
+        For gamma-norm noise the bound is 1, because only L2 changes count. For other noise the bound is the larger of
+        two ratios:
 
-        - If the changed sample is in the new loss function, on which no earlier message of the agent depends: l1/l2, or
-          1 if l2 is 0 or inf.
-        - If the changed sample is in an older loss function, and changes the vector through hidden state: √d, or √k if
-          the leakage states that only k coordinates change.
+        - The ratio for a sample that no earlier message of the agent depends on is l1/l2, or 1 if l2 is 0 or inf.
+        - The ratio for other samples is √k, where k coordinates may change. It counts only if d is known and the
+          leakage of the message is a `Feedback` or a `Hidden`.
 
-        Only l1/l2 counts if d is unknown, or if the leakage is neither a `Feedback` nor a `Hidden`. The bound is 1 for
-        gamma-norm noise, because only L2 changes count. The result has the axes of `data`, and then an axis for the
-        vectors of a message.
+        The result has the axes of `data`, and then an axis for the vectors of a message.
         """
         l1, l2 = self.l1, self.l2
         ratio = np.divide(l1, l2, out=np.ones_like(l1), where=np.isfinite(l2) & (l2 > 0))
@@ -351,9 +355,9 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def uses(self) -> NDArray[np.int64]:
-        """Return, for each message, the round of its new loss function; 0 if it depends on no new loss function.
+        """Return, for each message, the round of the loss function that no earlier message of the agent depends on.
 
-        A loss function is new if no earlier message of the agent depends on it. The result has the axes of `data`.
+        The result has the axes of `data`. It is 0 for a message that depends on no such loss function.
         """
         return np.asarray(self.event("uses")[..., 0]).astype(np.int64)
 
@@ -367,18 +371,18 @@ class Events(msgspec.Struct, frozen=True):
 
     @property
     def is_hidden(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether its leakage is a `Feedback` or a `Hidden`.
+        """Return, for each message, whether a `Feedback` or a `Hidden` bounds the effect of hidden state on it.
 
-        These leakages bound how much the agent's hidden state changes the message. The result is false for the leakage
-        `Unknown`, although such a message may depend on hidden state too. The result has the axes of `data`.
+        Hidden state is the part of an agent's state that its releases do not determine. The result is false if the
+        effect is unknown. The result has the axes of `data`.
         """
         return np.asarray(np.isin(self.leakage("kind"), (HIDDEN_KIND, EXACT_KIND)))
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Return, for each message, whether it states its dependence on hidden state exactly, not by bounds.
+        """Return, for each message, whether the effect of hidden state on it is stated exactly (`Hidden.exact`).
 
-        The result has the axes of `data`; see `Hidden.exact`.
+        The result has the axes of `data`.
         """
         return np.asarray(self.leakage("kind") == EXACT_KIND)
 
@@ -394,7 +398,7 @@ class Events(msgspec.Struct, frozen=True):
     def priced(self) -> bytes:
         """Return all numbers in `data` that determine the privacy loss, as bytes.
 
-        Two agents with equal bytes have equal privacy losses if they use the same groups of samples in each round.
+        If two agents have equal bytes and use the same groups of samples in each round, their privacy losses are equal.
         """
         data = self.data.copy()
         for name in TELEMETRY:

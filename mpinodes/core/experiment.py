@@ -44,10 +44,9 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
         epsilon: the largest epsilon that may be proven for the whole network.
         delta: the delta of that epsilon; 0 means pure epsilon. Default: privacy.delta.
         kept_by: how the run stays within the budget. noise: mpinodes chooses the noise such that the proven epsilon of
-            all rounds is within the budget; it sets privacy.epsilon, or privacy.noise_multiplier for algorithms that
-            noise gradients. stopping: the releases of an agent depend on the agent's data until the agent's budget is
-            spent; after that, the agent only relays the messages that it receives. All repeats on the same data share
-            one budget.
+            all rounds is within the budget. It sets privacy.epsilon, or privacy.noise_multiplier for algorithms that
+            noise gradients. stopping: an agent releases vectors that depend on its data until its budget is spent; from
+            then on it only relays the messages that it receives. All repeats on the same data share one budget.
         stops: for kept_by=stopping: for each agent, the last round in which a release may depend on the agent's data; 0
             means that the agent need not stop. mpinodes computes this key.
     """
@@ -212,10 +211,10 @@ class Deadline(Struct, forbid_unknown_fields=True, frozen=True):
     """Choose when a run that no longer makes progress is ended. This section changes no message of the run.
 
     Attributes:
-        seconds: if an MPI rank waits this long for another rank, the job ends with exit code 4, and an error names the
-            ranks that wait and the ranks that they wait for. In the rounds, an agent and the logger wait twice as long
-            for each other. inf: no limit. Default: 600. Before the first and after the last round, the limit does not
-            end a job whose ranks still compute. The start of MPI always has at least 10 seconds, and 2 seconds more for
+        seconds: if an MPI rank waits this long for another rank, the job ends with exit code 4. An error message names
+            the ranks that wait and the ranks that they wait for. inf: no limit. Default: 600. In the rounds, an agent
+            and the logger wait for each other twice as long. Before the first round and after the last round, a job
+            whose ranks still compute is not ended. The start of MPI may always take 10 seconds, and 2 seconds more for
             each rank per core.
     """
 
@@ -260,18 +259,18 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
     """Choose what an agent learns about its loss in each round (gradients, or values at two points), and how late.
 
     Attributes:
-        points: 0: an agent learns the gradient of the loss. 2 (bandit feedback): an agent plays two points, x + r u and
-            x - r u, and learns the loss at both; the unit vector u is drawn from the public seed. The estimate
-            d (f(x + r u) - f(x - r u)) u / (2r) then replaces the gradient, and the regret is computed at the two
-            points. privacy.clip bounds the contribution of one sample to the slope (f(x + r u) - f(x - r u)) / (2r).
-            The estimate is d times the slope, so the noise grows with d.
+        points: 0: an agent learns the gradient of its loss f. 2 (bandit feedback): an agent learns the loss at two
+            points, x + r u and x - r u, where the unit vector u is drawn from the public seed. The estimate d (f(x + r
+            u) - f(x - r u)) u / (2r) then replaces the gradient, and the regret is computed at the two points.
+            privacy.clip bounds the contribution of one sample to the slope (f(x + r u) - f(x - r u)) / (2r). The noise
+            grows with d, because the estimate is d times the slope.
         radius: for points=2: the value of r in round 1. The radius r must be below problem.radius, because x keeps the
             distance r from the boundary of the set.
         decay: for points=2: r decreases as t^-decay; 0 keeps r constant.
-        delay: k: the gradient or the loss values of round t arrive in round t + k, and are used with the step size of
-            round t + k. The noise is calibrated to this step size. Nothing arrives in the first k rounds. An epsilon is
-            proven only if gradients are taken at released points (gradient_at=public). For late messages see
-            faults.delay.
+        delay: k: the gradient or the loss values of round t arrive in round t + k. The algorithm uses them with the
+            step size of round t + k, to which the noise is calibrated. Nothing arrives in the first k rounds. An
+            epsilon is proven only if gradients are taken at released points (gradient_at=public). Messages are not
+            late: see faults.delay.
     """
 
     points: Literal[0, 2] = 0
@@ -296,9 +295,9 @@ class DataKeys(Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         seed: seed of the data, of the partition of the samples among agents, and of the order of the samples. Set this
             key if the data must stay the same when the seed of the run changes. Default: seed.
-        identity: a name that you give to the samples of this data set, for mpinodes spent. You state that runs with
-            equal names use the same samples in the same rows, and that runs with different names have no sample in
-            common. experiment.toml contains the name.
+        identity: a name that you give to the samples of this data set, for the command mpinodes spent. Runs with equal
+            names must use the same samples in the same rows. Runs with different names must have no sample in common.
+            experiment.toml contains the name.
         sampling: how an agent draws the batch of a gradient. none: in a public order. poisson: each sample with
             probability data.rate, by secret coins. fixed: data.batch samples by secret coins. A secret batch costs less
             privacy. If problem.average is true, the sum of the batch's gradients is divided by the expected size of the

@@ -10,20 +10,18 @@ An algorithm returns a message, and never sends anything itself:
 A message is sent as an array of floats, which is called a frame. Besides the message, a frame contains two kinds of
 numbers without noise:
 
-- The header has the round, the kind of the message, and in which of the last rounds an agent's message still changed.
+- The header has the round, the kind of the message, and bits by which agents learn whether messages still change.
 - The scalars are public numbers from which the receivers compute mixing weights. The scalars come from a `Mixing`,
   which never receives the state or the loss of an agent.
 
-A message with data usually depends on a new loss function: the loss function of round `uses`, on which no earlier
-message of the agent depends. Given all earlier releases, two numbers bound how much a changed sample changes the
-message:
+An algorithm must state two facts about each message with data. Each fact says how much one changed sample changes the
+message, if all earlier releases stay equal:
 
-- The *sensitivity* is the largest change of the message if the sample is in the new loss function.
-- The *leakage* is the change of the message if the sample is in an older loss function. Such a sample can change the
-  message only through the agent's hidden state: the part of the state that the releases do not determine.
+- The *sensitivity* is for a sample that no earlier message of the agent depends on.
+- The *leakage* is for other samples. Such a sample can change the message only through the agent's hidden state, which
+  is the part of the state that the releases do not determine.
 
-An algorithm must state the sensitivity and the leakage of each message. If the leakage is unknown, the algorithm states
-`UNKNOWN`: from this round on, no epsilon is proven.
+If the leakage is unknown, the algorithm states `UNKNOWN`: from this round on, no epsilon is proven.
 """
 
 from __future__ import annotations
@@ -109,9 +107,9 @@ class Neighborhood(NamedTuple):
 class Released(NamedTuple):
     """State that a message depends only on earlier releases and on one loss function, but not on hidden state.
 
-    The loss function is that of the round in the message's attribute `uses`. If `uses` is 0, the message depends only
-    on earlier releases. If the algorithm names hidden parts of its state, the same must hold for these parts: they
-    depend only on earlier releases and on this loss function.
+    The loss function is that of round `uses` of the message. If `uses` is 0, the message depends on no loss function.
+    The same must hold for the hidden parts of the agent's state, if the algorithm names any: they depend only on
+    earlier releases and on this loss function.
     """
 
     def numbers(self, hidden: int, vectors: int) -> tuple[float, ...]:
@@ -143,27 +141,24 @@ class Unknown(NamedTuple):
 class Hidden(NamedTuple):
     """State how much a sample of an earlier round can change a message through m hidden parts of the agent's state.
 
-    Hidden parts are parts of the state that the releases do not determine. Compare two runs on adjacent data sets whose
-    releases so far are equal. Let h = (h_1, ..., h_m) be the differences of the hidden parts between the two runs. Let
-    g be the difference of the gradient (or of another function of the data) that entered the state since the previous
-    message. The object states numbers A, b, c, p, s, ℓ, r and w such that
+    A hidden part is a part of the state that the releases do not determine. Compare two runs on adjacent data sets
+    whose releases so far are equal. Let h = (h_1, ..., h_m) be the differences of the hidden parts between the two
+    runs. Let g be the difference of the gradient (or of another function of the data) that entered the state since the
+    previous message. The object states numbers A, b, c, p, s, ℓ, r and w such that
 
         h <- A h + b g
         ‖g‖₂ ≤ s·[a changed sample is in the loss `uses`] + min(r, ℓ·‖p·h‖₂ + w)
         difference of vector v of the message = c_v · h, where c_v is row v of c
 
-    A bracket [...] is 1 if its statement is true, and 0 otherwise. The bound on ‖g‖₂ is computed from h before the
-    update. The term w counts only after a message that used a changed sample.
+    The bracket [...] is 1 if its statement is true, and 0 otherwise. The bound on ‖g‖₂ is computed from h before the
+    update. The term w counts only after a message that used a changed sample. All numbers are public constants, and
+    must not depend on any agent's data.
 
-    - If the dynamics are linear, state `exact=True` and all numbers with their signs. Privacy accounting can then use
-      the impulse response of this linear system, instead of bounds on norms. For this, all messages with hidden parts
-      must state `exact=True`, and a number in A, b, p or c must be negative.
-    - If the dynamics are not linear, but norms are bounded (projections, Lipschitz maps), state nonnegative numbers.
-      Then h is a vector of norms, and A h + b g is an upper bound.
-
-    The L1 difference of a vector is bounded by √d times its L2 difference, or by l1/l2 times its L2 difference if l1/l2
-    is larger. If a sample of an earlier loss function changes only a few coordinates, state their number as
-    `coordinates`. All numbers are public constants, and must not depend on any agent's data.
+    - If the dynamics are linear: state `exact=True`, and all numbers with their signs. Privacy accounting can then use
+      the impulse response of this linear system, if all messages with hidden parts state `exact=True` and a number in
+      A, b, p or c is negative.
+    - If only norms are bounded (as by projections and Lipschitz maps): state nonnegative numbers. Then h is a vector of
+      norms, and A h + b g is an upper bound.
 
     Attributes:
         transition: A, (m, m) nested tuples; m is the number of the algorithm's `hidden` parts.
@@ -176,11 +171,10 @@ class Hidden(NamedTuple):
         exact: whether the numbers, with their signs, describe the dynamics exactly; else the numbers bound norms.
         offset: w, the largest L2 difference of the gradient that remains however small h is, in every round after a
             changed sample was used. For bandit feedback, w must include the rounding error of the gradient estimate:
-            `Run.grad_rounding` times the weight of the gradient in the message. Unless `lipschitz`, `largest` or
-            `point` is zero, mpinodes increases w to at least `largest` in two cases: if feedback is delayed, and if
-            w = 0 under bandit feedback.
+            `Run.grad_rounding` times the weight of the gradient in the message. For delayed feedback and for bandit
+            feedback, mpinodes may increase w (`offset_by`).
         coordinates: the number of coordinates of a vector that a changed sample of an earlier loss function can change;
-            0 means all coordinates.
+            0 means all coordinates. The L1 difference of the vector is bounded by means of this number.
     """
 
     transition: Sequence[Sequence[float]]
@@ -287,13 +281,15 @@ Leakage: TypeAlias = Released | Feedback | Hidden | Unknown
 
 
 def offset_by(message: Message, share: float) -> Message:
-    """Return a copy of a message in which the field `offset` of the leakage is at least `share` times `largest`.
+    """Return a copy of a message in which the `offset` of the leakage covers rounding errors or delays.
 
-    `largest` is another field of the leakage. The offset bounds the change of a gradient that remains even if the
-    hidden state changes very little. Rounding errors and delays cause such changes. If the offset is 0, the new offset
-    is `largest`, because a rounding error can be larger than `share` times `largest`.
+    The offset bounds the change of a gradient that remains even if the hidden state changes very little. The new offset
+    is:
 
-    The message is returned unchanged in three cases:
+    - If the offset is 0: the field `largest` of the leakage.
+    - If the offset is not 0: the offset, or `share` times `largest` if this number is larger.
+
+    The message itself is returned in three cases:
 
     - The message is neither a `Query` nor a `Queries`.
     - The leakage is `RELEASED` or `UNKNOWN`.
@@ -322,8 +318,8 @@ class Query:
         value: (d,) the vector without noise.
         l1: the L1 sensitivity of the vector, given all earlier releases; inf if the sensitivity is unbounded.
         l2: the L2 sensitivity of the vector, given all earlier releases; inf if the sensitivity is unbounded.
-        uses: the round of the new loss function. A loss function is new if no earlier message of the agent depends on
-            it, but this vector does. 0 if no loss function is new.
+        uses: the round of the loss function that this vector depends on, but no earlier message of the agent; 0 if
+            there is no such loss function.
         leaks: the leakage, which says how samples of earlier rounds change the vector: `RELEASED`, a `Feedback` or
             `Hidden`, or `UNKNOWN`.
         calibration: the number to which the noise is calibrated, as `Mechanism.release` defines it. None means the
@@ -379,15 +375,17 @@ class Queries:
 class Solve:
     """Ask the agent to send the minimizer over x of f(x) + ‖x − center − e‖²/(2·step), where e is noise.
 
+    For adjacent data sets, the same minimizer x belongs to two different noisy centers, `center` + e. The numbers `l2`
+    and `log_volume` compare these two centers.
+
     Attributes:
         center: (d,) the center. If the center depends on private data in any way but by releases, state
             `leaks=UNKNOWN`.
         step: the step of the proximal operator.
         near: (d,) the point at which the solver starts.
         uses: the round whose loss function is f.
-        l2: a bound on an L2 distance. For each of two adjacent data sets, take the noisy center `center + e` whose
-            minimizer is x. l2 bounds the distance between these two centers: `step` times the L2 change of ∇f at x.
-        log_volume: a bound on the difference of log det(∂(center + e)/∂x) between adjacent data sets.
+        l2: a bound on the L2 distance between the two noisy centers: `step` times the L2 change of ∇f at x.
+        log_volume: a bound on the difference of log det(∂(center + e)/∂x) between the two noisy centers.
         calibration: the number a in the density of the noise, exp(−ε‖e‖₂/a) times a constant, with the nominal ε.
         tolerance: the gradient norm at which the solver stops.
         stretch: a bound on ‖x − minimizer‖ divided by the gradient norm at x: the inverse of the modulus of strong
@@ -458,15 +456,13 @@ class Inbox:
     """Hold the k releases that agent i mixes in a round, in ascending order of the senders. Arrays are read-only.
 
     Agent i is one of the senders. If messages may be late, a sender may have several releases in one inbox. If a
-    message has several vectors, d below is the length of all vectors together, and `inbox["name"]` is the inbox of one
-    vector.
+    message has several vectors, `inbox["name"]` is the inbox of one vector.
 
     Attributes:
-        releases: the k releases, each (d,).
+        releases: the k releases, each (d,). If a message has several vectors, d is the length of all vectors together.
         weights: (k,) the weights a_ij of the releases.
-        scale: a number from the mixing, by which the algorithm divides. With push-sum, the algorithm divides the
-            weighted sum of the releases by w_i. With `mixing.rescaling`, it divides the gradient by [r_i]_i. Other
-            mixings have the scale 1.
+        scale: a number by which the algorithm divides. With push-sum: w_i, which divides the weighted sum of the
+            releases. With `mixing.rescaling`: [r_i]_i, which divides the gradient. With other mixings: 1.
         own: (d,) the release of agent i.
         vectors: the names of the vectors if a message has several vectors; else empty.
     """

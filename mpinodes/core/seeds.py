@@ -1,13 +1,12 @@
-"""Make random number generators that can start at the beginning of any round, one for each purpose and agent.
+"""Make random number generators, one for each purpose and agent, that can start at the beginning of any round.
 
-A random number of `Draws` is a function of (source, purpose, agent, part, t). Here t is the round, and `part` is an
-index, for example of a vector of the agent's message. Anyone who knows the source can compute the numbers of any round
-without stored state, for example to replay a run. The source is usually the seed of the run, or the seed of its data
-(`data.seed`). For noise, dither and secret batches the source is the noise key (`Setup.noise_key`), or random bytes
-from the operating system.
+A random number of `Draws` depends only on five values: the source, the purpose, the agent, an index (`part`) and the
+round t. So the numbers of any round can be computed again without stored state, for example to replay a run. The source
+is the seed of the run, the seed of its data (`data.seed`), or a secret key. For noise, dither and secret batches, the
+source is the noise key (`Setup.noise_key`) or random bytes from the operating system.
 
-The generator is Philox, which is counter-based. The values (source, purpose, agent) determine the key of Philox, and
-(part, t) determine where its counter starts. Each round has at least 2^128 draws.
+The generator is Philox, which is counter-based. Source, purpose and agent determine the key of Philox, and part and
+round determine where its counter starts. Each round has at least 2^128 draws.
 """
 
 from __future__ import annotations

@@ -229,15 +229,16 @@ class Algorithm(ABC, Generic[S]):
         """
 
     def decision(self, s: S) -> Vector:
-        """Return the agent's estimate of all d coordinates: by default the field x of the state.
+        """Return the agent's estimate of all d coordinates of a decision; by default the field x of the state.
 
-        The agent's decision is usually this estimate, or the block of this estimate that the agent decides. There are
-        three exceptions:
+        If agents decide blocks of coordinates, the agent's decision is its block of the estimate. Otherwise the
+        decision is the estimate, with three exceptions:
 
-        - If the algorithm states `decides_release`, the decision is the release.
-        - If the algorithm states `noises_gradients`, the decision is the point at which `update` takes the first
+        - If the algorithm states `decides_release`: the decision is the release.
+        - If the algorithm states `noises_gradients`: the decision is the point at which `update` takes the first
           gradient of the round.
-        - Under bandit feedback, the decision is the midpoint of the two points at which the agent learns its loss.
+        - If feedback is bandit feedback: the decision is the midpoint of the two points at which the agent learns its
+          loss.
         """
         x: Vector = s.x  # type: ignore[attr-defined]
         return x
@@ -273,14 +274,14 @@ class Algorithm(ABC, Generic[S]):
         return list(bounds(setup, horizons, minimizer))
 
     def carried_on(self, t: int) -> float | None:
-        """Return by which factor c the messages of round t > 1 contain the mixed releases of the round before.
+        """Return the factor c in the formula of a message below; None if messages may have another form.
 
-        The message of agent i must be c Σ_j a_ij h_j + v_i, where the h_j are the releases of round t − 1, and the a_ij
-        are the mixing weights. The vector v_i may depend on the agent's data, but must not depend on received messages,
-        and must have the same direction in all rounds. Return None if the messages may have another form.
+            message of agent i in round t > 1 = c Σ_j a_ij h_j + v_i
 
-        Messages have this form if the losses do not change, if the gradients are affine functions with a public linear
-        part, and if nothing is projected or clipped.
+        Here h_j is the release of agent j in round t − 1, and a_ij is a mixing weight. The vector v_i must not depend
+        on received messages. It may depend on the agent's data, but a change of the data must move v_i in the same
+        direction in all rounds. Messages have this form, for example, if the losses do not change, the gradients are
+        affine with a public linear part, and nothing is projected or clipped.
         """
         return None
 
@@ -314,11 +315,11 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def settled_below(self) -> float:
-        """Return how little the messages change before the run ends early; 0 means that the run never ends early.
+        """Return the relative change of relayed vectors below which the run ends early; 0: the run never ends early.
 
-        Only relayed messages count: a `Relay` is the weighted sum of received releases, sent without new noise. The run
-        ends soon after a round in which every agent relays a vector that differs from the agent's previous message v by
-        at most `settled_below`·‖v‖₂.
+        A relayed vector is sent by a `Relay`: it is the weighted sum of received releases, without new noise. The run
+        ends soon after a round in which every agent relays a vector whose L2 distance from its previous message v is at
+        most `settled_below`·‖v‖₂.
         """
         return 0.0
 

@@ -37,15 +37,15 @@ class Setup:
             are estimates of gradients.
         make_key: computes `noise_key` from this set-up.
         cut: for a user-defined stream, a function that maps an agent and a loss to the same loss with clipped
-            gradients. None for a built-in stream, and if gradients change after clipping (bandit feedback,
-            `problem.gradient_noise`).
+            gradients. None for a built-in stream, for bandit feedback, and for random errors of gradients
+            (`problem.gradient_noise`).
         metrics: the metrics of the run, built-in metrics first; empty on all ranks except the logger's rank.
-        endless: whether the run never ends early, not even after the vectors that agents relay have converged
+        endless: whether the run never ends early, also if the relayed vectors no longer change
             (`Algorithm.settled_below`).
         links: decides which messages are lost or delayed; None if every message arrives in the round in which it is
             sent.
         connected_over: the least number B such that the graphs of any B consecutive rounds together are strongly
-            connected; 0 if this was not checked, or if the baseline of the run is alone or one-shot.
+            connected; 0 if B was not computed, or if the baseline of the run is alone or one-shot.
         loss: the class of the losses of samples.
     """
 
@@ -70,8 +70,8 @@ class Setup:
     def noise_key(self) -> bytes:
         """Return the 32-byte key from which the noise is drawn if `noise.entropy` is "seed".
 
-        The random numbers for rounding (dither) are drawn from this key too, and also those for secret batches, unless
-        `noise.backend` is "opendp". The key is never written to a file.
+        Dither (random numbers for rounding) and secret batches are drawn from this key too. If `noise.backend` is
+        "opendp", neither the noise nor secret batches are drawn from the key. The key is never written to a file.
 
         Raises:
             OSError: a file that the experiment names cannot be read.

@@ -80,13 +80,13 @@ class Set(ABC):
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
         """Return cone constraints that describe 𝒳. A solver uses them to compute the best fixed decision.
 
-        A class need not override this method, which raises NotImplementedError by default. The best fixed decision is
-        then computed in another way, which takes longer and is less accurate for nonsmooth losses.
+        By default, this method raises NotImplementedError. The best fixed decision is then computed without the
+        constraints, which takes longer and is less accurate for nonsmooth losses.
 
         Args:
-            used: the indices of some coordinates of a point. The constraints are on the vector v of these coordinates,
-                for the points of 𝒳 whose other coordinates are 0. If the class attribute `solid` is false, `used` has
-                the indices of all coordinates.
+            used: indices of coordinates. The constraints are on the vector v of these coordinates, for the points of 𝒳
+                whose other coordinates are 0. If the class attribute `solid` is false, `used` has the indices of all
+                coordinates.
         """
         raise NotImplementedError(f"{type(self).__name__} does not define the method cones")
 

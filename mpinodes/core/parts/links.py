@@ -82,26 +82,26 @@ class Links(ABC):
 
     @abstractmethod
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors of an agent in round t of a run with faults.
+        """Return the neighbors of an agent for the messages that arrive in round t, and for its own message of round t.
 
-        The in-neighbors are the senders whose messages arrive at the agent in round t. The out-neighbors are the agents
-        that receive the agent's message of round t, in round t or later.
+        The in-neighbors are the senders whose messages arrive at the agent in round t; the messages may have been sent
+        earlier. The out-neighbors are the agents at which the agent's message of round t arrives, in round t or later.
         """
 
     @abstractmethod
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
         """Return which messages an agent receives in round t, as pairs (sender, round of sending) in ascending order.
 
-        The agent's own message of round t is among them. If the mixing uses only the newest message of each sender
-        (`Mixing.hears`), older messages are left out.
+        The agent's own message of round t is among the messages. If the mixing uses only the newest message of each
+        sender (`Mixing.hears`), older messages are left out.
         """
 
     @abstractmethod
     def carried(self, t: int, agent: int) -> Neighborhood:
-        """Return an agent's neighbors for the messages that are sent in round t and are not lost.
+        """Return the neighbors of an agent for the messages that are sent in round t, and arrive then or later.
 
-        The in-neighbors are the senders of those messages that the agent receives, in round t or later. The
-        out-neighbors are the agents that receive the message of this agent, in round t or later.
+        The in-neighbors are the senders whose message of round t arrives at the agent. The out-neighbors are the agents
+        at which the agent's message of round t arrives. A lost message arrives nowhere.
         """
 
     @abstractmethod

@@ -44,9 +44,8 @@ class Loss(ABC):
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
         """Return the loss of a randomly drawn batch of this loss's samples. By default, the result is this loss itself.
 
-        `SampleLoss` overrides this method: the loss of the batch is the sum of its samples' losses, divided by `rate`
-        and by the divisor of this loss, plus the regularizer. The number of drawn samples does not change the divisor,
-        so the mean of the batch's loss over all draws is this loss.
+        In `SampleLoss`, the sum over the samples of the batch is divided by `rate` and by the divisor of this loss, and
+        the regularizer is added. The mean of the batch's loss over all draws is therefore this loss.
 
         Args:
             draw: takes the number of samples of this loss, and returns the indices of the samples in the batch.
@@ -70,8 +69,7 @@ class Loss(ABC):
 class SampleLoss(Loss):
     """Define a loss of samples (a_k, b_k): f(x) = Σ_k ℓ(x; a_k, b_k)/divisor + (λ/2)‖x‖².
 
-    If ℓ depends on x only through a_k·x, extend `losses.linear`: such a loss has only three short methods. If a class
-    computes its gradient itself, mpinodes clips the gradient again before an agent receives it (`losses.enforced`).
+    If ℓ depends on x only through a_k·x, extend `losses.linear.LinearLoss`, which needs only three short methods.
 
     Attributes:
         features: (k, d) the a_k as rows, dense or a sparse CSR array.
@@ -112,13 +110,14 @@ class SampleLoss(Loss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return an L2 Lipschitz constant of some coordinates B of a sample's gradient, if x changes in coordinates C.
+        """Return a Lipschitz constant (L2) of a sample's gradient, restricted to a block; inf if no constant is known.
 
-        B and C may be all coordinates, or two different blocks. The result is inf if no constant is known.
+        A block is a set of coordinates. Only the gradient's coordinates in the block B are considered, and the point x
+        changes only in the block C. B and C may be all coordinates, or two different blocks.
 
         Args:
-            norm: the largest L2 norm of a sample's features in the coordinates B.
-            other: the largest L2 norm of a sample's features in the coordinates C.
+            norm: the largest L2 norm of a sample's features in the block B.
+            other: the largest L2 norm of a sample's features in the block C.
         """
         return inf
 
@@ -139,7 +138,7 @@ class SampleLoss(Loss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return the largest rank of a sample's Hessian, without terms that are equal for all samples; by default d."""
+        """Return the largest rank of the part of a sample's Hessian that depends on the sample; by default d."""
         return dimension
 
     @classmethod
@@ -208,12 +207,14 @@ class SampleLoss(Loss):
     def values(cls, features: Features, targets: Vector, points: Vector) -> Vector:
         """Return the loss ℓ of single samples at many points, without clipping, divisor and regularizer.
 
-        The points are in g groups of p points. Either each group has k samples of its own, or all groups share k
-        samples. The result has the shape (g, p, k).
+        There are g groups of p points, and k samples for each group. The samples may be the same for all groups.
 
         Args:
             features: (g k, d), the samples of the first group first; or (k, d) for shared samples. The array is dense
                 or a sparse CSR array.
             targets: (g, k), or (1, k) for shared samples.
             points: (g, p, d).
+
+        Returns:
+            (g, p, k) the loss of each sample at each point of its group.
         """

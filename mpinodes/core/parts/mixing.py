@@ -19,9 +19,10 @@ from mpinodes.core.parts.links import Links, Topology
 class GraphFacts(Struct, frozen=True, dict=True):
     """Hold public facts about the graph of a run, from which a mixing computes its weights.
 
-    The methods below examine the graphs of all rounds when they are first read. If the graph never repeats, they
-    examine only the first rounds (`topology.facts.LONGEST_CHECK`). A mixing that states `anytime` may use only the
-    number of agents. If it reads another fact, a ValueError is raised.
+    All facts except the number of agents are computed when they are first read, from the graphs of all rounds. If the
+    graph never repeats, only the graphs of the first `topology.facts.LONGEST_CHECK` rounds are examined.
+
+    A mixing that states `anytime` may read only the number of agents: any other fact raises a ValueError.
 
     Attributes:
         agents: n, the number of agents.
@@ -88,8 +89,8 @@ class Mixing(ABC):
     def weights(self, s: Any, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Any, Sequence[float], float]:
         """Return the next state of the mixing, the weights a_ij of the k received messages, and a scale.
 
-        Most algorithms divide the weighted sum of the messages by the scale. With subgradient rescaling, an algorithm
-        divides its gradient by the scale.
+        Most algorithms divide the weighted sum of the messages by the scale. With the mixing `mixing.rescaling`, an
+        algorithm divides its gradient by the scale instead.
 
         Args:
             s: the state of the mixing in this round.

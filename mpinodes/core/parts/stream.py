@@ -22,15 +22,15 @@ MakeLoss = Callable[[Features, Vector], SampleLoss]  # features (k, d), targets 
 
 
 class Recurring(Struct, frozen=True):
-    """Merge the losses of many rounds, for an agent that uses a fixed set of samples again and again.
+    """Merge the losses of many rounds into one loss, for an agent whose rounds use parts of a fixed set of samples.
 
-    `Stream.merged` may return such an object.
+    The function `Stream.merged` may return such an object.
 
     Attributes:
         features, targets: all samples of the agent, (k, d) and (k,).
         size: the number of samples in a round.
         make_loss: returns the loss of a round from the features and targets of its samples.
-        places: returns the indices of the samples of rounds `first` to `last`, in the order of rounds.
+        places: maps rounds (first, last) to the indices of the samples of these rounds, in the order of rounds.
     """
 
     features: Features
@@ -65,10 +65,9 @@ class Stream(ABC):
     partitioned among the agents, extend `streams.labelled.LabelledStream`: such a stream needs only the method `open`,
     a name and a bound on the features.
 
-    All attributes and results of a stream, except the losses and data sets themselves, must be public: known without
-    looking at the values of any sample. Examples are the dimension, the bounds, and which agent has which samples. The
-    number of samples is public by definition, because adjacent data sets differ in replaced samples. If an attribute or
-    result does depend on the data, `unproven_because` must name it.
+    Everything that a stream returns, except losses and data sets, must be public: it must not depend on the values of
+    samples. Examples are the dimension, the bounds, the number of samples, and which agent has which samples. If an
+    attribute or result does depend on the data, `unproven_because` must name it.
 
     Attributes:
         seed: the seed of the data, of their partition among agents, and of their order.
@@ -160,21 +159,21 @@ class Stream(ABC):
 
     @property
     def makes_all_losses(self) -> bool:
-        """Return whether every loss of this stream satisfies the bounds of the loss class (`SampleLoss`).
+        """Return whether every loss of this stream satisfies the bounds on gradients of its class (`SampleLoss`).
 
-        The bounds on gradients are computed from `batch`, `feature_bound` and `feature_norm`. A loss satisfies these
-        bounds if `make_loss` makes it from `batch` samples, whose features do not exceed the other two numbers.
+        A loss satisfies the bounds if `make_loss` makes it from `batch` samples whose features do not exceed
+        `feature_bound` and `feature_norm`.
 
-        - If the result is False, mpinodes does not use the bounds. Instead, the gradient of a round for which the
-          bounds may not hold is clipped as a whole, to half of the sensitivity that privacy accounting assumes.
-        - If a user's stream returns True, mpinodes checks each loss. The run ends at the first loss that was made in
-          another way (`losses.enforced`).
+        - If the result is False: mpinodes does not use the bounds. In a round in which the bounds may not hold,
+          mpinodes clips the gradient of the whole round.
+        - If a user's stream returns True: mpinodes checks each loss, and ends the run if a loss was made in another
+          way.
         """
         return False
 
     @property
     def keeps_order(self) -> bool:
-        """Return whether the seed does not change the rounds in which an agent uses each of its samples.
+        """Return whether an agent uses its samples in the same rounds for every seed.
 
         Compare two runs that differ only in the seed, and an agent that has the same rows of the data in both runs. If
         the result is True, this agent uses each sample in the same rounds of both runs.
@@ -200,9 +199,8 @@ class Stream(ABC):
     def merged(self, agent: int) -> Callable[[int, int], SampleLoss]:
         """Return a function that maps rounds (first, last) to one loss of all samples of the rounds `first` to `last`.
 
-        The samples of the merged loss are in the order of rounds. Its other attributes, such as the divisor, are those
-        of the loss of round `first`. The evaluation of a run uses this function to read many rounds at a time. If the
-        function is a `Recurring`, each sample is read only once.
+        The samples of this loss are in the order of rounds. Its other attributes, such as the divisor, are those of the
+        loss of round `first`.
         """
         losses: Callable[[int], Any] = self.of(agent)
 
@@ -224,9 +222,8 @@ class Stream(ABC):
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to the group number (from 0) of each sample of the round.
 
-        Privacy accounting computes one privacy loss for each group of samples. Two samples may be in the same group if
-        every round uses both samples or neither sample. In a user's stream, every sample is a group of its own. If two
-        agents use their samples in the same pattern of rounds, their groups should have the same numbers.
+        Privacy accounting computes one privacy loss for each group. Two samples may be in one group if every round uses
+        both samples or neither. By default, every sample is a group of its own.
         """
         return self.samples(agent)
 
