@@ -93,9 +93,9 @@ def runs(directory: str | Path) -> pandas.DataFrame:
     - the results, by short names such as `accuracy_test`, `regret_per_round` and `epsilon_proven`,
     - `warnings`: the codes of the run's warnings.
 
-    `attrs["labels"]` has the label of each result, and `attrs["units"]` the unit of each result that has a unit. If
-    each agent has its own loss function, losses and regrets are divided by the number of agents. So these results can
-    be compared with results of runs in which all agents share one loss function.
+    The dictionary `attrs["labels"]` of the table has the label of each result. The dictionary `attrs["units"]` has the
+    unit of each result that has a unit. If each agent has its own loss function, losses and regrets are divided by the
+    number of agents.
 
     Raises:
         mpinodes.core.errors.BadInput: the directory contains no finished run, or a run that ended early, or a run that

@@ -1,21 +1,24 @@
 """ADMM for consensus learning.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (8) and (9)
-(Forero, Cano, Giannakis 2010). In each iteration, every agent first minimizes its own objective plus a penalty on the
-distance to its neighbors (8), and then updates its dual variable (9). The symbols are:
-
-- N is the number of agents. Agent i has V_i neighbors and B_i samples, with features x_n and labels y_n.
-- f_i(t) is the iterate of agent i, a vector of length d. f_i(0) is random.
-- λ_i is the dual variable of agent i. All λ_i start at 0.
-- O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖² is the objective of agent i, where L is the loss function.
-- C is `problem.weight`, ρ/N is `problem.regularizer`, θ is the dual step, and η is the penalty, which equals θ.
-
-With sums over the neighbors j of agent i, iteration t is
+(Forero, Cano, Giannakis 2010). In each iteration t, every agent i minimizes its own objective plus a penalty on the
+distance to its neighbors j, and then updates its dual variable:
 
     (8) f_i(t) = argmin_f O_i(f) + 2 λ_i·f + η Σ_j ‖½(f_i(t−1) + f_j(t−1)) − f‖²
     (9) λ_i   <- λ_i + (θ/2) Σ_j (f_i(t) − f_j(t))
 
-Round 1 sends f_i(0), which does not depend on data. Round t + 1 sends f_i(t).
+    O_i(f) = (C/B_i) Σ_n L(y_n f·x_n) + (ρ/N)·½‖f‖²                                 the agent's objective
+
+The symbols are:
+
+- f_i(t) is the iterate of agent i, a vector of length d. f_i(0) is random.
+- λ_i is the dual variable of agent i. All λ_i start at 0.
+- L is the loss function. Agent i has B_i samples, with features x_n and labels y_n.
+- N is the number of agents. Agent i has V_i neighbors.
+- C is `problem.weight`, and ρ/N is `problem.regularizer`.
+- θ is the dual step, and η is the penalty, which equals θ.
+
+In round 1 the agents send f_i(0), which does not depend on data. In round t + 1 they send f_i(t).
 """
 
 from __future__ import annotations
@@ -130,13 +133,10 @@ class Consensus(Algorithm[S]):
         return 0.0 * t
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the local problem of agent i in iteration t, as the message whose minimizer is sent.
+        """Return the local problem of agent i in iteration t: equation (8) in the docstring of the module.
 
-        The local problem is equation (8) in the docstring of the module. The message states two bounds for the
-        accountant. Both bounds compare two adjacent data sets. To give the same minimizer, the two data sets need
-        different noise vectors, and `l2` bounds the distance between these noise vectors. The density of the minimizer
-        contains the Jacobian determinant of the map from the minimizer to the noise vector. `log_volume` bounds how
-        much the logarithm of this determinant differs between the two data sets.
+        The problem is a message, because mpinodes solves it and sends its minimizer. The fields `l2` and `log_volume`
+        of the message bound its privacy loss, as the comment above this class derives.
         """
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
@@ -157,11 +157,10 @@ class Consensus(Algorithm[S]):
         )
 
     def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
-        """Return the state of an agent after the agents exchanged the iterates f_i(t).
+        """Return the next state of an agent, after the agents exchanged their iterates.
 
-        The new state holds the sent iterate f_i(t), the mean of ½(f_i + f_j) over the neighbors j (the anchor), and the
-        dual variable λ_i. Equation (9) in the docstring of the module updates λ_i. In round 1 the agents exchange the
-        random f_i(0), and λ_i stays 0.
+        The state has the agent's own iterate f_i, the mean of ½(f_i + f_j) over the neighbors j, and the dual variable
+        λ_i. In round 1, λ_i stays 0. In later rounds, equation (9) in the docstring of the module gives the new λ_i.
         """
         f, mean, neighbours = inbox.own, inbox.mix(), len(here.in_neighbors)
         dual = s.dual
@@ -172,8 +171,9 @@ class Consensus(Algorithm[S]):
     def validate(self) -> None:
         """Check that every agent has a neighbor, and that the settings are valid.
 
-        A setting has one value, or one value for each agent. In every iteration t, the penalty η_i(t) must be at least
-        the dual step θ_i(t) (Theorem 3.1 of the paper), and below 1e100.
+        - A setting that is a list must have one value for each agent.
+        - The penalty η_i(t) must be at least the dual step θ_i(t) in every iteration t (Theorem 3.1 of the paper).
+        - The penalty η_i(t) must be below 1e100 in every iteration t.
 
         Raises:
             ValueError: one of these conditions does not hold; the message names the agent or the setting.
@@ -227,10 +227,13 @@ class ADMM(Consensus[State]):
 
 @dataclass(frozen=True)
 class Perturbed(Consensus[S]):
-    """Define what the private ADMM variants share: noise e with density ∝ exp(−a‖e‖₂).
+    """Define what the private ADMM variants share: noise e whose density is proportional to exp(−a‖e‖₂).
 
-    The noise rate a of agent i in iteration t is `privacy.epsilon` times α_i(t) = α_i(1) q₂^(t−1). Here α_i(1) is the
-    setting `noise_rate`, and q₂ is the setting `noise_growth`.
+    The rate a of the noise of agent i in iteration t is
+
+        a = privacy.epsilon · α_i(1) · q₂^(t−1)
+
+    where α_i(1) is the setting `noise_rate`, and q₂ is the setting `noise_growth`.
     """
 
     noise_rate: Annotated[
@@ -244,10 +247,9 @@ class Perturbed(Consensus[S]):
     defaults = {**ADMM.defaults, "privacy": {"mechanism": "gamma-norm", "clip": "inf"}}
 
     def noise_scale(self, agent: int, t: Rounds) -> Rounds:
-        """Return 1/α_i(t) = 1/(α_i(1) q₂^(t−1)) for an agent i in iteration t.
+        """Return the noise scale of an agent in iteration t if `privacy.epsilon` is 1: 1/(α_i(1) q₂^(t−1)).
 
-        The scale of the noise is this number divided by the setting `privacy.epsilon`. α_i(1) is the setting
-        `noise_rate`, and q₂ is the setting `noise_growth`.
+        α_i(1) is the setting `noise_rate`, and q₂ is the setting `noise_growth`.
         """
         return 1 / (of(self.noise_rate, agent) * np.power(of(self.noise_growth, agent), t - 1.0))
 
@@ -261,8 +263,7 @@ class Perturbed(Consensus[S]):
     def claimed_epsilon(self, rounds: int, passes: int) -> list[float]:
         """Return the ε that the paper claims for each agent: the sum of the ε of the iterations 1 to `rounds` − 1.
 
-        The paper assumes |L'| ≤ 1 and ‖x_n‖ ≤ 1. The ε is nan if `Run.sample_sensitivity`, half of the largest L2
-        change of a sample's gradient, is above 1.
+        The paper assumes |L'| ≤ 1 and ‖x_n‖ ≤ 1. If `Run.sample_sensitivity` is above 1, every ε is nan.
         """
         if self.run.sample_sensitivity > 1:
             return [nan] * self.run.agents

@@ -1,26 +1,28 @@
 """DOLA: differentially private distributed online learning on time-varying doubly stochastic weights.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 1. In each round,
-every agent sends its decision plus noise, mixes the received vectors, and takes a gradient step at the mix. Our x is
-the paper's w, and our round t is the paper's round t + 1. P is the projection onto the constraint set 𝒳 in R^d, a_ij
-are the mixing weights, α(t) is the step size, and f_i^t is the loss function of agent i in round t:
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 1. In each round t,
+every agent i sends its decision plus noise, mixes the received vectors, and takes a gradient step at the mix:
 
-    m_i  = x_i + σ_i,  σ_i ~ Lap(S(t)/ε)                 step 7, the release; x_i is the decision
-    b_i  = Σ_j a_ij m_j                                  step 4, the agent's own release m_i included
+    m_i  = x_i + σ_i,  σ_i ~ Lap(S/ε)                    step 7, the message; x_i is the decision
+    b_i  = Σ_j a_ij m_j                                  step 4, the mix, with the agent's own message m_i
     g_i  = ∇f_i^t(b_i)                                   step 5
     x_i <- P(b_i − α(t) g_i)                             step 6
 
-The paper's step size is α(t) = 1/(λt) for λ-strongly convex losses, and 1/(2√t) for convex losses.
+The symbols are:
 
-The noise of a decision x_i is calibrated to S = 2α(t)√d·L (Lemma 1). S is the L1 sensitivity of x_i, α(t) is the step
-with which x_i was computed, and L bounds the L2 norm of a sample's gradient. Clipping enforces the bound L, unless
-`privacy.clip` is inf. In the code, `Run.grad_sensitivity` takes the place of 2L, so that S is also correct for batches,
-and for adjacencies other than one replaced sample. The first x_i depends on no data and gets no noise, unless
-`privacy.scale` is a number.
+- a_ij are the mixing weights, and P is the projection onto the constraint set 𝒳 in R^d.
+- f_i^t is the loss function of agent i in round t.
+- α(t) is the step size: in the paper 1/(λt) for λ-strongly convex losses, and 1/(2√t) for convex losses.
+- S = 2α√d·L is the L1 sensitivity of x_i (Lemma 1), where α is the step size with which x_i was computed. L bounds the
+  L2 norm of a sample's gradient. Clipping enforces this bound, unless `privacy.clip` is inf.
 
-The mix b_i depends only on releases, so one sample changes only one message. Therefore parallel composition holds if
-each sample is used once (Theorem 1). The point b_i need not be in 𝒳. The regularizer's gradient at b_i is public, so it
-does not change the sensitivity.
+The paper writes w for x, and t + 1 for our round t.
+
+In the code, `Run.grad_sensitivity` takes the place of 2L, so that S is also correct for batches and for other
+adjacencies. The first x_i depends on no data, and gets no noise unless `privacy.scale` is a number.
+
+Since the mix b_i depends only on messages, a sample changes only one message. So parallel composition holds if each
+sample is used once (Theorem 1).
 """
 
 from __future__ import annotations

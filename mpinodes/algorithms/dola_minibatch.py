@@ -1,21 +1,25 @@
 """DOLA's offline form: private distributed learning by mini-batches. The result is the average of all iterates.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 2. The algorithm
-differs from DOLA (module `dola`) in its gradient step, step 6. Each batch H_t has h samples, which are in no other
-batch. φ is the weight of the regularizer, P is the projection onto the constraint set 𝒳, and b_i is the mix of the
-releases:
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning", Algorithm 2. The algorithm is
+DOLA (module `dola`) with another gradient step:
 
     x_i <- P(b_i − α(t) (φ x_i + (1/h) Σ_{k ∈ H_t} ∇f_k(b_i)))
 
-The noise is that of Algorithm 1 divided by h (Lemma 7).
+The symbols are:
 
-As printed, φ multiplies x_i, which is hidden: only x_i plus noise is released. If replacing a sample changes x_i by δ,
-the next message changes by α(t) φ δ, even between runs with the same earlier releases. Theorem 3 of the paper omits
-this effect. For α(t) = 1/(λt), a sample of round 1 has the privacy loss ε Σ_k (φ/λ)^k/k! instead of ε, where k = 0, 1,
-... numbers the messages that depend on the sample.
+- b_i is the mix of the received messages, α(t) is the step size, and P is the projection onto the constraint set 𝒳.
+- φ is the weight of the regularizer.
+- H_t is the batch of round t. It has h samples, which are in no other batch.
 
-With regularizer_at = "public", φ multiplies b_i instead, and the step uses the gradient of f + (φ/2)‖·‖² at b_i. Then a
-sample changes only one message.
+The noise is the noise of DOLA divided by h (Lemma 7).
+
+The setting `regularizer_at` chooses the point of the regularizer's gradient:
+
+- If regularizer_at = "hidden": the point is x_i, as printed. It is hidden, because only x_i plus noise is sent. So a
+  sample changes all later messages, too, which Theorem 3 of the paper omits. With α(t) = 1/(λt), the privacy loss of a
+  sample of round 1 is ε Σ_k (φ/λ)^k/k! instead of ε, where k = 0, 1, ... numbers the messages that depend on the
+  sample.
+- If regularizer_at = "public": the point is b_i. So a sample changes only one message.
 """
 
 from __future__ import annotations
@@ -71,11 +75,10 @@ class DOLAMinibatch(DOLA):
         return self.regularizer_at == "hidden"
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with bounds on how much a replaced sample changes this message.
+        """Return the decision x_i as the message, with its sensitivities and its leakage.
 
-        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
-        the sample was used earlier. If the regularizer's gradient is taken at the mix of the releases, a sample that
-        was used earlier does not change this message, and there is no leakage.
+        The sensitivities bound how far a changed sample of the previous round moves the message. The leakage bounds how
+        far a changed sample of an earlier round moves the message. With `regularizer_at` = public, there is no leakage.
         """
         query = super().message(s, here)
         if self.regularizer_at == "public":

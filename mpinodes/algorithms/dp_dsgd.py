@@ -2,14 +2,7 @@
 
 The baseline "LDP" of Y. Allouah, A. Koloskova, A. El Firdoussi, M. Jaggi, R. Guerraoui, "The Privacy Power of
 Correlated Noise in Decentralized Learning" (2024), and of A. Rodio, Z. Chen, E. Larsson, "Whisper D-SGD" (2025). In
-each round, every agent mixes the received vectors, and then takes local steps along gradients with noise. The symbols
-are:
-
-- y_i is the message of agent i, and v_i its momentum; both are 0 in round 1.
-- a_ij are the mixing weights, and P is the projection onto the constraint set.
-- α(t) is the step size, β is the momentum factor, and s is the standard deviation of the noise.
-
-The round t of agent i is
+each round t, every agent i mixes the received vectors, and then takes local steps along gradients with noise:
 
     x_i = Σ_j a_ij y_j                                        the decision of the round
     repeated `local_steps` times, from z_i = x_i:
@@ -18,19 +11,24 @@ The round t of agent i is
         z_i <- P(z_i − α(t) v_i)
     y_i = z_i                                                 the message of round t + 1
 
-Messages are functions of noised gradients and of received messages. So the privacy loss is at most that of a release of
-all noised gradients.
+The symbols are:
 
-The noise s is chosen as follows:
+- y_i is the message of agent i, and v_i its momentum; both are 0 in round 1.
+- a_ij are the mixing weights, and P is the projection onto the constraint set.
+- α(t) is the step size, β is the momentum factor, and s is the standard deviation of the noise.
 
-- A run without noise has s = 0.
-- If `privacy.noise_multiplier` is σ and every sample's gradient is clipped, s is σ C times the weight of a sample's
-  gradient in g_i, where C is `privacy.clip`. If `problem.average` is true and `problem.weight` is 1, this weight is the
-  inverse of the (expected) batch size. So the sum of the clipped gradients has noise of the standard deviation σ C.
-- If `privacy.noise_multiplier` is σ and `privacy.clipping` = agent, the gradient of all samples of an agent is clipped
-  as a whole, and s is σ C. One sample may move the clipped gradient by 2 C.
-- If `privacy.noise_multiplier` is not set, s is Δ/m. Here Δ is the largest change of the gradient between adjacent
-  data, and m is the largest number for which m-GDP implies (ε, δ)-DP.
+The privacy loss is at most that of a release of all noised gradients, because messages are computed only from noised
+gradients and received messages.
+
+The standard deviation s of the noise depends on the settings:
+
+- If the run has no noise: s = 0.
+- If `privacy.noise_multiplier` is not set: s = Δ/m. Here Δ is the largest change of the gradient between adjacent data,
+  and m is the largest number for which m-GDP implies (ε, δ)-DP.
+- If `privacy.noise_multiplier` is σ, and every sample's gradient is clipped to norm C: s = σ C w. Here w is the weight
+  of a sample's gradient in g_i, such as 1/(batch size).
+- If `privacy.noise_multiplier` is σ, and `privacy.clipping` = agent: s = σ C. Here the gradient of all samples of an
+  agent is clipped to norm C as a whole.
 """
 
 from __future__ import annotations

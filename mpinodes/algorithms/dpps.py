@@ -1,22 +1,27 @@
 """DPPS: differentially private dual averaging by push-sum, for decomposable objectives.
 
 D. Han, K. Liu, Y. Lin, Y. Xia, "Differentially private distributed online learning over time-varying digraphs via dual
-averaging" (2021). We had no access to the paper; this is the usual form of the method. In each round, every agent sends
-its dual variable z_i plus noise, adds its gradient to the mix of the received vectors, and projects. A is
-column-stochastic, η_i is noise, α(t) is the step size, w_i is the push-sum scalar, and Π(z, α) is the projection of −αz
-onto the constraint set 𝒳:
+averaging" (2021). We had no access to the paper; this is the usual form of the method. In each round t, every agent i
+sends its dual variable plus noise, adds its gradient to the mix of the received vectors, and projects:
 
-    h_i  = z_i + η_i                                     the release
+    h_i  = z_i + η_i                                     the message; z_i is the dual variable, η_i is noise
     z_i <- Σ_j A_ij h_j + g_i,  g_i = ∇f_i^t(x_i)        at the old x_i, the decision
-    w_i <- Σ_j A_ij w_j,  w_i(1) = 1                     the push-sum mixing
-    x_i <- Π(z_i / w_i, α(t))
+    w_i <- Σ_j A_ij w_j,  w_i(1) = 1                     the push-sum scalar
+    x_i <- Π(z_i / w_i, α(t))                            the new decision
 
-Replacing a sample changes z_i by at most `Run.grad_sensitivity` in L2 norm. If a round has one sample,
-`Run.grad_sensitivity` is at most 2·clip, times `problem.weight`, and times d with `feedback.points` = 2.
+The symbols are:
 
-The decision x_i is hidden, and a change of x_i changes later gradients. If z_i changes by 1, the gradient of a β-smooth
-loss function changes by at most β·α/w_i. The gradient of the regularizer (λ/2)‖x‖² changes by at most λ·α/w_i. The
-scalar w_i depends on the scalars that the neighbors send. If neighbors may send wrong scalars, no privacy is claimed.
+- A is the column-stochastic matrix of the mixing weights.
+- f_i^t is the loss function of agent i in round t, and α(t) is the step size.
+- Π(z, α) is the projection of −αz onto the constraint set 𝒳.
+
+Sensitivity: a changed sample of the previous round moves z_i by at most `Run.grad_sensitivity` in L2 norm.
+
+Hidden state: the decision x_i is hidden, and later gradients are taken at x_i. So a changed sample moves later
+messages, too. If z_i moves by 1, the gradient of a β-smooth loss function moves by at most β·α/w_i, and the gradient of
+the regularizer (λ/2)‖x‖² by at most λ·α/w_i.
+
+No privacy is claimed if neighbors may send wrong scalars, on which w_i depends.
 """
 
 from __future__ import annotations
@@ -71,10 +76,10 @@ class DPPS(Algorithm[State]):
         return State(zero, self.run.feasible.project(zero), dual_gain=1.0, previous_dual_gain=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the dual variable z_i as the message, with bounds on how much a replaced sample changes this message.
+        """Return the dual variable z_i as the message, with its sensitivities and its leakage.
 
-        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
-        the sample was used earlier.
+        The sensitivities bound how far a changed sample of the previous round moves the message. The leakage bounds how
+        far a changed sample of an earlier round moves the message.
         """
         l2 = self.run.grad_sensitivity[here.agent]
         leaks = feedback(self.run, here.agent, l2, weight=1.0, gain=s.previous_dual_gain)

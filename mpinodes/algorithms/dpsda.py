@@ -1,33 +1,41 @@
 """DPSDA: differentially private distributed online dual averaging, the framework.
 
-H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", Protocol 1. In
-each round, every agent sends its dual variable plus noise, adds its part of the gradient to the mix of the received
-vectors, and projects. The symbols are:
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", Protocol 1. All n
+agents share the loss function f^t of round t. Agent i decides only a block of the d coordinates. In each round, every
+agent sends its dual variable plus noise, adds its block of the gradient to the mix of the received vectors, and
+projects:
 
-- f^t is the loss function of round t, which all n agents share. Its gradient ∇f^t is clipped.
-- B_i is the block of the d coordinates that agent i decides. S_i embeds a block in R^d.
-- z_i(t) and y_i(t) are the state of round t; the paper numbers them t − 1. η_i is noise.
-- ξ_i is a stochastic error of the gradient, which is not clipped.
-- Π(z, α) is the projection of −αz onto the constraint set 𝒳.
-- ℬ_i are the received releases and the agent's own release. A subclass chooses the mixing: 𝒜 is the mix, and 𝒞 divides
-  by the mixing's scale, which is w_i in push-sum and 1 in other mixings.
-
-    (4)  m_i    = z_i + η_i,  η_i ~ Lap(σ)                            the release
+    (4)  m_i    = z_i + η_i,  η_i ~ Lap(σ)                            the message; z_i is the dual variable
     (14) u_i    = [∇f^t(y_i)]_{B_i} + ξ_i                             at the old y_i
     (5)  z_i   <- 𝒜_i(ℬ_i) + (1/r_i) S_i u_i,  r_i = 1/n (Remark 3)
-    (6)  y_i   <- Π(𝒞_i(z_i), α(t))
+    (6)  y_i   <- Π(𝒞_i(z_i), α(t))                                   the estimate of all coordinates
          x_i    = (y_i)_{B_i}                                         the decision
 
-Sensitivity of (4), by Lemma 1 and Remark 5: let L̂ bound the L2 norm of the block of a sample's gradient. Given all
-earlier releases, adjacent data change only the block u_i, by at most 2L̂ in L2 norm. So z_i changes by at most 2nL̂ in
-L2 norm, and by at most 2n√d_i·L̂ in L1 norm, where d_i is the length of the block. By default, clipping enforces the
-bound L̂ for the gradient of every sample. With `privacy.adjacency` = one-round or `privacy.clipping` = agent, clipping
-enforces L̂ for the gradient of the whole round. In the code, `Run.grad_sensitivity` takes the place of 2L̂.
+The symbols are:
 
-Hidden state: as printed, the gradient u_i is taken at the hidden y_i. If a sample of f^t is replaced, y_i changes, and
-thereby every later u_i. The paper's proof omits this. If the gradient is G-Lipschitz, a change δ of z_i changes y_i by
-at most δ·α/w_i, and so the next release by at most n·G·α/w_i·δ. With gradient_at = "public", u_i is taken at the point
-Π(𝒞_i(𝒜_i(ℬ_i)), α). This point depends only on releases, so a sample of f^t changes one release of each agent.
+- B_i are the coordinates of the block of agent i. S_i embeds a block in R^d.
+- η_i is noise. ξ_i is a stochastic error of the gradient, which is not clipped. ∇f^t is clipped.
+- ℬ_i are the received messages and the agent's own message.
+- 𝒜_i is the mix of messages, which a subclass chooses. 𝒞_i divides by w_i in push-sum, and by 1 in other mixings.
+- α(t) is the step size, and Π(z, α) is the projection of −αz onto the constraint set 𝒳.
+
+The paper writes z_i(t − 1) and y_i(t − 1) for the z_i and y_i of round t.
+
+Sensitivity (Lemma 1 and Remark 5): given all earlier messages, a changed sample of the previous round moves z_i by at
+most
+
+    2nL̂ in L2 norm,  2n√d_i·L̂ in L1 norm
+
+Here d_i is the length of the block, and L̂ bounds the L2 norm of the block of a sample's gradient. Clipping enforces
+L̂. In the code, `Run.grad_sensitivity` takes the place of 2L̂, so that the bound is also correct for other adjacencies.
+
+The setting `gradient_at` chooses the point of the gradient:
+
+- If gradient_at = "hidden": the point is y_i, as printed. A changed sample moves y_i, and thereby all later messages,
+  which the paper's proof omits. If the gradient is G-Lipschitz and z_i moves by δ, the next message moves by at most
+  n·G·α/w_i·δ.
+- If gradient_at = "public": the point is Π(𝒞_i(𝒜_i(ℬ_i)), α), which depends only on messages. So a sample of f^t
+  changes only one message of each agent.
 """
 
 from __future__ import annotations
@@ -87,12 +95,11 @@ class DPSDA(Algorithm[State]):
         return State(z=zero, y=y, point=y, dual_gain=1.0, previous_dual_gain=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the dual variable z_i as the message, with bounds on how much a replaced sample changes this message.
+        """Return the dual variable z_i as the message, with its sensitivities and its leakage.
 
-        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
-        the sample was used earlier. With `gradient_at` = public, a sample that was used earlier does not change this
-        message, and there is no leakage. The first message carries noise too, as in the paper, although it depends on
-        no data.
+        The sensitivities bound how far a changed sample of the previous round moves the message. The leakage bounds how
+        far a changed sample of an earlier round moves the message. With `gradient_at` = public, there is no leakage.
+        The first message carries noise too, as in the paper, although it depends on no data.
         """
         block, uses = self.run.blocks[here.agent], here.t - 1
         l2 = self.run.agents * self.run.grad_sensitivity[here.agent]
@@ -105,10 +112,8 @@ class DPSDA(Algorithm[State]):
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
         """Return the state of the next round, with the new dual variable z_i and the new estimate y_i.
 
-        z_i is the mix of the releases plus n times the gradient, of which only the agent's own block is added. With
-        `gradient_at` = hidden, the gradient is taken at the old y_i. With `gradient_at` = public, the gradient is taken
-        at a point that the previous round computed from releases alone. The new y_i is the projection of −α(t) z_i
-        divided by `inbox.scale`, which is w_i in push-sum and 1 in other mixings.
+        Equations (14), (5) and (6) in the docstring of the module define z_i and y_i. The setting `gradient_at` chooses
+        the point of the gradient in (14).
         """
         block, alpha = self.run.blocks[here.agent], self.run.step(here.t)
         u = loss.grad(s.point, block)

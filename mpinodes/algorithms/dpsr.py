@@ -1,21 +1,29 @@
 """DPSR: differentially private subgradient rescaling on a fixed, unbalanced digraph, for decomposable objectives.
 
 Y. Xiong, J. Xu, K. You, J. Liu, L. Wu, "Privacy preserving distributed online optimization over unbalanced digraphs via
-subgradient rescaling" (2020). We had no access to the paper; this is the usual form of the method. In each round, every
-agent sends its decision plus noise, mixes the received vectors, and takes a gradient step. The step is rescaled,
-because the weights do not give all agents the same influence. A = (a_ij) is row-stochastic, η_i is noise, P is the
-projection onto the constraint set 𝒳, e_i is the unit vector of agent i, and [r_i]_i is entry i of the vector r_i:
+subgradient rescaling" (2020). We had no access to the paper; this is the usual form of the method. In each round t,
+every agent i sends its decision plus noise, mixes the received vectors, and takes a gradient step. The step is
+rescaled, because the weights do not give all agents the same influence:
 
-    h_i  = x_i + η_i                                          the release; x_i is the decision
+    h_i  = x_i + η_i                                          the message; x_i is the decision, η_i is noise
     x_i <- P(Σ_j a_ij h_j − α(t) g_i / [r_i]_i)               g_i = ∇f_i^t(x_i) at the old x_i
     r_i <- Σ_j a_ij r_j,  r_i(1) = e_i                        the rescaling mixing; the line above uses the old r_i
 
-Replacing a sample changes x_i by at most Δ·α(t)/[r_i]_i in L2 norm, where Δ is `Run.grad_sensitivity` (2·clip if a
-round has one sample). The noise is calibrated to √d times this bound, which bounds the L1 change. The first x_i depends
-on no data and gets no noise, unless `privacy.scale` is a number.
+The symbols are:
 
-The decision x_i is hidden, and a change of x_i changes later gradients. The scalar [r_i]_i depends on the vectors r_j
-that the neighbors send. If neighbors may send wrong vectors, no privacy is claimed.
+- a_ij are the mixing weights, which sum to 1 for every receiver i.
+- f_i^t is the loss function of agent i in round t, and α(t) is the step size.
+- P is the projection onto the constraint set 𝒳.
+- e_i is the unit vector of agent i, and [r_i]_i is entry i of the vector r_i.
+
+Sensitivity: a changed sample of the previous round moves x_i by at most Δ·α/[r_i]_i in L2 norm, where Δ is
+`Run.grad_sensitivity`. The noise is calibrated to √d times this bound, which bounds the L1 norm. The first x_i depends
+on no data, and gets no noise unless `privacy.scale` is a number.
+
+Hidden state: the decision x_i is hidden, and later gradients are taken at x_i. So a changed sample moves later
+messages, too.
+
+No privacy is claimed if neighbors may send wrong vectors r_j, on which [r_i]_i depends.
 """
 
 from __future__ import annotations
@@ -63,11 +71,11 @@ class DPSR(Algorithm[State]):
         return State(self.run.feasible.project(x), made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with bounds on how much a replaced sample changes this message.
+        """Return the decision x_i as the message, with its sensitivities and its leakage.
 
-        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
-        the sample was used earlier. The first decision depends on no data. So the first message carries no noise,
-        unless `privacy.scale` is a number.
+        The sensitivities bound how far a changed sample of the previous round moves the message. The leakage bounds how
+        far a changed sample of an earlier round moves the message. The first message carries no noise, unless
+        `privacy.scale` is a number.
         """
         step = s.made_with
         l2 = self.run.grad_sensitivity[here.agent] * (step or self.run.step(1))  # round 1 needs some value > 0

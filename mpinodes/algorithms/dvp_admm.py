@@ -1,16 +1,17 @@
-"""DVP: private ADMM by dual variable perturbation. DVP is penalty perturbation (PP) with the penalty η = dual step θ.
+"""DVP: private ADMM by dual variable perturbation. The penalty term of every local problem contains noise.
 
 T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017), as described
 by X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (24) to
-(26). The symbols are those of the module `admm`.
+(26). The symbols are those of the module `admm`; the penalty η equals the dual step θ.
 
-In each iteration, every agent minimizes a local problem whose penalty term contains noise e. The density of e is ∝
-exp(−α_i(t)‖e‖₂), and α_i(t) is `privacy.epsilon` times α_i(1) q₂^(t−1). If |L'| ≤ 1, ‖x_n‖ ≤ 1 and c₁ = sup L'', by
-Theorem 4.1 the privacy loss of agent i over T iterations is at most
+The noise e of agent i in iteration t has a density proportional to exp(−α_i(t)‖e‖₂), where α_i(t) is `privacy.epsilon`
+times α_i(1) q₂^(t−1). By Theorem 4.1, the privacy loss of agent i over T iterations is at most
 
-    P_i(T) = Σ_t C (1.4 c₁ + α_i(t)) / (η_i(t) V_i B_i).
+    P_i(T) = Σ_t C (1.4 c₁ + α_i(t)) / (η_i(t) V_i B_i)
 
-The accountant uses a sharper bound: Σ_t [α_i C/(η_i V_i B_i) + ln(1 + C c₁/(B_i (ρ/N + 2 η_i V_i)))].
+if |L'| ≤ 1, ‖x_n‖ ≤ 1 and c₁ = sup L''. The accountant uses a sharper bound:
+
+    Σ_t [α_i(t) C/(η_i(t) V_i B_i) + ln(1 + C c₁/(B_i (ρ/N + 2 η_i(t) V_i)))]
 """
 
 from __future__ import annotations
@@ -56,9 +57,12 @@ class DVPADMM(Perturbed[State], ADMM):
     def validate(self) -> None:
         """Check the settings and, if the run has noise, the conditions of Theorems 3.1 and 4.1 for every agent i.
 
-        The conditions are C ≤ B_i and 2c₁ < (B_i/C)(ρ/N + 2θV_i). C is `problem.weight`, B_i the number of samples, c₁
-        the largest curvature of a sample's loss function, ρ/N `problem.regularizer`, θ the dual step of iteration 1,
-        and V_i the number of neighbors. `Consensus.validate` checks the settings.
+        The conditions are
+
+            C ≤ B_i  and  2c₁ < (B_i/C)(ρ/N + 2θV_i)
+
+        where c₁ is the largest curvature of a sample's loss function, and θ is the dual step of iteration 1. The
+        docstring of the module `admm` defines the other symbols.
 
         Raises:
             ValueError: a condition does not hold, or a setting is wrong; the message names the agent or the setting.

@@ -1,18 +1,24 @@
 """Average privately by gossip: every agent sends its value plus noise once, and later sends mixes of received vectors.
 
 The setting is that of E. Cyffers, M. Even, A. Bellet, L. Massoulié, "Muffliato: Peer-to-Peer Privacy Amplification for
-Decentralized Optimization and Averaging" (2022), without the paper's acceleration. The privacy accounting is ours. In
-our rounds, with x = 0 before round 1:
+Decentralized Optimization and Averaging" (2022), without the paper's acceleration. The privacy accounting is ours.
+Agent i computes
 
-    x_i = −∇f_i(0)                              round 1: for averaged squared distances, the mean of the agent's points
-    y_i = x_i + n_i,  n_i ~ N(0, s² I)          round 2: the release
-    y_i <- Σ_j a_ij y_j                         from round 3 on
+    x_i = −∇f_i(0)                              round 1: the agent's value
+    y_i = x_i + n_i,  n_i ~ N(0, s² I)          round 2: the message with noise
+    y_i <- Σ_j a_ij y_j                         from round 3 on: the mix, with weights a_ij
 
-The setting `noise_scale` gives s. If `noise_scale` is 0, s is Δ/m, or 0 in a run without noise (ε = inf). Here Δ is the
-largest L2 change of ∇f_i(0) between adjacent data, and m is the largest number for which m-GDP implies (ε, δ)-DP.
+For the loss `squared-distance`, averaged over the agent's points, the value is the mean of these points.
 
-Every message from round 2 on is a fixed linear combination of the releases of round 2. So `mpinodes.privacy.views` can
-compute the privacy loss of an agent i toward an attacker that is another agent j and sees only the messages to j.
+The standard deviation s of the noise depends on the settings:
+
+- If the run has no noise (ε = inf), and `noise_scale` is 0: s = 0.
+- If `noise_scale` is above 0: s = `noise_scale`.
+- Otherwise: s = Δ/m. Here Δ is the largest L2 change of ∇f_i(0) between adjacent data, and m is the largest number for
+  which m-GDP implies (ε, δ)-DP.
+
+All later messages are fixed linear combinations of the messages of round 2. So `mpinodes.privacy.views` can compute the
+privacy loss of an agent toward another agent, who sees only the messages that it receives.
 """
 
 from __future__ import annotations

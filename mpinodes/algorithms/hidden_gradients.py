@@ -1,8 +1,8 @@
 """Define the setting `gradient_at`, and bound the leakage of messages that contain gradients at hidden points.
 
-A point is hidden if it cannot be computed from the messages that the agents send. If a sample of an earlier round is
-replaced, the hidden points of later rounds move. Then the gradients at these points change, and so the messages that
-contain these gradients change. The leakage of a message bounds this change of the message.
+A point is hidden if it cannot be computed from the messages that the agents send. A changed sample of an earlier round
+moves the hidden points of later rounds, and thereby the gradients at these points. The leakage of a message bounds how
+far this moves the message.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ GradientAt = Annotated[
 def feedback(run: Run, agent: int, l2: float, weight: float, gain: float = 1.0, coordinates: int = 0) -> Feedback:
     """Return the leakage of a message that contains a gradient at a hidden point.
 
-    A point is hidden if it cannot be computed from the messages that the agents send. If a sample of an earlier round
-    is replaced, the hidden point moves, and the message changes. The leakage bounds this change of the message.
+    A point is hidden if it cannot be computed from the messages that the agents send. The leakage bounds how far a
+    changed sample of an earlier round moves the message, because it moves the hidden point.
 
     Args:
         run: the public constants of the run.
         agent: the sender of the message.
-        l2: the L2 sensitivity of the message, given all earlier releases.
-        weight: the factor with which the message contains the gradient; 0 if no gradient was taken yet.
-        gain: a Lipschitz constant: if the previous message without its noise changes by L2 distance 1, the hidden point
-            moves by at most `gain`. It is 0 if no gradient was taken yet.
+        l2: the L2 sensitivity of the message, given all earlier messages.
+        weight: the factor of the gradient in the message; 0 if no gradient was taken yet.
+        gain: the largest movement of the hidden point if the previous message, before noise, moves by L2 distance 1; 0
+            if no gradient was taken yet.
         coordinates: the number of coordinates of the gradient that the message contains; 0 means all coordinates.
     """
     has_gradient = weight > 0 and gain > 0

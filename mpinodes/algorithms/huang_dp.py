@@ -1,17 +1,23 @@
 """Private distributed optimization with geometrically decreasing steps and noise.
 
-Z. Huang, S. Mitra, N. Vaidya, "Differentially Private Distributed Optimization" (2015). In each round, every agent
-sends its decision plus Laplace noise, mixes the received vectors, and takes a gradient step at the mix. The gradient
-steps are as in M. Showkatbakhsh, C. Karakus, S. Diggavi (`two_stage_gaussian`), who extend this method. x_i(t − 1) is
-the decision of round t, a_ij are the mixing weights, and P is the projection onto the constraint set 𝒳 in R^d:
+Z. Huang, S. Mitra, N. Vaidya, "Differentially Private Distributed Optimization" (2015). In each round t, every agent i
+sends its decision plus Laplace noise, mixes the received vectors, and takes a gradient step at the mix, as in the later
+method `two_stage_gaussian`:
 
-    y_i = x_i(t−1) + Lap(b(t−1))               the release; x_i(0) = 0 depends on no data and gets no noise
-    z_i = Σ_j a_ij y_j
-    x_i = P(z_i − γ(t) ∇f_i(z_i)),  γ(t) = c q^(t−1)
+    y_i    = x_i(t−1) + Lap(b(t−1))               the message; x_i(t−1) is the decision of round t
+    z_i    = Σ_j a_ij y_j                         the mix
+    x_i(t) = P(z_i − γ(t) ∇f_i(z_i))
 
-The numbers c, q and p are the settings `first_step`, `step_decay` and `noise_decay`. The noise scale is b(t) = Δ√d c
-p^t/(ε(p − q)) with 0 < q < p < 1, where Δ is the largest L2 change of ∇f_i between adjacent data. All rounds together
-are then ε-DP: Σ_t Δ√d γ(t)/b(t) ≤ ε.
+    γ(t) = c q^(t−1)                              the step size
+    b(t) = Δ√d c p^t/(ε(p − q))                   the noise scale
+
+The symbols are:
+
+- c, q and p are the settings `first_step`, `step_decay` and `noise_decay`, with 0 < q < p < 1.
+- a_ij are the mixing weights, and P is the projection onto the constraint set 𝒳 in R^d.
+- Δ is the largest L2 change of ∇f_i between adjacent data.
+
+The start x_i(0) = 0 depends on no data and gets no noise. All rounds together are ε-DP, because Σ_t Δ√d γ(t)/b(t) ≤ ε.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """PVP: private ADMM by primal variable perturbation: agents solve without noise, and send the minimizer plus noise.
 
-T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017). Agent i
-minimizes its local problem, which gives f_i(t), and sends f_i(t) + e. The noise e has density ∝ exp(−a_i(t)‖e‖₂), where
-the rate a_i(t) is `privacy.epsilon` times a_i(1) q₂^(t−1). From then on the agent uses the sent vector instead of
-f_i(t). The other symbols are those of the module `admm`.
+T. Zhang, Q. Zhu, "Dynamic Differential Privacy for ADMM-Based Distributed Classification Learning" (2017). In iteration
+t, agent i minimizes its local problem, which gives f_i(t), and sends f_i(t) + e. From then on, the agent uses the sent
+vector instead of f_i(t). The density of the noise e is proportional to exp(−a_i(t)‖e‖₂), where a_i(t) is
+`privacy.epsilon` times a_i(1) q₂^(t−1). The other symbols are those of the module `admm`.
 
-Sensitivity: the objective of the local problem is (ρ/N + 2ηV)-strongly convex. So its minimizer changes by at most
-(2C/B)/(ρ/N + 2ηV) between adjacent data. The solver finds the minimizer up to an error of tolerance/(ρ/N + 2ηV). So
-f_i(t) has the L2 sensitivity (2C/B + 2·tolerance)/(ρ/N + 2ηV).
+Sensitivity: the objective of the local problem is (ρ/N + 2ηV)-strongly convex, and the solver stops at a gradient norm
+of at most `tolerance`. So between adjacent data, f_i(t) moves in L2 norm by at most
 
-Privacy: the release of f_i(t) has a pure ε of a_i(t) times this sensitivity. For δ > 0 the ε is smaller
-(`privacy.gamma_norm`): given all earlier messages, f_i(t) is a function of the data alone. So adjacent data shift the
-noise by a vector that does not depend on the noise and whose norm is bounded by a constant.
+    (2C/B + 2·tolerance)/(ρ/N + 2ηV)
+
+Privacy loss: a message has the pure ε of a_i(t) times this sensitivity. For δ > 0, `privacy.gamma_norm` gives a smaller
+ε.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class PVPADMM(Perturbed[State]):
         return State(sent, loss.prox(ask.center, ask.step, ask.near, ask.tolerance))
 
     def decision(self, s: State) -> Vector:
-        """Return the minimizer f_i(t) without noise, which is not the decision of the agent.
+        """Return the minimizer f_i(t) without noise.
 
-        The class attribute `decides_release` is true, so mpinodes takes the vector with noise as the agent's decision.
+        As `decides_release` is true, mpinodes takes the sent vector, with noise, as the agent's decision instead.
         """
         return s.minimizer.x
 

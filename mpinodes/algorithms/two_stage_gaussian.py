@@ -1,25 +1,36 @@
 """Private consensus optimization in two stages with Gaussian noise.
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization", Algorithm
-1. In stage I, every agent sends its decision plus noise, mixes the received vectors, and takes a gradient step. In
-stage II, the agents only average. The paper's t is our round. y_i(1) is 0, and x_i(t − 1) is the decision of round t. P
-is the projection onto the constraint set 𝒳, and w_ij are the mixing weights.
+1. In stage I, every agent i sends its decision plus noise, mixes the received vectors, and takes a gradient step. In
+stage II, the agents only average.
 
-Stage I, t = 1 .. T:
+Stage I, rounds t = 1 .. T:
 
-    y_i(t) = x_i(t−1) + n_i,  n_i ~ N(0, M²(t−1) I)                  (11), the release
+    y_i(t) = x_i(t−1) + n_i,  n_i ~ N(0, M²(t−1) I)                  (11), the message; y_i(1) = 0 has no noise
     z_i    = P(Σ_j w_ij y_j)                                         (9)
-    x_i    = P(z_i − η(t) ∇f_i(z_i))                                 (8)
+    x_i(t) = P(z_i − η(t) ∇f_i(z_i))                                 (8)
 
-Stage II, t > T: x_i = Σ_j w_ij y_j (12), which the agent sends in the next round.
+Stage II, rounds t > T:
 
-Hand-over: this is the first message of stage II, y_i(T + 1). By (11) the hand-over carries noise, but by (12) it
-carries none. Without noise, anyone can compute the last gradient as [z_i(T) − x_i(T)]/η(T), if x_i(T) is in the
+    x_i(t) = Σ_j w_ij y_j                                            (12), sent in the next round
+
+The symbols are:
+
+- x_i(t − 1) is the decision of round t. w_ij are the mixing weights.
+- P is the projection onto the constraint set 𝒳.
+- η(t) is the step size, and M(t) is the standard deviation of the noise.
+
+The *hand-over* is the first message of stage II, y_i(T + 1). It has noise by (11), but not by (12); the setting
+`handover` decides. Without noise, anyone can compute the last gradient as [z_i(T) − x_i(T)]/η(T), if x_i(T) is in the
 interior of 𝒳.
 
-Noise: let μ and L be the least strong convexity and the largest smoothness of the f_i, and K = (μ + L)/(2μL). Let 2G be
-the largest L2 change of ∇f_i between adjacent data. Theorem 2 takes η(t) = K/t and M²(t) = (2/κ) K² √T/(t√t) with κ =
-ε²/(4G²(ε + 2 ln(2/δ))). With Δ(t) = 2η(t)G, the run is (ε, δ)-DP under each of two conditions:
+Noise: Theorem 2 takes
+
+    η(t) = K/t,  M²(t) = (2/κ) K² √T/(t√t)
+    K = (μ + L)/(2μL),  κ = ε²/(4G²(ε + 2 ln(2/δ)))
+
+where μ is the least strong convexity and L the largest smoothness of the f_i, and 2G is the largest L2 change of ∇f_i
+between adjacent data. With Δ(t) = 2η(t)G, the run is (ε, δ)-DP under each of two conditions:
 
 - Theorem 1: Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)).
 - Exact accounting of Gaussian noise: Σ_t Δ²(t)/M²(t) ≤ m², where m is the largest number for which m-GDP implies (ε,
@@ -116,10 +127,10 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def settled_below(self) -> float:
-        """Return the setting `stop`, which may end stage II before the last round.
+        """Return the setting `stop`, which may end the run before its last round.
 
-        The run ends soon after a round of stage II in which every agent's vector changed by at most `stop` times the
-        norm of the vector. If `stop` is 0, the run never ends early.
+        The run ends soon after a round of stage II in which every agent's vector changed by at most `stop` times its
+        norm. If `stop` is 0, the run never ends early.
         """
         return self.stop
 
@@ -127,9 +138,8 @@ class TwoStageGaussian(Algorithm[State]):
     def k(self) -> float:
         """Return the factor K = (μ + L)/(2μL) of the step size K/t.
 
-        μ is the strong convexity and L the smoothness of the losses; the settings `modulus` and `largest_curvature`
-        give μ and L. A setting that is 0 is replaced by the bound `Run.least_modulus` or `Run.largest_smoothness`. If L
-        is not known to be finite, K is 1/(2μ).
+        The strong convexity μ is the setting `modulus`, or `Run.least_modulus` if this setting is 0. The smoothness L
+        is the setting `largest_curvature`, or `Run.largest_smoothness` if this setting is 0.
         """
         mu, largest = self.modulus or self.run.least_modulus, self.largest_curvature or self.run.largest_smoothness
         return (1 / mu + 1 / largest) / 2
@@ -146,9 +156,9 @@ class TwoStageGaussian(Algorithm[State]):
         return self.factor * self.shape(t)
 
     def shape(self, t: Rounds) -> Rounds:
-        """Return the shape of the noise in stage I: M(t) divided by a factor that is the same in all rounds t ≤ T.
+        """Return the shape of the noise in round t ≤ T: its standard deviation M(t), divided by `factor`.
 
-        M(t) is the standard deviation of the noise on x_i(t). The property `factor` is this factor.
+        The shape is entry t of the setting `noise_shape`, or t^(−noise_decay) if `noise_shape` is empty.
         """
         if self.noise_shape:
             return np.asarray(self.noise_shape)[np.asarray(t) - 1]
@@ -156,12 +166,12 @@ class TwoStageGaussian(Algorithm[State]):
 
     @property
     def factor(self) -> float:
-        """Return the factor of the noise: the standard deviation M(t) is this factor times `shape(t)`.
+        """Return the number that, times `shape(t)`, gives the standard deviation M(t) of the noise.
 
-        - The setting `noise_scale` gives the factor if it is above 0.
-        - If `noise_scale` is 0, the factor is computed from ε and δ, in the way that the setting `calibration` names.
-          The run is then (ε, δ)-DP if the hand-over, the first message of stage II, carries noise.
-        - If `noise_scale` is 0 and ε is inf, the factor is 0.
+        - If `noise_scale` is above 0: the setting `noise_scale`.
+        - If `noise_scale` is 0, and ε is inf: 0.
+        - Otherwise: the number that the setting `calibration` determines from ε and δ. The run is then (ε, δ)-DP if the
+          first message of stage II carries noise.
         """
         if self.noise_scale:
             return self.noise_scale
@@ -181,10 +191,9 @@ class TwoStageGaussian(Algorithm[State]):
     def message(self, s: State, here: Neighborhood) -> Query | Start | Relay:
         """Return the message of round t.
 
-        - In round 1 the message is the start 0.
-        - In the rounds 2 to T + 1 the message is the decision x_i(t − 1) with noise. The message of round T + 1 has no
-          noise if `handover` = clean. No message has noise if `factor` is 0.
-        - After round T + 1 the message is a relay: the mix of the received vectors, without new noise.
+        - If t = 1: the start 0, without noise.
+        - If 2 ≤ t ≤ T + 1: the decision x_i(t − 1) plus noise; for t = T + 1 without noise if `handover` = clean.
+        - If t > T + 1: a relay, which is the mix of the received vectors without new noise.
         """
         made, last = here.t - 1, self.gradient_rounds  # x_i was computed in the previous round
         if made == 0:
@@ -209,13 +218,11 @@ class TwoStageGaussian(Algorithm[State]):
         return State(self.run.feasible.project(z - self.eta(here.t) * loss.grad(z)))
 
     def carried_on(self, t: int) -> float | None:
-        """Return c = 1 − η(t − 1)·h if each message of round t contains c times the mix of the releases of round t − 1.
+        """Return the factor with which a message of round t contains the mix of the messages of round t − 1.
 
-        The result is valid only for 2 ≤ t ≤ T + 1, and only if gradients are not clipped. These two conditions are not
-        checked. The result is None in two cases:
-
-        - The loss functions are not known to have the same Hessian h·I.
-        - The constraint set is bounded, so that decisions are projected.
+        The factor is 1 − η(t − 1)·h if all loss functions have the Hessian h·I. The result is None if this is not
+        known, or if the constraint set is bounded, so that decisions are projected. The caller must check that 2 ≤ t ≤
+        T + 1, and that gradients are not clipped.
         """
         curvature = self.run.least_modulus
         if self.run.feasible.bounded or curvature != self.run.largest_smoothness:

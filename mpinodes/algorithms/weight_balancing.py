@@ -1,24 +1,33 @@
 """Differentially private weight-balancing subgradient method, on digraphs on which weight balancing converges.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks". In each round, every agent sends its decision plus noise, mixes the received vectors, and takes a gradient
-step. A balancing scalar w_i corrects the weights of the agents. d_i is the number of out-neighbors of agent i, α(t) is
-the step size, and the sums are over the in-neighbors j of agent i:
+Networks". In each round t, every agent i sends its decision plus noise, mixes the received vectors, and takes a
+gradient step. The sums are over the in-neighbors j of agent i:
 
-    (6) y_i  = x_i + η_i,  η_i ~ Lap(σ(t))                              the release; x_i is the decision
+    (6) y_i  = x_i + η_i,  η_i ~ Lap(σ(t))                              the message; x_i is the decision
     (7) z_i <- (1 − w_i d_i) y_i + Σ_j w_j y_j                          the mix
     (8) x_i <- z_i − α(t) g_i,  g_i = ∇f_i^t(x_i) + error               at the old x_i
     (9) w_i <- ½ w_i + (1/d_i) Σ_j ½ w_j                                the balancing mixing
 
-Noise: the paper has the noise scale σ(t) = Δ(t)/ε with Δ(t) = 2L√d·α(t) (Lemma 1, Theorem 1). Clipping enforces the
-bound L on a sample's gradient. But x_i(t) was computed with the step α(t − 1), which is at least α(t). With noise_index
-= "paper", the run has the paper's noise. With "corrected", the noise is calibrated to α(t − 1), and round 1 has no
-noise, because its x_i depends on no data. If `privacy.scale` is a number, noise_index has no effect.
+The symbols are:
 
-Hidden state: as printed, the gradient g_i is taken at the hidden x_i. If replacing a sample changes x_i by δ, then g_i
-also changes. The gradient of the loss function changes by at most min(2L, βδ) if this gradient is β-Lipschitz, and the
-gradient of the regularizer (λ/2)‖x‖² changes by λδ. The paper's parallel composition omits these changes. With
-gradient_at = "public", g_i is taken at z_i, which depends only on releases.
+- w_i is a scalar that corrects the mixing weights. d_i is the number of out-neighbors of agent i.
+- f_i^t is the loss function of agent i in round t, and α(t) is the step size.
+
+The setting `noise_index` chooses the noise scale, unless `privacy.scale` is a number:
+
+- If noise_index = "paper": σ(t) = 2L√d·α(t)/ε (Lemma 1, Theorem 1), where L bounds a sample's gradient. But x_i was
+  computed with the step α(t − 1), which is at least α(t).
+- If noise_index = "corrected": the noise is calibrated to α(t − 1). Round 1 has no noise, because its x_i depends on no
+  data.
+
+The setting `gradient_at` chooses the point of the gradient:
+
+- If gradient_at = "hidden": the point is x_i, as printed. A changed sample moves x_i, and thereby all later messages,
+  which the paper's parallel composition omits. If x_i moves by δ, the gradient of the loss function moves by at most
+  min(2L, βδ) if it is β-Lipschitz, and the gradient of the regularizer (λ/2)‖x‖² by λδ.
+- If gradient_at = "public": the point is the mix z_i, which depends only on messages. So a sample changes only one
+  message.
 """
 
 from __future__ import annotations
@@ -98,13 +107,11 @@ class WeightBalancing(Algorithm[State]):
         return State(x, made_with=0.0)
 
     def message(self, s: State, here: Neighborhood) -> Query:
-        """Return the decision x_i as the message, with bounds on how much a replaced sample changes this message.
+        """Return the decision x_i as the message, with its sensitivities and its leakage.
 
-        The sensitivities bound the change if the sample was used in the round before. The leakage bounds the change if
-        the sample was used earlier. With `gradient_at` = public, a sample that was used earlier does not change this
-        message, and there is no leakage. With `noise_index` = paper, the noise is calibrated to the step of this round.
-        With `noise_index` = corrected, the noise is calibrated to the step with which x_i was computed, and the first
-        message has no noise, unless `privacy.scale` is a number.
+        The sensitivities bound how far a changed sample of the previous round moves the message. The leakage bounds how
+        far a changed sample of an earlier round moves the message. With `gradient_at` = public, there is no leakage.
+        The setting `noise_index` chooses the step size to which the noise is calibrated.
         """
         l2 = self.run.grad_sensitivity[here.agent] * (s.made_with or self.run.step(1))  # round 1 needs some value > 0
         leaks = RELEASED if self.gradient_at == "public" else feedback(self.run, here.agent, l2, weight=s.made_with)
