@@ -72,8 +72,8 @@ def main(argv: list[str]) -> int:
 class AuditedRun:
     """Do the work of one rank in an audit: take part in the audited run, and simulate a share of the games.
 
-    In a game, an adversary guesses from the messages of a run which data the run had. The *logger* is the last rank.
-    The logger reads the run, makes the table of the results, and prints this table.
+    In a game, an adversary guesses from the messages of a run which data the run had. Only the *logger*, the last rank,
+    reads the run and prints the table of the results.
 
     Args:
         world: the communicator of all ranks; None if there is only this process.
@@ -128,13 +128,15 @@ class AuditedRun:
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
         """Test the run, play the adversary's games, and print the table of the results.
 
-        Only the logger (the last rank) tests and prints. If the user's code fails in a game, the table says that this
-        game was left out. The logger returns the exit code: `REFUTED` if a proven value is refuted, else 0. All other
-        ranks return 0.
+        If the user's code fails in a game, the table says that this game was left out.
 
         Args:
             asked: the settings of the experiment.
             directory: the run directory.
+
+        Returns:
+            On the logger (the last rank), the exit code: `REFUTED` if a proven value is refuted, else 0. On other
+            ranks, 0.
         """
         from mpinodes.auditing import verdicts
         from mpinodes.auditing.games import canary, prepare
@@ -182,17 +184,17 @@ class AuditedRun:
         return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 
     def _play(self, games: list[Probe], targets: list[Canary | None], seed: int) -> dict[int, Vector]:
-        """Simulate this rank's share of the runs of all games, and return the log-likelihood ratios of these runs.
-
-        A game needs pairs of runs, one on each of the game's two adjacent data sets. The result maps the index of a
-        game to the ratios of the game. The logger (the last rank) gets the ratios of all ranks; every other rank gets
-        an empty result.
+        """Simulate this rank's share of the runs of all games, and return the log-likelihood ratios of the runs.
 
         Args:
             games: for each game, the small experiment on which the game is played.
-            targets: the adjacent data set of each game; None for a game that needs no pairs of runs or was left out.
-                Only the value on the logger counts, and is sent to the other ranks.
+            targets: for each game, its adjacent data set; None if the game needs no pairs of runs, or was left out.
+                Only the argument of the logger (the last rank) counts.
             seed: the seed of the audit.
+
+        Returns:
+            On the logger, a dictionary from the index of a game to the ratios (pairs, 2) of the game: a pair has a run
+            on each of two adjacent data sets. On other ranks, an empty dictionary.
         """
         import numpy as np
 
@@ -224,9 +226,10 @@ class AuditedRun:
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     """Return the settings of the experiment that the audit runs.
 
-    If the command line names neither a file nor `rounds`, the run is shortened to few rounds. The result has only the
-    settings of the command line and of the file, and the shortened `rounds`. But if `audit.view` is not links, the
-    result has all settings, because the games are then played on the experiment itself.
+    - If the command line names neither a file nor `rounds`, the run has few rounds.
+    - If `audit.view` names agents, the result has the values of all keys.
+    - If `audit.view` is links, the result has only the keys that the command line or a file sets, and `rounds` if the
+      run is shortened.
 
     Args:
         words: the command-line arguments.

@@ -18,22 +18,20 @@ SLACK = 1 + 1e-9  # a change may exceed its bound by this factor, because of rou
 
 
 class Finding(NamedTuple):
-    """Hold the worst result over all replays of one agent.
+    """Hold the worst result over all replays of one agent on adjacent data.
 
-    Each replay changes a sample, and measures how far the agent's messages change. Messages that a replay does not
-    compare are ignored. The changed sample may be in several loss functions of the agent. For each of these loss
-    functions, the first message that depends on it is called *direct*.
+    A message is *direct* if it is the first message that depends on a loss function with the changed sample. The ratio
+    of a message is its change, in L1 or L2, divided by the accountant's bound on this change.
 
     Attributes:
         agent: the number of the agent.
-        changes: the number of replays in which at least one of the compared messages is direct.
-        direct: the largest ratio of the change of a direct message, in L1 or L2, to the accountant's bound on this
-            change. The ratio of a message is 0 if the message did not change, or if its bound is inf.
-        hidden: the largest ratio of this kind over all other messages.
-        round: the round of the message with the largest ratio; 0 if no ratio is above 0.
+        changes: the number of replays with a direct message among the compared messages.
+        direct: the largest ratio of a direct message.
+        hidden: the largest ratio of any other message.
+        round: the round of the message with the largest ratio; 0 if all ratios are 0.
         touched: the largest number of messages that changed in one replay.
-        public: whether all facts that messages state about themselves, such as sensitivities and leakages, were equal
-            on the recorded data and on adjacent data.
+        public: whether the facts that messages state about themselves, such as sensitivities, were equal on both data
+            sets.
     """
 
     agent: int
@@ -55,14 +53,13 @@ class Finding(NamedTuple):
 
 
 def claimed(events: Events, carried: Vector) -> Vector:
-    """Return the accountant's bound on the L2 change of each message between adjacent data sets; inf if unknown.
+    """Return the accountant's bounds on the L2 changes of an agent's messages; inf if unknown.
 
     The result has a row for each round, and a column for each vector of a message.
 
     Args:
-        events: (rounds,) the noise and the sensitivity of each message of one agent.
-        carried: (rounds,) whether the message is direct: the first message that depends on a loss function with the
-            changed sample.
+        events: (rounds,) the noise and the sensitivity of each message of the agent.
+        carried: (rounds,) whether the message is the first that depends on a loss function with the changed sample.
     """
     reply, first = response(events, 1), np.zeros(1, np.int64)
     return np.array([reply.step(t, first[: int(carried[t])])[:, 0] for t in range(len(events))])
@@ -72,15 +69,9 @@ def claimed(events: Events, carried: Vector) -> Vector:
 def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Run one agent again on many adjacent data sets, and return the worst result.
 
-    Each adjacent data set changes one sample that is used in one round (the changed round), or all samples that
-    `privacy.adjacency` replaces together. Every round but the last is the changed round in turn.
-
-    The agent's messages on the two data sets are compared from the changed round to a last round:
-
-    - For about `rounds` of the changed rounds, which are log-spaced, the last round is the end of the run.
-    - For all other changed rounds, the last round is that of the first *direct* message: the first message that depends
-      on a loss function with the changed sample. If this message is sent in the changed round itself, the last round is
-      the next round. If there is no such message, the last round is the end of the run.
+    Each adjacent data set changes one sample of a round, the changed round, or all samples that `privacy.adjacency`
+    replaces together. Every round but the last is the changed round in turn. For most changed rounds, only messages up
+    to the first that depends on the changed sample are compared.
 
     Args:
         recorded: the transcript (all messages) of the run.
@@ -131,16 +122,13 @@ class Compared(NamedTuple):
     Every array has a row for each of the r compared rounds, from the changed round on.
 
     Attributes:
-        over: (r,) the measured change of the message divided by the accountant's bound. Of the ratios of all vectors of
-            the message, in L1 and in L2, the largest counts. The ratio of a vector is 0 if the vector did not change,
-            or if its bound is inf.
-        carried: (r,) whether the message is direct: the first message that depends on a loss function with the changed
-            sample.
-        l2: (r, vectors of a message) the measured L2 change of each vector.
+        over: (r,) the change of the message divided by the accountant's bound on this change. The largest of the ratios
+            counts, over all vectors of the message, in L1 and in L2.
+        carried: (r,) whether the message is the first that depends on a loss function with the changed sample.
+        l2: (r, vectors of a message) the L2 change of each vector.
         bound: (r, vectors of a message) the accountant's bound on the L2 change of each vector.
-        differing: the facts that differ between the two data sets, although they must not. A fact is what a message
-            states about itself, such as a sensitivity. An entry is (round, fact on the recorded data, fact on adjacent
-            data).
+        differing: facts that a message states about itself, such as a sensitivity, and that depend on data, although
+            they must not: triples (round, fact on the recorded data, fact on adjacent data).
     """
 
     over: Vector

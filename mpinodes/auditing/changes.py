@@ -27,14 +27,11 @@ class Change(NamedTuple):
 
     Attributes:
         round: a round that uses the changed sample. A replay compares messages from this round on.
-        sample: the index of the changed sample, which is changed in all rounds that use the sample. None: all samples
-            of `round` are changed. ALL: all samples of `round` and of every later round are changed. With ALL, `round`
-            must be 1, or each sample must be used in one round only. Otherwise a sample would be changed in some
-            rounds, and unchanged in other rounds.
-        feature: (d,) the features of the new row. None: the gradients of the changed samples become 0 (zero-out), and
-            `target` is not used.
-        target: the target of the new row. If nan, the changed samples keep their features, and the signs of their
-            targets are flipped.
+        sample: the number of the changed sample, which is changed in all rounds that use it. None: all samples of
+            `round`. ALL: all samples of `round` and of later rounds; `round` must then be 1, unless each sample is used
+            only once.
+        feature: (d,) the features of the new row. None: the gradients of the changed samples become 0 (zero-out).
+        target: the target of the new row. nan: the changed samples keep their features, and their targets change sign.
     """
 
     round: int
@@ -72,13 +69,7 @@ def carries(setup: Setup, agent: int, round: int, change: Change) -> bool:
 
 
 def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
-    """Return a copy of a loss function in which the samples at `rows` are changed.
-
-    - By default, the features and the target in `change` replace those of these samples.
-    - If `change.feature` is None, the values and the gradients of these samples become 0.
-    - If `change.target` is nan, but `change.feature` is not None, these samples keep their features, and their targets
-      change sign.
-    """
+    """Return a copy of a loss function in which the samples at `rows` are changed as `change` says."""
     if isinstance(loss, Around):
         return replace(loss, loss=_with(loss.loss, rows, change))
     if change.feature is None:
@@ -100,21 +91,14 @@ def adjacent(
 ) -> Iterator[Change]:
     """Yield adjacent data sets that differ from the agent's data in samples of one round.
 
-    The setting `privacy.adjacency` says which samples are changed:
-
-    - one-sample: one random sample of the round.
-    - one-round: all samples of the round.
-    - one-agent: all samples of the round and of all later rounds.
-    - zero-out: the gradient of one random sample of the round becomes 0. This is the only data set.
-
-    In the first data sets, the new sample has another target, or features at the edge of their domain. In the last
-    `FEW` data sets, the new sample has extreme numbers.
+    The first data sets are those of `usual`. Unless `privacy.adjacency` is zero-out, `FEW` further data sets follow, in
+    which the new sample has extreme numbers.
 
     Args:
         setup: the setup of the run.
         losses: maps a round to the agent's loss function.
         agent: the agent whose data differ.
-        round: the round whose samples differ; with one-agent, the first such round.
+        round: the first round whose samples differ.
         rng: draws the samples.
     """
     changes = list(usual(setup, losses, agent, round, rng))
@@ -145,16 +129,14 @@ def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
 def usual(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield adjacent data sets in which samples of one round have another target or other features.
+    """Yield adjacent data sets in which samples have another target, or features at the edge of their domain.
 
-    The setting `privacy.adjacency` says which samples are changed:
+    Features without a bound become −1 or 1. The setting `privacy.adjacency` says which samples are changed:
 
-    - one-sample: one random sample of the round.
-    - one-round: all samples of the round.
-    - one-agent: all samples of the round and of all later rounds.
-    - zero-out: the gradient of one random sample of the round becomes 0. This is the only data set.
-
-    The other features lie at the edge of the domain of the features, or are −1 or 1 if the domain has no bound.
+    - If one-sample: one random sample of the round.
+    - If one-round: all samples of the round.
+    - If one-agent: all samples of the round and of all later rounds.
+    - If zero-out: one random sample of the round, whose gradient becomes 0. This is the only data set.
 
     Args:
         setup: the setup of the run.

@@ -35,12 +35,10 @@ class Canary(NamedTuple):
     Attributes:
         agents: the agents whose loss functions contain the changed samples.
         change: the difference between the two data sets.
-        size: how easily the adversary tells the two data sets apart. If the adversary sees all links, `size` is how far
-            the change moves the messages, in noise scales: the mean of `_size` over `PILOTS` simulated runs. If the
-            adversary sees only some links, `size` is twice the mean of `sight` divided by the standard deviation of
-            `sight`, over simulated runs on the experiment's data; at most 1e300.
-        sight: the number that an adversary who sees only some links computes from a run in order to decide; None if the
-            adversary sees all links.
+        size: how easily the adversary can tell the two data sets apart. For an adversary who sees all links: how far
+            the change moves the messages, in noise scales, on average over simulated runs. For other adversaries: twice
+            the mean of `sight` divided by its standard deviation, over simulated runs on the experiment's data.
+        sight: the statistic of an adversary who sees only some links; None if the adversary sees all links.
     """
 
     agents: tuple[int, ...]
@@ -90,13 +88,11 @@ def canary(ready: Ready, seed: int) -> Canary:
     """Return the adjacent data set on which the adversary of a game has most success.
 
     The candidates change samples of one of the rounds 1 to 3, or of all rounds if `privacy.adjacency` is one-agent or
-    batches are secret. If the adversary sees all links, the result is the candidate that moves messages most, on
-    average over several simulated runs.
+    batches are secret. The result is one of these candidates:
 
-    If the adversary consists of agents of the run (the viewers), only data of other agents are changed, unless all
-    agents use the same data. The result is then found in two steps. The first step finds, for each of the other agents,
-    the change of this agent's data that moves messages most. The second step finds, among these changes, the change
-    that the adversary's statistic detects best.
+    - If the adversary sees all links: the candidate that moves messages most, on average over simulated runs.
+    - If the adversary consists of agents: the candidate that the adversary's statistic detects best. Only data of other
+      agents are changed, unless all agents use the same data.
 
     Args:
         ready: the small experiment of the game, after its first run.
@@ -141,8 +137,8 @@ def canary(ready: Ready, seed: int) -> Canary:
 def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> list[Sight]:
     """Return, for each of several adjacent data sets, the statistic by which the adversary detects the data set.
 
-    A statistic is a weighted sum of the received numbers. If the most powerful tests are known for all data sets, their
-    statistics are returned. If not, all statistics are learnt from simulated runs.
+    A statistic is a weighted sum of the received numbers. If the most powerful tests are known for all data sets, these
+    are returned. If not, the weights are learnt from simulated runs.
 
     Args:
         setup: the setup of the experiment.
@@ -165,9 +161,11 @@ def sights(setup: Setup, targets: Sequence[Canary], seeds: Sequence[int]) -> lis
 def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
     """Return how far the messages of several agents move on adjacent data, measured in noise scales.
 
-    The change of each message is divided by the noise scale of the message. Changes are measured in L1 for Laplace
-    noise, otherwise in L2. The result is the sum of these quotients; if all noise is Gaussian, it is the root of the
-    sum of their squares. If a message without noise changes, the result is inf.
+    The quotient of a message is its change divided by its noise scale; the change is the L1 norm for Laplace noise,
+    otherwise the L2 norm. The result combines the quotients:
+
+    - If all noise is Gaussian: the root of the sum of their squares.
+    - Otherwise: their sum.
 
     Args:
         replayed: the replays of these agents.
@@ -214,18 +212,18 @@ def _worlds(setup: Setup, target: Canary) -> tuple[Losses, Losses]:
 
 
 def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vector:
-    """Simulate k pairs of runs, and return a number for each run: an array (k, 2).
+    """Simulate k pairs of runs, and return the log-likelihood ratio of each run: (k, 2).
 
-    The first run of a pair is on the experiment's data, the second run on adjacent data. The number of a run is the
-    log-likelihood ratio of its messages, which says how much better the messages fit the experiment's data than the
-    adjacent data. If secret coins draw the batches, the ratio averages over the coins of the changed sample. If
-    `target` has a statistic `sight`, the number is the value of this statistic instead. All runs have independent
-    noise. If `target.size` is inf, no run is simulated, and the numbers are arbitrary.
+    The first run of a pair is on the experiment's data, the second run on adjacent data. The ratio says how much better
+    the messages of a run fit the experiment's data than the adjacent data. There are two exceptions:
+
+    - If `target.sight` is set, the result has the value of this statistic in place of the ratio.
+    - If `target.size` is inf, no run is simulated, and the numbers are arbitrary.
 
     Args:
         setup: the setup of the small experiment.
         target: the adjacent data set, and the agents whose loss functions it changes.
-        which: (k,) the numbers of the pairs; the seeds of the runs are computed from these numbers.
+        which: (k,) the numbers of the pairs, which determine the seeds of the runs.
         seed: the seed of the audit.
     """
     if np.isinf(target.size):
@@ -251,12 +249,11 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
 
 
 def guess(ready: Ready) -> tuple[int, int, int]:
-    """Play the game on one run: the adversary guesses the signs of the samples' targets.
+    """Play the game on one run: the adversary guesses the sign of every sample's target.
 
-    When the adversary guesses the sign of a sample, the adversary knows all samples and messages of earlier rounds. The
-    guess comes from the first message that depends on the sample or, if the agents noise gradients, from the noised
-    gradient of the sample. The adversary makes no guess if the log-likelihood ratio is less than `CLEAR` times its
-    largest possible value.
+    The guess is the sign of a log-likelihood ratio. The ratio is computed from the first message that depends on the
+    sample or, if the agents noise gradients, from the noised gradient of the sample. If the ratio is below `CLEAR`
+    times its largest possible value, the adversary makes no guess.
 
     Returns:
         The number of right guesses, the number of guesses, and the number of signs that could be guessed.

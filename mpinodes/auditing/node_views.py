@@ -1,13 +1,14 @@
 """Define an adversary that consists of some agents, and sees only what these agents send and receive.
 
 The agents of the adversary are the *viewers*. The adversary decides which data a run had by a linear statistic: a
-weighted sum of all numbers that the viewers receive. The weights depend on how far adjacent data move each number, and
-on the covariance of the noise. There are two cases. If all received messages are linear mixes of the releases of one
-round, the weights are known, and the test is the most powerful test. If not, the weights are learnt from separate runs,
-which are not used for the bound on ε.
+weighted sum of all numbers that the viewers receive.
 
-The likelihood itself would be an integral over all messages that the viewers do not receive, and rarely has a closed
-form. But any statistic of what the viewers receive gives a lower bound on ε, and a linear statistic gives good bounds.
+- If all received messages are linear mixes of the messages of one round: the weights are known, and the test is the
+  most powerful test.
+- Otherwise: the weights are learnt from separate runs, which are not used for the bound on ε.
+
+Every statistic of what the viewers receive gives a valid lower bound on ε. The likelihood itself rarely has a closed
+form, because it is an integral over all messages that the viewers do not receive.
 """
 
 from __future__ import annotations
@@ -32,10 +33,9 @@ RIDGE = 1e-3  # share of the mean variance added to every variance, because few 
 
 @dataclass(frozen=True)
 class Sight:
-    """Compute the number by which an adversary who sees only some links decides: a weighted sum minus `middle`.
+    """Compute the statistic of an adversary who sees only some links: a weighted sum of its numbers, minus `middle`.
 
-    The sum is over all numbers that the adversary receives. The adversary consists of agents, the viewers. A result
-    below 0 suggests that the run had the adjacent data.
+    The adversary consists of agents, the viewers. A statistic below 0 suggests that the run had the adjacent data.
 
     Attributes:
         received: (rounds, agents) whether the viewers know the agent's message of the round, because a viewer receives
@@ -120,8 +120,11 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
 def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
     """Return a linear statistic of what the adversary receives, as powerful as the likelihood ratio; None if unknown.
 
-    Such a statistic is known if there is a round with these properties: before this round, no message depends on data;
-    in this round, every agent releases data; after this round, every message is a mix of these releases.
+    Such a statistic is known if there is a round with three properties:
+
+    - Before this round, no message depends on data.
+    - In this round, every agent sends data with noise.
+    - After this round, every message is a mix of the messages of this round.
 
     Args:
         own: a run on the run's data.

@@ -115,11 +115,10 @@ class NoiseDraws:
 
 
 def drawn_in(run: Transcript, agents: list[Replayed]) -> NoiseDraws:
-    """Extract the noise of a run from its recorded releases and the replayed messages of all agents.
+    """Extract the noise of a run from its recorded messages and the replayed messages of all agents.
 
-    If an agent releases a rounded minimizer, its noise cannot be extracted, and is left out. If the agents noise
-    gradients, the record does not hold the noised gradients. The result is then the noise of the replay, which is drawn
-    again from the noise key.
+    - If an agent sends a rounded minimizer, its noise cannot be extracted, and is left out.
+    - If the agents noise gradients, the noise is drawn again from the noise key, because the record does not hold it.
     """
     rounds, n, k, d = len(run.frames), len(agents), run.events.vectors, run.setup.dimension
     noise, rounding, value = (np.zeros((1, rounds, n, k, d)) for _ in range(3))
@@ -146,10 +145,7 @@ def drawn_again(run: Transcript, agents: list[Replayed], seed: int) -> NoiseDraw
     """Draw the noise of the run's messages many more times, with other noise keys, for tests with more draws.
 
     The mechanism, its settings and the messages before noise are those of the run. Noise is drawn for evenly spaced
-    rounds from 1 to `ROUNDS`, or to the last recorded round if the run is longer. The larger the messages, the fewer
-    rounds are drawn. If the run has fewer than `ROUNDS` rounds, rounds after the last recorded round use the recorded
-    messages again, from round 1 on. For a local minimization (`Solve`), only the noise is drawn, and nothing is
-    minimized.
+    rounds. For rounds after the last recorded round, the recorded messages are used again.
 
     Args:
         run: the run.
@@ -233,10 +229,9 @@ def standardized(noise: Vector, rounding: Vector, value: Vector, scale: Vector, 
 
 
 def _sums(label: str, first: Vector, second: Vector) -> Iterator[tuple[str, Vector, Vector]]:
-    """Yield sums of two arrays over all draws, then for each round, for each agent, and so on.
+    """Yield the sums of two arrays: first over all draws, then for each round, agent, vector and coordinate.
 
-    A yielded item has a label, the sums of `first`, and the sums of `second`. There are no sums for each run, and none
-    for an axis with only one entry.
+    A yielded item has a label, the sums of `first`, and the sums of `second`. An axis with only one entry is left out.
     """
     yield label, first.sum(keepdims=True).ravel(), second.sum(keepdims=True).ravel()
     for axis in range(1, first.ndim):
@@ -279,14 +274,11 @@ def _law(drawn: NoiseDraws) -> Iterator[Check]:
 def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
     """Test that noise signs are fair and independent of the values before noise, and that neighbors are independent.
 
-    Details of the tests:
-
-    - Signs: the number of positive noise signs must be binomial. The number of noise signs that equal the signs of
-      their values must be binomial too, because the values were fixed before the noise was drawn.
+    - Signs: the number of positive noise signs must be binomial, and so must the number of noise signs that equal the
+      sign of the value before noise.
     - Neighbors are the draws of two consecutive rounds, agents, vectors or coordinates. The signs of neighbors must be
-      independent, and the sizes of neighbors too. Of a size, only the sign of its difference from the median is tested.
-    - Products of neighboring fair independent signs are again fair and independent, because neighbors in a line form no
-      cycle.
+      independent, and so must the sizes of neighbors. Of a size, only the sign of its difference from the median is
+      tested.
     """
     off = drawn.sizes - log(2)  # ln 2 is the median of a size
     large = np.where(np.isfinite(off) & (np.abs(off) > drawn.slack), np.sign(off), 0.0)
@@ -308,9 +300,7 @@ def _signs_and_neighbors(drawn: NoiseDraws) -> Iterator[Check]:
 def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     """Test for noise sizes that occur twice, and for vectors whose sizes all occur twice, perhaps in another order.
 
-    Two sizes are *close* if they differ by at most s, a bound on the sum of their rounding errors. Two independent
-    sizes are close with probability below s. So the probability that N sizes have k disjoint close pairs is at most
-    λ^k/k!, where λ = s N²/2. Only sizes that are neighbors in sorted order are counted as pairs.
+    Two sizes count as equal if they differ by at most the sum of their rounding errors.
     """
 
     def bounded(near: Any, log_expected: float) -> float:
@@ -332,6 +322,7 @@ def _repeats(drawn: NoiseDraws) -> Iterator[Check]:
     sizes, slack = drawn.sizes[held], drawn.slack[held]
     order = np.argsort(sizes)
     sizes, slack = sizes[order], slack[order]
+    # The probability that two independent sizes are close is below the sum of their rounding errors.
     expected = log(max(2 * len(sizes) * float(slack.sum()), 1e-300))
     yield Check("numbers that come again", bounded(np.diff(sizes) <= slack[1:] + slack[:-1], expected))
     d = drawn.sizes.shape[-1]
@@ -360,10 +351,9 @@ def power(factor: float, draws: float, linear: bool, alpha: float) -> float:
 
 
 def least_found(draws: int, linear: bool, alpha: float, wanted: float) -> float:
-    """Return the smallest relative error of a too small noise scale that the test of the scale can detect.
+    """Return the smallest relative error of a too small noise scale that the test detects with probability `wanted`.
 
-    Such an error is detected with probability `wanted`. The result is near 1 if the test can detect only that almost
-    all noise is missing.
+    A result near 1 means that the test can detect only that almost all noise is missing.
 
     Args:
         draws: the number of draws.

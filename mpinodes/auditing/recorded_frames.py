@@ -1,15 +1,14 @@
 """Compare recorded messages, bit by bit, with messages that are computed again from public facts and releases.
 
-A message is recorded as a frame: header | vectors | scalars. A part of a frame that has no noise and does not follow
-from public facts and releases may reveal data. So each part is computed again:
+A release is a vector that was sent with noise. A number that has no noise, and does not follow from public facts and
+releases, may reveal data. A message is recorded as a frame: header | vectors | scalars. Each part of a frame is
+computed again:
 
 - The header has the round, the kind of frame, and bits that say in which of the last rounds any agent was still
-  changing its vector. The round and the kind are known before the run. The bits follow from the recorded messages of
-  the agents that relay (send the mix of what they received).
+  changing its vector.
 - A `Start` is the public initial value, and a `Relay` is the mix of what the agent received.
 - The scalars come from the mixing, which is run on its scalars alone, with the user's files imported again.
-- A release with noise must equal the mechanism's output, to the last bit. If the noise cannot be drawn again, releases
-  with noise are not compared.
+- A release must equal the mechanism's output. If the noise cannot be drawn again, releases are not compared.
 - If the agents noise gradients, the sent vector must equal the vector that the algorithm computes from the noised
   gradients.
 """
@@ -84,9 +83,8 @@ def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
     """Yield the header that every recorded message should have.
 
-    If the run may end early, the header has a bit for each of the last rounds, as many as the diameter of the graph.
-    The bit says whether any agent was still changing its vector in this round. If the run cannot end early, there are
-    no such bits.
+    If the run may end early, the header has a bit for each of the last rounds. The bit says whether any agent was still
+    changing its vector in this round.
     """
     below = 0.0 if run.setup.endless else run.setup.algorithm.settled_below
     hops = max(1, diameter(run.setup.topology)) if below else 0

@@ -1,26 +1,20 @@
 """Make the small experiments of audits and checks.
 
-In these experiments, data change messages as much as possible, so that the sensitivities which an algorithm states are
-nearly attained. Most experiments have few agents, few coordinates and few rounds, and samples at the edge of their
-domain.
+In these experiments, a changed sample moves messages as far as possible, so that the sensitivities that an algorithm
+states are nearly attained. Most experiments have few agents, few coordinates and few rounds, and samples at the edge of
+their domain.
 
 - `mpinodes check` has a list of experiments for each kind of algorithm: gradient steps on a stream (`streamed`), all
   samples in every round (`whole_data`), and local minimizations (`solved`).
-- `mpinodes audit` has *probes*: experiments on which it plays a game, in which an adversary guesses secrets, or decides
-  between two adjacent data sets.
+- `mpinodes audit` has *probes*: experiments on which it plays a game, in which an adversary guesses private data.
 
-A small probe has one coordinate if every agent has its own loss function, and one coordinate for each agent if all
-agents share one loss function. In the game on two data sets, algorithms that take gradient steps on a stream of samples
-get these samples:
+In the game on two adjacent data sets, algorithms that take gradient steps on a stream of samples get these samples:
 
-- The first sample of agent 0 has a very large target, so that its gradient is clipped. With the opposite target, its
-  gradient is clipped in the opposite direction. So a flip of the target's sign moves the gradient by the largest
-  possible distance. With one-agent adjacency, all samples of agent 0 have such targets.
-- All other samples have the target 0. The gradients of these samples depend on the point at which they are taken, so
-  that a change of the hidden state changes later messages.
-
-If the algorithm noises gradients, there are two further probes with the adjacency zero-out. In these probes all samples
-have very large targets, so that every gradient is clipped.
+- The first sample of agent 0 has a very large target, so that its gradient is clipped. A flip of the target's sign
+  moves the clipped gradient by the largest possible distance. With one-agent adjacency, all samples of agent 0 have
+  such targets.
+- All other samples have the target 0. Their gradients depend on the point at which they are taken, so that a change of
+  the hidden state changes later messages.
 
 Only this file of `mpinodes.auditing` names built-in losses, graphs or other parts of an experiment.
 """
@@ -149,10 +143,7 @@ def variants(algorithm: Any) -> Iterator[tuple[str, Any]]:
 
 
 def graphs(algorithm: Any) -> Iterator[Tree]:
-    """Yield a section `topology` for each graph of the list `GRAPHS`, again and again without end.
-
-    An algorithm may be unable to run on a graph. The function `others` then gives the same experiment on other graphs.
-    """
+    """Yield a section `topology` for each graph of the list `GRAPHS`, again and again without end."""
     agents = algorithm.only_agents or AGENTS
     for name in itertools.cycle(GRAPHS):
         yield {"topology": {"name": name, "agents": agents + (name == "ring" and not algorithm.only_agents)}}
@@ -343,9 +334,11 @@ def _agents(algorithm: Any, joint: int) -> int:
 def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
     """Write targets to data files, and return the sections `data` and `topology` that use these files.
 
-    If every agent has its own loss function, every agent gets a file whose samples have one feature. If all agents
-    share one loss function, there is one file with the first row of the targets. Its samples have a feature for each
-    agent. All features are 1.
+    - If every agent has its own loss function: every agent gets a file whose samples have one feature.
+    - If all agents share one loss function: there is one file, with the targets of the first row. Its samples have a
+      feature for each agent.
+
+    All features are 1.
 
     Args:
         algorithm: the class of the algorithm.
@@ -363,20 +356,15 @@ def _of_targets(algorithm: Any, targets: Vector, path: Path) -> Tree:
 
 
 def own_sizes(own: Setup, folder: Path, seed: int) -> Iterator[tuple[str, Tree]]:
-    """Yield labels and experiments with the settings of a run, but extreme data, few rounds and no privacy budget.
+    """Yield labels and experiments with the settings of a run, but with extreme data and few rounds.
 
-    The experiments depend on the run:
+    - The first experiment has the batch size of the run. If the algorithm solves local minimizations, there is no
+      other.
+    - If every round uses all samples, a second experiment has sums of losses in place of averages, or the reverse.
+    - If rounds use batches, two further experiments have another batch size: one with sums, and one with averages.
 
-    - If the rounds of the run use batches, there are three experiments: one with the batch size of the run, and two
-      with another batch size. Of these two, one sums the losses of a batch, and the other averages them.
-    - If every round uses all samples, there are two experiments: one like the run, and one with sums of losses in place
-      of averages, or the reverse.
-    - If the algorithm solves local minimizations, there is only one experiment, with the batch size of the run.
-
-    Batches are never secret.
-
-    All features are −1 or 1. About half of the samples have the features (1, ..., 1), for which the L1 norm of a
-    gradient is largest. Targets are −1 or 1, numbers of classes, or the extreme numbers ±`FAR`.
+    All features are −1 or 1. Targets are −1 or 1, numbers of classes, or the extreme numbers ±`FAR`. No experiment has
+    a privacy budget or secret batches.
 
     Args:
         own: the setup of the run.
@@ -426,12 +414,12 @@ def probes(
 ) -> list[Probe]:
     """Return the probes of an algorithm: the small experiments on which the audit plays its games.
 
-    - By default, there is a probe for each entry of `Algorithm.probes`. But if `section` has a string besides `name`
-      and `path`, such as `gradient_at` = "public", there is only one probe of this kind. It has the settings of the
-      first entry, except that the strings of its section `algorithm` are those of `section`.
-    - If the algorithm noises gradients, there are two further probes. One has public batches. The other has secret
-      batches, to which each sample belongs with probability ½.
-    - If the algorithm does not need all samples in every round, there is one more probe, for the game on one run.
+    - If `section` has no string besides `name` and `path`: there is a probe for each entry of `Algorithm.probes`.
+    - If `section` has further strings, such as `gradient_at` = "public": one probe has the settings of the first entry,
+      with these strings.
+    - If the algorithm noises gradients: there are two further probes, with public and with secret batches. A secret
+      batch contains each sample with probability ½.
+    - If the algorithm does not need all samples in every round: there is one more probe, for the game on one run.
 
     Args:
         section: the section `algorithm` of the run. Only keys whose value is a string apply to the probes. If the

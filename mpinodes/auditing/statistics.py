@@ -44,23 +44,23 @@ CERTAIN = Shown(inf, inf)
 
 
 def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian: bool, sampled: bool = False) -> Shown:
-    """Return lower bounds on ε from the log-likelihood ratios of N runs on each of two adjacent data sets.
+    """Return lower bounds on pure ε, and on ε at δ, from the runs of a game on two adjacent data sets.
 
-    There are two bounds: on pure ε, and on ε at δ. The probability that at least one of them is wrong is at most alpha.
-    The adversary decides by a threshold on the ratio. The threshold is chosen on the first half of the runs, and its
-    success is measured on the second half.
+    The adversary decides between the data sets by a threshold on the log-likelihood ratio of a run. The success of the
+    threshold, on the second half of the runs, gives the bounds.
 
-    If `gaussian` is true, the threshold is 0, which is optimal, and the first half is not used. ε at δ then follows
-    from the trade-off between the two error probabilities (Nasr et al. 2023).
+    - If `gaussian` is true: the threshold is 0, which is optimal. ε at δ follows from the trade-off between the two
+      error probabilities (Nasr et al. 2023).
+    - If `gaussian` is false: the threshold is chosen on the first half of the runs, for the best bound on pure ε; if
+      `sampled` is true, for the best bound on ε at δ.
 
     Args:
-        own: (N,) the ratios of runs on the run's data.
-        other: (N,) the ratios of runs on adjacent data.
+        own: (N,) the log-likelihood ratios of N runs on the run's data.
+        other: (N,) the ratios of N runs on adjacent data.
         delta: δ.
-        alpha: the probability of a wrong bound.
+        alpha: a bound on the probability that at least one of the two bounds is wrong.
         gaussian: whether all noise is Gaussian and all batches are public.
-        sampled: whether secret coins draw the batches. If true, the threshold is chosen for the best bound on ε at δ,
-            because Gaussian noise has no pure ε. If false, the threshold is chosen for the best bound on pure ε.
+        sampled: whether the batches are secret.
     """
     half, aim = len(own) // 2, delta if sampled else 0.0
 

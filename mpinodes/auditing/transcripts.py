@@ -1,14 +1,11 @@
 """Hold the transcript of a run (all messages sent), and run one agent again on the recorded messages.
 
-An agent's next message is a function of its data and of all messages sent before. So two runs of the agent on the same
-transcript, one on its data and one on adjacent data, show how far every message changes. All other inputs, such as the
-error ξ of a stochastic gradient and the coins of secret batches, are equal in both runs.
+An agent's next message is a function of its data and of all messages sent before. So two replays of an agent on the
+same transcript, one on its data and one on adjacent data, show how far every message moves. All other inputs, such as
+the random errors of gradients and the coins of secret batches, are equal in both replays.
 
-If the noise is inside a minimization, the change of a message is not measured as a distance, but as the absolute
-difference of the release's log densities on the two data sets, times the noise scale.
-
-Of a recorded run, only these data are read: the transcript, the events (noise and sensitivity of each message), the
-rounds in which messages arrived, and the experiment.
+If the noise is inside a local minimization, the movement of a message is measured by log densities: the absolute
+difference of the log densities of the sent vector on the two data sets, times the noise scale.
 """
 
 from __future__ import annotations
@@ -128,17 +125,15 @@ class Recorded(Transcript):
 class Replayed:
     """Run one agent again on the recorded messages of a run, from any round on.
 
-    If the agent noises gradients instead of messages, its gradients take the place of its messages, and its noised
-    gradients take the place of its releases. The record does not hold noised gradients, so their noise is drawn again
-    from the noise key.
+    If the agent noises gradients, gradients take the place of messages. Their noise is drawn again from the noise key,
+    because the record does not hold noised gradients.
 
     Attributes:
         agent: the number of the agent.
         kind, scale: (rounds, vectors of a message) the distribution and the scale of the agent's noise.
         messages: the agent's message of each round, on its recorded data, before noise; if the agent noises gradients,
             the gradients of each round before noise.
-        claim: the cache of `adjacent_replay.compared`: a key of the latest comparison, and the accountant's bounds on
-            the changes of the messages in this comparison.
+        claim: a cache of `adjacent_replay.compared`.
 
     Args:
         recorded: the messages of the run.
@@ -193,8 +188,8 @@ class Replayed:
     def said(self, t: int) -> Vector:
         """Return what the agent released in round t, as one vector.
 
-        If the agent noises messages, these are the vectors of its recorded message. If the agent noises gradients,
-        these are its noised gradients of the round, which are not in the record, but come from the replay.
+        - If the agent noises messages: the vectors of its recorded message.
+        - If the agent noises gradients: its noised gradients of the round, as the replay computes them.
         """
         if self._noises:
             return np.concatenate(self._gradients[t - 1][0])
@@ -212,8 +207,8 @@ class Replayed:
         """Compute the agent's message of round t again, as it was sent.
 
         Returns:
-            The vectors of the message, one after the other, and the events (noise and sensitivity): one for each vector
-            or, if the agent noises gradients, one for each gradient.
+            The vectors of the message, one after the other, and the event (noise and sensitivity) of each vector. If
+            the agent noises gradients, there is an event for each gradient instead.
         """
         out, state = np.empty(self._end - HEADER), self._states[t - 1]
         message = self._step.message(state) if self._noises else self.messages[t - 1]
@@ -252,8 +247,7 @@ class Replayed:
     def _adjacent(self, change: Change, last: int) -> Iterator[tuple[int, Message, Message, Callable[[int], Loss]]]:
         """Run the agent on adjacent data, from the changed round to round `last`.
 
-        If the agent noises gradients, each round begins with the recorded state. The noised gradients are the same on
-        adjacent data, and so are the states that follow from them.
+        If the agent noises gradients, each round begins with the recorded state.
 
         Yields:
             For each round: the round, the message on the recorded data, the message on adjacent data, and a function
@@ -270,18 +264,15 @@ class Replayed:
                 state = self._step.receive(state, self._arrivals[t - 1], losses(t))
 
     def moved(self, change: Change, last: int) -> tuple[Vector, list[tuple[int, Any, Any]]]:
-        """Measure how far the agent's messages on adjacent data are from its messages on the recorded data.
-
-        The r compared rounds go from the changed round to round `last`.
+        """Measure how far adjacent data move the agent's messages, from the changed round to round `last`.
 
         Returns:
-            Two values. The first value is an array (r, vectors of a message, 2): the L1 and the L2 norm of the change
-            of each vector. Both norms are inf if only one of the two messages carries data. For a local minimization
-            (`Solve`), the result of `_diverged` takes the place of the two norms.
-            The second value is a list of the facts that differ between the two data sets, although they must not. A
-            fact is what a message states about itself, such as its sensitivity. An entry is (round, fact on the
-            recorded data, fact on adjacent data). If the agent noises gradients, there is also an entry for each round
-            after which the state or the next message differs, although the noised gradients are the same.
+            An array (r, vectors of a message, 2) for r rounds: the L1 and the L2 norm of the change of each vector.
+            Both norms are inf if only one of the two messages carries data. For a local minimization (`Solve`), see
+            `_diverged`.
+            A list of the facts that depend on data, although they must not: triples (round, fact on the recorded data,
+            fact on adjacent data). A fact is what a message states about itself, such as its sensitivity. If the agent
+            noises gradients, the state and the next message are such facts, too.
         """
         moved, differing = [], []
         for t, own, other, losses in self._adjacent(change, last):
@@ -306,7 +297,7 @@ class Replayed:
     def _again(self, t: int, loss: Loss) -> Queries:
         """Update the agent in round t with another loss and the recorded noised gradients.
 
-        The result is the gradients of this update before noise. The new state is stored in `self._following`.
+        The result is the gradients of this update, before noise. The new state is stored in `self._following`.
         """
         self._following = self._step.receive(
             self._states[t - 1], self._arrivals[t - 1], loss, self._gradients[t - 1][0]
@@ -314,9 +305,9 @@ class Replayed:
         return self._queries()
 
     def _inside(self, t: int, sample: Any) -> Queries:
-        """Return the gradients of round t before noise, if the sample number `sample` is in every batch of the round.
+        """Return the gradients of round t before noise, as if sample number `sample` were in every batch of the round.
 
-        For all other samples, the coins of the run decide whether they are in a batch.
+        The coins of the run decide which other samples are in the batches.
         """
         releaser: Any = self._step.releaser
         row, coins = list(self._setup.stream.samples(self.agent)(t)).index(sample), releaser.batches
@@ -346,11 +337,11 @@ class Replayed:
         return (*payloads, message.uses, leaks)
 
     def _diverged(self, t: int, ask: Solve, adjacent: Any) -> list[float]:
-        """Return two numbers that measure how much a local minimization differs between the two data sets.
+        """Return how far adjacent data move a local minimization, as two numbers.
 
-        With noise, both numbers are equal: the absolute difference of the release's log densities, times the noise
-        scale. Without noise, the numbers are the L1 and the L2 norm of the difference of the two centers. A center is
-        the point whose proximal step is the released vector.
+        - With noise, both numbers are the absolute difference of the release's log densities, times the noise scale.
+        - Without noise, the numbers are the L1 and the L2 norm of the difference of the two centers. A center is the
+          point whose proximal step is the released vector.
 
         Args:
             t: the round.
@@ -366,9 +357,8 @@ class Replayed:
     def log_ratio(self, change: Change, last: int) -> float:
         """Return the log-likelihood ratio of the messages up to round `last`: recorded data over adjacent data.
 
-        The ratio is ±inf if the messages are impossible on one of the two data sets. If secret coins draw the batches,
-        the coins of the changed sample are unknown. So the density on the recorded data averages over whether the
-        sample is in a batch. All other coins are those of the run.
+        The ratio is ±inf if the messages are impossible on one of the two data sets. In a run with secret batches, the
+        density on the recorded data averages over whether the changed sample is in a batch.
         """
         total, rate = 0.0, self._setup.run.rates[self.agent]
         for t, message, adjacent_message, losses in self._adjacent(change, last):
@@ -394,10 +384,9 @@ class Replayed:
         return [None if scale == 0 else release - value for value, release, scale in pairs] or [None] * self._vectors
 
     def _off(self, t: int, ask: Solve, losses: Callable[[int], Loss]) -> Vector:
-        """Return the noise vector that the agent must have added to its local minimization in round t.
+        """Return the noise vector with which the agent's local minimization in round t gives the recorded message.
 
-        `ask` is the minimization, near a point that is called the center. With the noise vector added to the center,
-        the minimizer is the recorded release.
+        The noise is added to the center of the minimization `ask`.
         """
         x = self.said(t)
         return np.asarray(x + ask.step * losses(ask.uses).grad(x) - ask.center)

@@ -123,9 +123,9 @@ def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
 def of_settings(own: Setup, folder: Path, seed: int) -> list[Verdict]:
     """Replay the run's agents on extreme data and with other batch sizes, and return rows with the result.
 
-    Up to `AGENTS` agents are replayed in each experiment of `own_sizes`. If all replays agree with the accountant, the
-    result is one row. If not, there is one row for each experiment whose replay refutes the accountant. If an
-    experiment cannot be run, this experiment and all further ones are left out. If none could be run, one row says so.
+    - If all replays agree with the accountant: there is one row.
+    - If replays refute the accountant: there is a row for each experiment with such a replay.
+    - If no experiment can be run: one row says so.
 
     Args:
         own: the setup of the run.

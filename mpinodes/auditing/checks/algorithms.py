@@ -32,14 +32,11 @@ APART = 3  # number of runs, in addition to the longest run, that are repeated i
 def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Run an algorithm on small experiments, and report faults.
 
-    - Decisions must be finite. The first `APART` runs are repeated without noise, and must also have finite decisions.
-    - Methods must be pure (equal arguments give equal results), and statements such as a sensitivity must be true.
-      These tests end when a fault was found and at least `ENOUGH` + 1 runs were tested.
-    - The first `APART` runs and the longest run are repeated in another process. If no fault was found, the first run
-      is repeated over MPI.
-
-    Experiments on which the algorithm cannot run are left out. If the algorithm can run on none of the experiments,
-    this is reported as a fault, and nothing else is tested.
+    - Decisions must be finite, in some runs also without noise.
+    - Methods must be pure: equal arguments give equal results.
+    - Statements, such as a sensitivity, must be true.
+    - Some runs must send the same messages again in another process and, if no fault was found, over MPI.
+    - The algorithm must be able to run on at least one of the experiments.
 
     Args:
         algorithm: the class of the algorithm.

@@ -120,17 +120,17 @@ def _over(name: str, measured: float, bound: float, where: str, slack: float = 1
 
 
 def gradients(loss: Any, rng: np.random.Generator) -> Iterator[Fault]:
-    """Yield a fault for each rule that the gradients and values of a loss function break.
+    """Test the gradients and values of a loss function, and yield faults.
 
     Without a clip:
 
-    - Where the loss is smooth, the gradient must agree with numerical derivatives of the value.
-    - `grad` must be `data_grad` plus the gradient of the regularizer, and the gradient of a block must be the block of
-      the gradient.
-    - `value` must be the sum of the samples' `values`, each divided by the divisor, plus the regularizer.
-    - `grad` must not change its argument or the samples. A second call must give the same result, in a new array.
+    - `grad` must agree with numerical derivatives of `value`, where the loss is smooth.
+    - `grad` must be `data_grad` plus the gradient of the regularizer.
+    - The gradient of a block of coordinates must be the block of the gradient.
+    - `value` must be the sum of `values` (one for each sample) divided by `divisor`, plus the regularizer.
+    - `grad` must not change its arguments. A second call must return an equal new array.
 
-    With a clip, the gradient of several samples must be the sum of the clipped gradients of the single samples.
+    With a clip, the gradient of several samples must be the sum of the samples' clipped gradients.
     """
 
     def clipped_grad(of: Any, x: Any) -> Any:
@@ -217,11 +217,12 @@ def check_stream(stream: Any, path: str, folder: Path, seed: int, report: Report
 
 
 def losses_of(setup: Any, other: Stream) -> Iterator[Fault]:
-    """Test the loss functions of a stream in the first rounds, and yield faults.
+    """Test the loss functions of a stream in the first `ROUNDS` rounds, and yield faults.
 
-    The tests examine the features and targets, the numbers of the samples, the bounds that the stream states, and the
-    merged losses (the losses of several rounds as one loss). At the first fault in the features, targets or numbers of
-    samples, the test ends. Each number above a stated bound is a separate fault.
+    - A loss function must depend only on the seed, the agent and the round.
+    - Features and targets must be finite, and the number of a sample must always stand for the same sample.
+    - Features must not exceed the bounds that the stream states.
+    - The loss that merges several rounds must have the samples of these rounds.
 
     Args:
         setup: the setup of an experiment with the stream.

@@ -1,8 +1,7 @@
 """Report the outcome of a check, and compute images of values.
 
-The image of a value has all bits of the value, in a form that can be compared. A test compares two images to find out
-whether a call has changed a value. The docstring of the function `image` lists the objects whose contents are not part
-of the image.
+The image of a value has all bits of the value, in a form that can be compared by ==. If the images before and after a
+call are equal, the call has not changed the value.
 """
 
 from __future__ import annotations
@@ -64,15 +63,18 @@ class Report:
         self.notes: list[str] = []
 
     def take(self, name: str, faults: Iterable[Fault], times: int = 1, where: str = "") -> None:
-        """Record the faults of a test. If `faults` is a generator, the test runs inside this call.
+        """Record the faults of a test.
 
-        A `BadInput` that the generator raises is raised again. Any other exception is recorded as a fault of the part.
+        If the test raises an exception other than `BadInput`, the exception is recorded as a fault.
 
         Args:
             name: what was tested, in the plural; "" if the test is not counted.
-            faults: the faults.
+            faults: the faults. A generator runs the test inside this call.
             times: the number of tests that are counted under `name`.
-            where: the name of the experiment. The fault that is recorded for an exception contains this name.
+            where: the name of the experiment. A fault that records an exception contains this name.
+
+        Raises:
+            BadInput: the test raised this error, which means that the part cannot be checked.
         """
         if name:
             self.tested[name] = self.tested.get(name, 0) + times
@@ -125,12 +127,12 @@ class Report:
 def image(value: Any, depth: int = DEPTH) -> Any:
     """Return all bits of a value, in a form that can be compared by ==.
 
-    Objects are split into their parts as for pickling. The images of some objects leave out their contents:
+    Objects are split into their parts as for pickling. Some objects are represented by less:
 
-    - A function or class is represented by its name, any other callable object by the name of its type.
-    - The cached values of each `cached_property` are left out.
-    - Random numbers (`Draws`) are represented by their origin, because equal origins give equal random numbers.
-    - A `NoisedLoss`, and an object that cannot be pickled, is represented by the name of its type.
+    - A function or class: by its name.
+    - A callable object, a `NoisedLoss` or an object that cannot be pickled: by the name of its type.
+    - A `Draws` (a source of random numbers): by its origin, because equal origins give equal random numbers.
+    - An object with a `cached_property`: without the cached value.
 
     Args:
         value: the value.

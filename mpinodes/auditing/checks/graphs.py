@@ -42,9 +42,9 @@ def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report
 def mixing_of_all(mixing: Any, graph: Topology, name: str) -> Iterator[Fault]:
     """Run a mixing for all agents, and yield a fault for the first wrong result.
 
-    The method `weights` must return valid weights, and must not change its arguments. A second instance of the mixing
-    runs with the agents in reverse order. Both instances must have the same states, send the same scalars and return
-    the same weights.
+    - `outgoing` must return as many scalars as the mixing states.
+    - `weights` must return valid weights, and must not change its arguments.
+    - A second instance, which handles the agents in reverse order, must give the same results.
 
     Args:
         mixing: the class of the mixing.

@@ -25,8 +25,8 @@ L1, L2 = 1.5, 0.7  # the sensitivities of the test queries
 def check_mechanism(mechanism: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test the noise of a mechanism at several values of ε and several calibrations, and report faults.
 
-    The noise must have the distribution that the mechanism states. Releases without a calibration are not tested if the
-    mechanism raises a `ValueError` for such a release.
+    The noise must have the distribution that the mechanism states. If the mechanism rejects a release without a
+    calibration by a `ValueError`, only releases with a calibration are tested.
     """
     for epsilon, constant in ((1.0, None), (0.1, None), (20.0, 3.0)):
         made, calibrations = mechanism(epsilon, constant), [None, 2.0, 0.0]
@@ -70,9 +70,9 @@ class OneRound(Draws):
 def noise_of(mechanism: Any, calibration: float | None, seed: int, where: str) -> Iterator[Fault]:
     """Test on what the noise of a mechanism depends, and how the noise is distributed.
 
-    The noise may depend on the random numbers of its agent, vector and round, on the sensitivities and on the
-    calibration. The noise must not depend on the value, except by rounding. The noise must have the distribution that
-    the mechanism states in its events.
+    - The noise must be drawn anew for each key, vector and round.
+    - The noise must not depend on the value, except by rounding.
+    - The noise must have the distribution that the mechanism states in its events.
 
     Args:
         mechanism: the mechanism.
@@ -157,9 +157,8 @@ def _of_stated_law(values: Any, noises: Any, events: list[Event], where: str) ->
 def check_metric(metric: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a metric on some small experiments, and report faults.
 
-    Each experiment is run three times: twice with the metric, and once without it. The values of the metric must be
-    finite, and equal in the first two runs. All other recorded results must be equal in all three runs. If a built-in
-    metric has the same name, the metric is not loaded, and the three runs are alike.
+    - The values of the metric must be finite, and equal in two runs.
+    - All other results of a run must be equal with and without the metric.
     """
     metrics = [] if metric.name in {other.name for other in BUILT_IN} else [path]
     for name, asked in of_metrics(seed):

@@ -32,9 +32,9 @@ class Noting:
     """Wrap an algorithm, and record the arguments and the results of its methods.
 
     Attributes:
-        call: the record of the current round. It has the arguments `here`, `state`, `inbox` and `loss`, and the results
-            `message` and `decision`. `said` is the image of the message and `following` the image of the next state,
-            where an image (`failures.image`) has all bits of a value.
+        call: the record of the current round. It has the arguments `here`, `state`, `inbox` and `loss`, the result
+            `message`, and the images of three results: `said` of the message, `decision` of the decision, and
+            `following` of the next state. An image (`failures.image`) has all bits of a value.
     """
 
     def __init__(self, algorithm: Any) -> None:

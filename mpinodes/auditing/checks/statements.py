@@ -88,15 +88,13 @@ def gradients_outside(run: Transcript, agent: int) -> Iterator[Fault]:
 def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
     """Yield a fault if the factor that the method `carried_on` of an algorithm returns is wrong.
 
-    By this factor, the algorithm states that a message contains the factor times the mix of the previous releases. Two
-    replays of an agent test the statement:
+    By the factor, the algorithm states that a message contains the factor times the mix of the previous messages. Two
+    replays of an agent test this statement:
 
-    - In one replay the received messages are changed. The agent's next message must change by the factor times the
-      change of the mix.
-    - In the other replay a sample is changed. All messages of the agent must change along one common direction.
+    - If the received messages are changed, the next message must change by the factor times the change of the mix.
+    - If a sample is changed, all messages of the agent must change along one common direction.
 
-    Nothing is tested if gradients are clipped, or if the algorithm does not use all samples in every round
-    (`whole_data`).
+    Nothing is tested if gradients are clipped, or if not every round uses all samples (`whole_data`).
 
     Args:
         run: the run.
@@ -131,8 +129,8 @@ def carried_on(run: Transcript, agent: int, rng: Generator) -> Iterator[Fault]:
 def misstated(run: Transcript, replayed: Replayed, change: Change, last: int) -> Iterator[Fault]:
     """Replay an agent on one adjacent data set, and yield a fault if a statement in a message is false.
 
-    A statement, such as a sensitivity, is false in two cases: it depends on data, or it bounds the change of the
-    message, but the change is larger.
+    A statement, such as a sensitivity, is false if it depends on data, or if the message changes by more than it
+    states.
 
     Args:
         run: the run.
