@@ -1,8 +1,10 @@
 """Compute the bounds that the papers' theorems give for a run.
 
-Many bounds have two forms. The form "as printed" evaluates the formula as the paper prints it. The form "checked"
-evaluates a bound that follows from a corrected proof. Some checked forms have no closed formula, and are sums over the
-step sizes and noise scales of all rounds.
+Many bounds have two forms:
+
+- The form "as printed" evaluates the formula as the paper prints it.
+- The form "checked" evaluates a bound that follows from a corrected proof. Some checked forms have no closed formula,
+  and are sums over the step sizes and noise scales of all rounds.
 
 Six modules have a function `bounds` for their algorithms: `dola`, `dola_minibatch`, `dpsda` (DPSDA-C, DPSDA-PS and
 DPCDA), `m_admm` (M-ADMM, ADMM and their private variants), `two_stage_gaussian` and `weight_balancing`. Three modules
@@ -23,9 +25,8 @@ __all__ = ["bounds"]
 def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     """Compute the bounds of the theorems in the algorithm's paper, as printed and corrected; empty if there are none.
 
-    If the run breaks an assumption of a theorem, the list still has this theorem's bound, which then states why the
-    theorem does not apply. No theorem applies to a run with bandit feedback, late gradients, faults of messages, secret
-    batches, the baseline `alone` or `one-shot`, or agents that stop using their data to keep a privacy budget.
+    If the run breaks an assumption of a theorem, its bound is still in the list, and states why the theorem does not
+    apply.
 
     Args:
         setup: the run.

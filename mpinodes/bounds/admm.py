@@ -9,8 +9,8 @@ Z*‖²_J(t) by at least 1 + δ(t):
 
 The symbols are:
 
-- O_i is the objective of agent i, and Ô(f) = Σ_i O_i(f_i). m is the least modulus of convexity, and M the largest
-  smoothness, of the O_i.
+- O_i is the objective of agent i, and Ô(f) = Σ_i O_i(f_i).
+- m is the least modulus of convexity, and M the largest smoothness, of the O_i.
 - f(t) are the decisions, η_i(t) the penalties, W(t) = diag(η_i(t)), and θ is the dual step.
 - A is the adjacency matrix, D the diagonal matrix of degrees, L = D − A and Q = D + A. 1 is the vector of ones.
 - Z = (Y, f) is the state, with Y(0) = 0 and Y(t) = Y(t−1) + θ√L f(t).
@@ -18,9 +18,9 @@ The symbols are:
 - J(t) = diag(I/θ, W(t)Q), and ‖Z‖²_J = ⟨Z, JZ⟩. A raised + denotes the pseudo-inverse.
 - S is the least nonzero singular value of L, σ̃ the largest singular value of WQ, and σ̄ the largest singular value of
   (W − θI)L.
-- N is 2m + 2σ̄_min as printed, where σ̄_min is the least nonzero singular value of (W − θI)L. N is 2m in the checked
-  form. The reason is that (22) needs the least eigenvalue of (W − θI)L in place of σ̄_min. This eigenvalue is at most
-  0, because L1 = 0.
+- N depends on the form of the theorem. As printed, N = 2m + 2σ̄_min, where σ̄_min is the least nonzero singular value
+  of (W − θI)L. In the checked form, N = 2m, because (22) needs the least eigenvalue of (W − θI)L in place of σ̄_min,
+  and this eigenvalue is at most 0.
 
 Both sides of the inequality use the norm of J(t). If η grows, the distance at the beginning of round t + 1 is larger
 than at the end of round t, and the factors of the rounds cannot be multiplied. There is no checked form if the η_i
@@ -62,9 +62,8 @@ def contraction(
 ) -> float:
     """Compute δ(t) of equation (23) of the paper, which says how fast the algorithm approaches the solution.
 
-    By the theorem, round t divides the squared distance to the solution by at least 1 + δ(t). This is proven only for
-    the corrected formula, and for releases without noise. The docstring of the module states the theorem and its
-    notation.
+    By the theorem in the docstring of the module, round t divides the squared distance to the solution by at least 1 +
+    δ(t). The theorem is proven only for the corrected formula, and for releases without noise.
 
     Args:
         adjacency: (n, n) A, zeros and ones, of a connected undirected graph.

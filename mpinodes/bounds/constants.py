@@ -17,11 +17,10 @@ Rounds = NDArray[np.int64]  # (h,) horizons, the rounds at which bounds are eval
 
 
 def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
-    """Return a `Bound` object with the values of a theorem's bound; a value that is nan becomes inf.
+    """Return a theorem's bound as a `Bound`, with inf in place of nan.
 
-    The object also states whether the theorem applies to the run. If the run breaks an assumption, the theorem does not
-    apply, and the reason is `broken`. If the theorem applies, but a value is inf, the reason is that the constants
-    overflow.
+    - If `broken` is not empty: the theorem does not apply, and `broken` is the reason.
+    - If `broken` is empty, but a value is inf: the theorem applies. The reason for inf is that the constants overflow.
 
     Args:
         name: the name of the theorem.
@@ -37,11 +36,10 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
 
 
 def terms(setup: Setup) -> float:
-    """Return the factor by which an agent's gradient can be larger than the gradient of a sample.
+    """Return the largest factor by which an agent's gradient, without the regularizer, can exceed a sample's gradient.
 
-    An agent's gradient, without the regularizer, is a weighted sum of the gradients of its samples of a round. The
-    result is the sum of these weights, for the agent with the largest sum. If `problem.average` is true, this sum is
-    `problem.weight`.
+    If `problem.average` is true, the factor is `problem.weight`. Otherwise it is `problem.weight` times the largest
+    number of samples that an agent uses in a round.
     """
     return setup.experiment.problem.weight * (1.0 if setup.experiment.problem.average else max(setup.samples))
 

@@ -1,18 +1,19 @@
 """Compute the bounds of DOLA on the regret (Theorem 2).
 
 C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". A number in parentheses, such
-as (32), is an equation of the paper, and [x]₊ is max{x, 0}. The symbols are:
+as (32), is an equation of the paper. As printed, the regret of any agent's decisions is at most
 
-- There are m agents in d coordinates. R = diam 𝒳, L bounds the gradients, ε is the nominal epsilon of a round, and α_t
-  is the step size.
-- All weights of the mixing matrices A(t) are 0 or at least η, and the graphs are connected over any N rounds. θ = (1 −
-  η/4m²)^(−2), β = (1 − η/4m²)^(1/N).
-
-As printed, the regret of any agent's decisions is at most
-
-    A = R + 3βθmL/(1−β) + 13L/2,  B = 3βθmL/(1−β) + (2L+1)/2m
     λ-strongly convex, α = 1/(λt):    (mL/λ)A(1 + log T) + B·2√2mdL/(λε)·(1 + log T) + mR/2
     convex, α = 1/(2√t):              mL·A(√T − ½) + B·2√2mdL/ε·(√T − ½) + mR/2
+
+    A = R + 3βθmL/(1−β) + 13L/2,  B = 3βθmL/(1−β) + (2L+1)/2m
+
+The symbols are:
+
+- There are m agents in d coordinates. R = diam 𝒳, and L bounds the gradients.
+- ε is the nominal epsilon of a round, and α_t is the step size. [x]₊ is max{x, 0}.
+- η is the least positive weight in the mixing matrices A(t), and the graphs are connected over any N rounds.
+- θ = (1 − η/4m²)^(−2), and β = (1 − η/4m²)^(1/N).
 
 In the convex case the paper prints mL/λ in (46), although λ = 0. The form as printed here has mL in this place.
 

@@ -1,11 +1,16 @@
 """Compute the bounds of DOLA with minibatches (Algorithm 2, Theorem 4) on the optimality gap.
 
-C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". Each of m agents has T samples
-in batches of h samples, and the loss functions are λ-strongly convex. L bounds the gradients. R_D is the bound of
-Theorem 2 for Algorithm 1 and T/h rounds, because (60) replaces T by T/h. γ is chosen such that the probability below is
-`SURE`. As printed, the average w̄_i of the T/h decisions of any agent satisfies, with probability 1 − 4γ log T,
+C. Li, P. Zhou, G. Chen, T. Jiang, "Differentially Private Distributed Online Learning". As printed, the average w̄_i of
+the T/h decisions of any agent satisfies, with probability 1 − 4γ log T,
 
     F(w̄_i) − min F ≤ h²R_D/(mT) + 4√(L² log(T/h)/λ)·h√(hR_D/m)/T + max{16L²/λ, 6}·h log(1/γ)/T
+
+The symbols are:
+
+- Each of m agents has T samples, in batches of h samples.
+- The loss functions are λ-strongly convex, and L bounds the gradients.
+- R_D is the bound of Theorem 2 for Algorithm 1 and T/h rounds, because (60) replaces T by T/h.
+- γ is chosen such that the probability is `SURE`.
 
 The proof has three mistakes:
 

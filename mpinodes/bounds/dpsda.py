@@ -1,7 +1,7 @@
 """Compute the bounds of DPSDA-C and DPSDA-PS: Theorems 3 and 5, and the corollaries on running averages.
 
-H. Cheng, X. Liao, H. Li, "Differentially Private Distributed Online Learning of Convex Nondecomposable Objectives". The
-regret R(T) of n agents in d coordinates is bounded by
+H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives". The regret R(T) of
+n agents in d coordinates is bounded by
 
     R(T) ≤ (4dσ²/n + 2nL̂² + C + 2(L + diam 𝒳·G) √(nQ)) √T
     Theorem 3, column sums 1:  Q = 3n⁴L̂²K² + 3n⁴L̂² + 6n³dσ²K²
@@ -17,19 +17,21 @@ The symbols are:
 - γ is the least push-sum weight of an agent, β = 2, and λ = (1 − n^(−nB))^(1/B) for graphs that are connected over B
   rounds.
 
-The regret of the running average is at most 2 times this bound, if the loss functions are i.i.d. With d = n and σ =
-2nL̂/ε these formulas give the printed constants.
+With d = n and σ = 2nL̂/ε these formulas give the constants in the paper. By the corollaries, the regret of the running
+average is at most 2 times the bound, if the loss functions are i.i.d.
 
-The bound of Theorem 3 has three forms:
+The bound of Theorem 3 has three forms, which differ in K:
 
-- As printed: the paper's K = 1/(θ(1−θ)), where θ = 1 − φ/4n² and φ is the least weight. This K holds for graphs that
+- As printed: K = 1/(θ(1−θ)), where θ = 1 − φ/4n², and φ is the least positive weight in W. This K holds for graphs that
   are connected in every round.
-- Checked: K = θ_B/(q²(1−θ_B)), where q = θ and θ_B = q^(1/B), for graphs that are connected over B rounds.
-- Checked, own mixing: K is a bound on the sum above that is computed from the matrices W themselves.
+- Checked: K = θ_B/(θ²(1−θ_B)), where θ_B = θ^(1/B). This K holds for graphs that are connected over B rounds.
+- Checked, own mixing: K is computed from the matrices W of the run.
 
-The bound of Theorem 5 has a printed and a checked form, in which Q is n² times the printed Q. The reason is that Lemma
-6 loses a factor n: the sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il − φ_i| has n terms, but (35) keeps only
-one.
+The bound of Theorem 5 has two forms, which differ in Q:
+
+- As printed: Q as above.
+- Checked: n² times this Q, because Lemma 6 loses a factor n. The sum over l of |[A(t−1:s+1)]_ik − φ_i| + |[A(t−1:0)]_il
+  − φ_i| has n terms, but (35) keeps only one.
 """
 
 from __future__ import annotations

@@ -2,17 +2,17 @@
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms". The module
 `admm` states the theorem and its symbols. The theorem bounds the squared distance ‖Z(t) − Z*‖²_J(t) of the state from
-the solution. f(t) is the decision of round t + 1, and g = f(t) − f* is its difference from the best decision. Let B(t)
-be a bound on ‖Z(t−1) − Z*‖²_J(t). B(1) is known, because Y(0) = 0 and the seed determines f(0). Since η never
-decreases,
+the solution by a number B, round by round:
 
-    B(t+1) = η(t+1)/η(t) · B(t)/(1 + δ(t))
+    ‖Z(t−1) − Z*‖²_J(t) ≤ B(t),  B(t+1) = η(t+1)/η(t) · B(t)/(1 + δ(t))
 
-There are two forms of every bound, with the printed and with the corrected factor δ(t).
+B(1) is known, because Y(0) = 0 and the seed determines f(0). The recursion holds because η never decreases. From B(t)
+follow bounds on g = f(t) − f*, the difference of the decisions of round t + 1 from the best decision f*. The comment
+above `Shares` derives these bounds.
 
-On a bipartite graph the printed form gives no bound. The comment above `Shares` derives both forms.
-
-If releases have noise, the paper bounds the privacy loss, but not the distance from the best decision.
+There are two forms of every bound, with the printed and with the corrected factor δ(t). On a bipartite graph the
+printed form gives no bound. If releases have noise, the paper bounds the privacy loss, but not the distance from the
+best decision.
 """
 
 from __future__ import annotations
@@ -79,10 +79,13 @@ class Course(NamedTuple):
 class Shares(NamedTuple):
     """Hold the factors from which the bounds on decisions are computed, for a round with penalty η.
 
-    B (in the docstring of the module: B(t)) bounds the squared distance of the algorithm's state from the solution. If
-    η is constant, B shrinks by the factor `shrink` from round to round. The squared error of the mean decision is at
-    most `mean` times B, and the squared error of agent i's decision is at most `agents[i]` times B, if local problems
-    are solved exactly. In the printed form, `mean` and `agents` include the factor 1/(1 + δ).
+    The docstring of the module defines B. If local problems are solved exactly, B bounds three numbers:
+
+    - In the next round, B is `shrink` times B if η is constant.
+    - The squared error of the mean decision is at most `mean` times B.
+    - The squared error of agent i's decision is at most `agents[i]` times B.
+
+    In the printed form, `mean` and `agents` include the factor 1/(1 + δ).
     """
 
     shrink: float  # 1/(1 + δ)

@@ -2,26 +2,27 @@
 
 M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed Optimization". In stage I,
 rounds 1 to T, agents use gradients. In stage II, agents only average. The last decisions of stage I are handed over to
-stage II, with or without noise. A number in parentheses, such as (17), is an equation of the paper, and [x]₊ is max{x,
-0}. The symbols are:
-
-- x(t − 1), as in the paper, is the decision of our round t. So x̄(T) is the mean decision of round T + 1, and x_i(t)
-  for t > T are decisions of stage II.
-- There are N agents in p coordinates. Each f_i is μ-strongly convex and has an L-Lipschitz gradient.
-- G ≥ ‖∇f_i‖ on 𝒳, and K = (μ + L)/(2μL).
-- β = ‖W − J‖₂, where W is the mixing matrix and J = 11ᵀ/N.
-- κ = ε²/(4G_s²(ε + 2 log(2/δ))), where 2G_s is the largest change of ∇f_i between adjacent data sets. The paper has G
-  in place of G_s, but the noise needs this change.
-
-As printed:
+stage II, with or without noise. A number in parentheses, such as (17), is an equation of the paper. As printed, the
+squared errors are at most
 
     E‖x̄(T) − x*‖² ≤ B = ‖x*‖²/T + G²(1 + 1/(1−β))K² log T/T + (2√(2p)G/√κ)(4 + 3/(1−β))K²/T^¼ + 2pK²/κ
     E‖x_i(t) − x*‖² ≤ 4‖x(T)‖²β^(2(t−T)) + 2B,  ‖x(T)‖² ≤ N sup{‖x‖²: x ∈ 𝒳}
 
-(17) has the term C_√T/√T, which the paper never defines. In the proof of (17), this term is twice the term C_∜T/∜T of
-Theorem 2. B is too small for T = 1, because log 1 = 0. The proof has these mistakes:
+The symbols are:
 
-- It uses Σ 1/t ≤ log T.
+- x(t − 1), as in the paper, is the decision of our round t. So x̄(T) is the mean decision of round T + 1, and x_i(t)
+  for t > T are decisions of stage II.
+- There are N agents in p coordinates. Each f_i is μ-strongly convex and has an L-Lipschitz gradient.
+- G ≥ ‖∇f_i‖ on 𝒳, and K = (μ + L)/(2μL). [x]₊ is max{x, 0}.
+- β = ‖W − J‖₂, where W is the mixing matrix and J = 11ᵀ/N.
+- κ = ε²/(4G_s²(ε + 2 log(2/δ))), where 2G_s is the largest change of ∇f_i between adjacent data sets. The paper has G
+  in place of G_s, but the noise needs this change.
+
+The paper has these mistakes:
+
+- (17) has the term C_√T/√T, which the paper never defines. In the proof of (17), this term is twice the term C_∜T/∜T of
+  Theorem 2.
+- B is too small for T = 1, because log 1 = 0. The proof uses Σ 1/t ≤ log T.
 - (30) has only half of its last two terms.
 - (34) has 3 in place of 4.
 - The theorem has 2p, but (31) has 4p.
@@ -66,9 +67,9 @@ class Constants(NamedTuple):
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared error of the mean decision and of each agent's decision.
 
-    There are two forms: by the formula that the paper prints, and by a corrected proof. Stage II begins after round T,
-    the last round with gradients. Before round T + 1 the printed bound on the mean decision is inf. Before round T + 2
-    the printed bound on an agent's decision is inf.
+    There are two forms of each bound: by the formula that the paper prints, and by a corrected proof. With T gradient
+    rounds, the printed bound on the mean decision is inf before round T + 1, and the printed bound on an agent's
+    decision is inf before round T + 2.
     """
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
     unbounded = "" if isfinite(c.gradient) else "the gradients of an agent's loss have no bound"

@@ -1,17 +1,8 @@
 """Compute the bounds of weight balancing on the regret: Theorems 2 and 3.
 
 J. Zhu, C. Xu, J. Guan, D. O. Wu, "Differentially Private Distributed Online Algorithms Over Time-Varying Directed
-Networks". The symbols are:
-
-- There are n agents in d coordinates. α is the step size, ε the nominal epsilon of a round, and x* the best fixed
-  decision. x_j(1) = 0.
-- f_i is μ_i-strongly convex, L_i bounds agent i's gradients, and ν_i² is their variance. L = Σ L_i, L_max = max L_i, q²
-  = Σ (L_i + ν_i)².
-- C and λ are the constants of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1), which the paper does not state. If the rows
-  of W also sum to 1, we use C = 1 and λ = max_t ‖W(t) − J‖₂. If not, we fit C and λ to the products.
-
-As printed, the regret of any agent's decisions is at most the following. The formulas after 2 belong to Theorem 2, and
-the formulas after 3 to Theorem 3, whose steps follow the doubling scheme:
+Networks". As printed, the regret of any agent's decisions is at most the following. The formulas after 2 belong to
+Theorem 2, and the formulas after 3 to Theorem 3, whose steps follow the doubling scheme:
 
     2  α = 1/(μ̃(t+1)):  2nμ̃‖x*‖² + C₂(1 + log T)
        C₂ = (5L+2nL_max)·2√2nλdL_maxC/(μ̃ε(1−λ)) + 8ndL_max²/(μ̃ε²) + q²/μ̃
@@ -19,6 +10,15 @@ the formulas after 3 to Theorem 3, whose steps follow the doubling scheme:
     3  doubling:  √2/(√2−1)·β√T
        β = n‖x*‖² + 2L_max(L+2n+2nL_max) + 2√2ndL_maxC(5L+2nL_max)/(ε(1−λ)) + q²
            + (L+4n+2nL_max)nCL_max/(1−λ) + 8ndL_max²/ε²
+
+The symbols are:
+
+- There are n agents in d coordinates. α is the step size, and ε is the nominal epsilon of a round.
+- x* is the best fixed decision, and x_j(1) = 0.
+- f_i is μ_i-strongly convex. L_i bounds agent i's gradients, and ν_i² is their variance.
+- L = Σ L_i, L_max = max L_i, and q² = Σ (L_i + ν_i)².
+- C and λ are the constants of Lemma 2, |[W(t)⋯W(s)]_ij − 1/n| ≤ Cλ^(t−s+1), which the paper does not state. If the rows
+  of W also sum to 1, we use C = 1 and λ = max_t ‖W(t) − J‖₂, where J = 11ᵀ/n. If not, we fit C and λ to the products.
 
 The paper assumes that gradients are bounded on all of R^d and that loss functions are strongly convex, but no loss
 function has both properties. Here L_i is the bound on the gradient without the regularizer, plus the regularizer times
@@ -114,10 +114,9 @@ def _as_paper(setup: Setup) -> bool:
 # Under Theorem 3 the checked bound grows faster than √T, for two reasons. The doubling scheme does not restart at x(1),
 # although equation (82) assumes this. And on R^d only M bounds x̄(2^m).
 class Region(NamedTuple):
-    """Hold, for each of the rounds 1 to T, the step size, the noise scale, and bounds on the decisions.
+    """Hold the step size, the noise scale and bounds on the decisions for each of the rounds 1 to T: arrays (T,).
 
-    The bounds are on the decisions x_i and on their mean x̄. T is the last round at which bounds are evaluated. Each
-    array has the shape (T,).
+    The bounds are on the decisions x_i and on their mean x̄.
     """
 
     alpha: Vector

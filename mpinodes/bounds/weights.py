@@ -32,13 +32,11 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
 class Weights:
     """Hold the mixing matrices of a run: an array of the first matrices, which are used again for all later rounds.
 
-    At most `NUMBERS` matrix entries are computed. The graph determines which matrices are used again:
+    At most `NUMBERS` matrix entries are computed.
 
-    - If the graph is periodic, matrices are computed until they repeat, if necessary beyond the last round of the run.
-      If the matrices do not repeat within `NUMBERS` entries, the last computed period is used again for all later
-      rounds.
-    - If the graph is drawn at random in every round, all computed matrices are used again, in the same order, for all
-      later rounds.
+    - If the graph is periodic: matrices are computed until they repeat, and this period is used again. If the matrices
+      do not repeat within `NUMBERS` entries, the last computed period is used again.
+    - If the graph is drawn at random in every round: all computed matrices are used again, in the same order.
 
     Attributes:
         first: (r, n, n) the matrices of rounds 1 to r.
@@ -82,10 +80,9 @@ class Weights:
         return np.asarray(np.linalg.norm(self.first - 1 / self.first.shape[1], 2, axis=(1, 2)))
 
     def _deviations(self) -> Iterator[Vector]:
-        """Yield the differences P − J for all products P of k successive mixing matrices, for k = 1, 2, ...
+        """Yield P − J for all products P of k successive mixing matrices, for k = 1, 2, ...: (r, n, n) for each k.
 
-        Each yielded array (r, n, n) is for one k. Its entry s has the product of k matrices that begins with
-        `first[s]`; r is the number of matrices in `first`. J is 11ᵀ/n. The constants `LAGS` and `WORK` limit the
+        Entry s has the product that begins with `first[s]`. J is 11ᵀ/n. The constants `LAGS` and `WORK` limit the
         largest k.
         """
         r, n = self.first.shape[:2]
@@ -99,18 +96,21 @@ class Weights:
     def sums(self) -> tuple[float, float]:
         """Bound two sums that say how fast products of doubly stochastic mixing matrices W approach J = 11ᵀ/n.
 
-        The first sum is Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂, where the product of k = 0 matrices is the identity. The
-        second sum is Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|. Both results are inf if products of many
-        matrices are still too far from J.
+        The sums are
 
-        The rest of a sum is bounded as follows. For doubly stochastic X and Y, (X − J)(Y − J) = XY − J. Assume that all
-        products of h matrices have distance at most ρ < 1 from J. Then the terms with k ≥ h add up to at most ρ times
-        the whole sum. So the whole sum is at most the sum of the terms with k < h, divided by 1 − ρ.
+            Σ_{k ≥ 0} sup_s ‖W(s+k−1)⋯W(s) − J‖₂
+            Σ_{k ≥ 1} sup_s max_ij |[W(s+k−1)⋯W(s)]_ij − 1/n|
+
+        where the product of k = 0 matrices is the identity. Both results are inf if products of many matrices are still
+        too far from J.
         """
         spectral = entries = 1.0
         for away in self._deviations():
             sizes = np.abs(away)
             columns, rows = (sizes.sum(axis=axis).max(axis=1) for axis in (1, 2))
+            # For doubly stochastic X and Y, (X − J)(Y − J) = XY − J. If all products of h matrices have distance at
+            # most ρ < 1 from J, the terms with k ≥ h add up to at most ρ times the whole sum. So the whole sum is at
+            # most the sum of the terms with k < h, divided by 1 − ρ.
             rest = 1 - float(max(columns.max(), rows.max()))  # 1 − ρ, where ρ bounds the norms ‖·‖₁ and ‖·‖_∞
             if rest > 0.9:
                 return spectral / rest, entries / rest - 1
@@ -123,9 +123,8 @@ class Weights:
     def fitted(self) -> tuple[float, float]:
         """Fit C and λ < 1 with |P_ij − 1/n| ≤ Cλ^k for all i, j and all computed products P of k successive matrices.
 
-        The method tries 19 values of λ, and returns the value with the least C/(1 − λ). Products of more and more
-        matrices are computed, until all entries of a product are within `FORGOTTEN` of 1/n. The result is (inf, 1) if
-        the products stop approaching 1/n, or if k becomes too large.
+        Of 19 values of λ, the method returns the value with the least C/(1 − λ). The result is (inf, 1) if the products
+        do not approach 1/n up to `FORGOTTEN`.
         """
         deviations = []
         for away in self._deviations():

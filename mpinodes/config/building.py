@@ -63,8 +63,8 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:
     """Return the set-up of a complete experiment from its classes, its graph and its data.
 
-    If the baseline of the experiment is alone, the graph of the set-up has no edges. If the baseline is one-shot, every
-    agent sends to every other agent in the last round only.
+    - If the baseline is alone: the graph of the set-up has no edges.
+    - If the baseline is one-shot: every agent sends to every other agent, in the last round only.
 
     Args:
         experiment: the complete experiment (all keys have values).
@@ -112,10 +112,9 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
 def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | None = None) -> Losses:
     """Return the loss functions that the agents receive, as a function f: f(agent)(round) is a loss function.
 
-    - The gradients of these loss functions are clipped as `privacy.clip` says.
-    - If `problem.gradient_noise` is above 0, a random error with this variance is added to each coordinate of the
-      clipped gradients.
-    - Under bandit feedback, the loss functions return estimates of gradients instead, without this random error.
+    - By default: the gradients are clipped as `privacy.clip` says. A random error of the variance
+      `problem.gradient_noise` is added to each coordinate of a clipped gradient.
+    - Under bandit feedback: the loss functions return estimates of gradients, without this random error.
 
     Args:
         experiment: determines the clipping, the random error, and whether agents receive gradients.
@@ -154,12 +153,10 @@ def seen_losses(experiment: Experiment, of: Losses, run: Run, stated: Stated | N
 def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Callable[[int, Loss], Loss]:
     """Return a function that takes an agent and the agent's loss, and returns this loss with a clipped gradient.
 
-    The gradient of the result is clipped even if the class of the loss does not clip. There are two special cases:
-
-    - If a loss lacks a property that a user's stream states, the gradient of all its samples is clipped as a whole, to
-      half of `Run.grad_sensitivity`. So the sensitivity is at most what the privacy accounting assumes.
-    - If `privacy.clip` is inf, or if this function has clipped the loss in the same way before, the loss is returned
-      unchanged.
+    - By default: the gradient is clipped to `privacy.clip`, even if the class of the loss does not clip.
+    - If the loss lacks a property that a user's stream states: the gradient of all its samples is clipped as a whole,
+      to half of `Run.grad_sensitivity`, on which the privacy accounting relies.
+    - If `privacy.clip` is inf, or if the loss was clipped in the same way before: the loss is returned unchanged.
 
     Args:
         experiment: determines the clipping.

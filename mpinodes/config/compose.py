@@ -71,10 +71,10 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
 
 
 def origin(key: str, asked: Tree, ranks: int | None) -> str:
-    """Return a line with the value of a key, and who sets this value; empty if the key has no value.
+    """Return a line with the value of a key, and with the place where the value is set; empty if the key has no value.
 
-    The value is set by a line of the user's file, by the command line, or by a layer of defaults, which the line names.
-    If the data determine the key `rounds`, the line says so. The result begins with a line break.
+    The place is a line of the user's file, the command line, or the name of a layer of defaults. The result begins with
+    a line break.
 
     Args:
         key: the dotted key.
@@ -103,9 +103,9 @@ def origin(key: str, asked: Tree, ranks: int | None) -> str:
 
 @contextmanager
 def _located(asked: Tree) -> Iterator[None]:
-    """Add file and line to the mistakes of a `BadInput` that the `with` block raises.
+    """Add, to each mistake of a `BadInput` in the `with` block, the file and the line that set the wrong key.
 
-    A mistake gets the file and the line that set the wrong key. If no file sets the key, the mistake is left unchanged.
+    A mistake in a key that no file sets is left unchanged.
 
     Raises:
         BadInput: the same mistakes, with file and line.

@@ -48,9 +48,11 @@ CHOICES = {"data": ("name", "path"), "topology": ("name", "file", "path"), "step
 def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, dict[str, Tree]]:
     """Find the values of all keys of an experiment from the user's settings and several layers of defaults.
 
-    The default of the key `rounds` depends on the data, and is not added here. Two baselines change the user's
-    settings. The baseline no-noise replaces the user's section `privacy` by the mechanism none, and keeps only the keys
-    clip, clipping and adjacency. The baseline curator replaces the section `topology` by a graph of one agent.
+    Two baselines change the user's settings:
+
+    - If the baseline is no-noise: the mechanism is none, and of the section `privacy` only the keys clip, clipping and
+      adjacency are used.
+    - If the baseline is curator: the graph has one agent.
 
     Args:
         asked: the settings that the user asks for.
@@ -59,7 +61,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
 
     Returns:
         Two values: the values of all keys, as nested dictionaries, and a dictionary from the name of each layer to its
-        keys, the lowest layer first. `rounds` is there only if a layer sets this key.
+        keys, the lowest layer first. The default of `rounds` is not added, because it depends on the data.
 
     Raises:
         BadInput: the algorithm cannot be loaded, so that the other parts cannot be checked; or the settings have the
@@ -166,7 +168,7 @@ def _chosen(kind: registry.PartKind, section: Tree, problems: Problems, others: 
 def _require_one_part(layer: Tree, problems: Problems) -> None:
     """Add a mistake for each part that a layer of settings chooses twice, such as by name and by path.
 
-    There is one exception: `privacy.mechanism` may be set beside `privacy.path`, and then names the mechanism that the
+    There is one exception: `privacy.mechanism` may be set beside `privacy.path`, if it names the mechanism that the
     user's file replaces. Every experiment.toml has this key.
     """
     for kind in registry.KINDS:
@@ -219,9 +221,8 @@ def _without(layer: Tree, section: str, key: str) -> Tree:
 def _without_other_parts(layers: list[Tree]) -> list[Tree]:
     """Return the layers of settings without the settings of parts that are not used.
 
-    Only the sections data, topology and step are looked at. The highest layer that chooses the part of a section
-    decides which part is used. If a lower layer chooses another part, its whole section is dropped. If a layer chooses
-    no part, its settings in the section are kept.
+    The highest layer that chooses the part of a section (data, topology or step) decides which part is used. If a lower
+    layer chooses another part, its whole section is dropped. If a layer chooses no part, its section is kept.
 
     Args:
         layers: the layers of settings, the lowest first.
@@ -239,13 +240,11 @@ def _without_other_parts(layers: list[Tree]) -> list[Tree]:
 def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree) -> Tree:
     """Return the defaults of the data, adapted to the kind of algorithm.
 
-    - A fixed noise scale (`privacy.scale`) is dropped if each agent has its own loss function.
-    - The random error of gradients (`problem.gradient_noise`) is dropped if the algorithm minimizes losses, or under
-      bandit feedback.
-    - `data.partition` is "shared" (all agents use the same samples) if all agents share one loss function, or if the
-      data do not define which agent uses which samples. Shared samples give the largest privacy loss. In all other
-      cases the default is "even".
-    - `data.batch` is "all" if the algorithm needs all samples in each round and the data allow it.
+    - `privacy.scale`: dropped if each agent has its own loss function.
+    - `problem.gradient_noise`: dropped if the algorithm minimizes losses, or under bandit feedback.
+    - `data.partition`: "shared" (all agents use the same samples) if all agents share one loss function, or if the data
+      have no setting `partition`; otherwise "even".
+    - `data.batch`: "all" if the algorithm needs all samples in each round, and the data allow it.
     """
     settings, defaults = registry.keys(registry.STREAMS, stream), merge({}, stream.defaults)
     if algorithm.solves or asked.get("feedback", {}).get("points"):

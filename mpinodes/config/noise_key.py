@@ -1,33 +1,32 @@
 """Compute the noise key of a run: 32 bytes from which the noise of messages is drawn if `noise.entropy` is "seed".
 
-Two other kinds of random numbers are drawn from the noise key too: the dither (random numbers added before a release is
-rounded) and secret batches. The noise of `noise.backend = opendp` is not drawn from the noise key.
+The dither (random numbers added before a release is rounded) and secret batches are drawn from the noise key, too. The
+noise of `noise.backend = opendp` is not drawn from the noise key.
 
 If two runs had the same noise, the difference of their messages would contain no noise, and would reveal private data.
-Therefore the noise key depends on the seed and on a fingerprint, or on `noise.key` if this key is set. The fingerprint
-is a hash of the settings and the code that can change a message. So after a change of such a setting, or of a line in a
-user's file, the noise is different. For a user's Python file, the fingerprint includes the contents of:
+Therefore the noise key is a hash of the seed and of the *fingerprint*, a hash of the settings and the code that can
+change a message. If `noise.key` is set, it takes the place of the fingerprint. For a user's Python file, the
+fingerprint includes the contents of:
 
-- the user's modules and packages that the file imports, directly or indirectly; a package is included as a whole;
+- the user's modules and packages that the file imports, directly or indirectly;
 - the code files (.py, .pyc, .so) in the folder of the file and below, if the code uses a function that can load unnamed
   code (`LOADS`: importlib, exec, pickle, ...);
 - the files whose paths are strings in the code; a path is relative to the folder of the file, or to one of the two
   folders above this folder;
 - the files in the folder and below whose names appear in strings of the code, if the code uses a function that can read
   files (`READS`);
-- of each installed package that the code imports, except the packages in `PLATFORM`, which mpinodes itself needs: the
-  version, and the names and recorded hashes of its files. The files themselves are not read.
+- the list of files of each installed package that the code imports: its version, and the names and recorded hashes of
+  its files. The packages in `PLATFORM`, which mpinodes itself needs, are left out.
 
-The fingerprint includes the version of mpinodes, but not the standard library. It is computed from the text of the
-code: no code is imported or run, so that every process computes the same key. Files whose names are computed at run
-time are not included. Of each file, the contents are included, and the name or the path below the searched folder, but
-not the path of this folder. Settings that change no message are not included, and neither are the files that runs and
-studies write.
+The fingerprint is computed from the text of the code: no code is imported or run. Files whose names are computed at run
+time are not included. The fingerprint does not depend on the path of the user's folder.
 
 Anyone who knows the settings, the code and the data can compute the fingerprint. The proven epsilon holds only for a
-noise key that nobody knows: set `noise.entropy = "os"`. The noise key is never written to a file, because it depends on
-a hash of private data, with which anyone can test whether a sample is among the data. The files of a run identify its
-noise by `noise_name`, which does not depend on the contents of data files.
+noise key that nobody knows: set `noise.entropy = "os"`.
+
+The noise key is never written to a file, because it depends on a hash of private data, with which anyone can test
+whether a sample is among the data. The files of a run identify its noise by `noise_name`, which does not depend on the
+contents of data files.
 """
 
 from __future__ import annotations
@@ -75,9 +74,8 @@ MOST = 10_000  # the largest number of files in a folder and below
 def noise_key(setup: Setup, with_data: bool = True) -> bytes:
     """Return the noise key of a run: a 32-byte hash of the seed and of the setting `noise.key`.
 
-    If `noise.key` is not set, the fingerprint is hashed in its place. The fingerprint is a hash of the settings and the
-    code that can change a message. The noise key is never written to a file. Anyone who knows the seed and `noise.key`
-    (or the fingerprint) can compute the noise key.
+    If `noise.key` is not set, the fingerprint is hashed in its place: a hash of the settings and the code that can
+    change a message. The noise key must not be written to a file.
 
     Args:
         setup: the set-up of the run.
@@ -211,18 +209,7 @@ def files_behind(file: Path) -> list[Path]:
 def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]], set[Path]]:
     """Find the code that a Python file may run, and the data files that this code may read.
 
-    The code is not run; its text is searched. The result includes:
-
-    - `file`, and the user's modules and packages that are imported, directly or indirectly. A package is included as a
-      whole.
-    - for an installed package that is imported: a hash of its version and of its list of files.
-    - all code files in the folder of `file` and below, if the code uses a function that can load code without an import
-      statement (`LOADS`).
-    - as data: each file whose path is a string in the code.
-    - as data: each file in the folder of `file` and below whose name is in a string of the code, if the code uses a
-      function that can read files (`READS`).
-
-    If code in another folder uses a function of `LOADS` or `READS`, the folder of this code's package is searched too.
+    The code is not run; its text is searched. The docstring of the module lists the files that are found.
 
     Args:
         file: the Python file.
@@ -273,15 +260,15 @@ def _counted(file: Path, package: str) -> tuple[set[str], set[tuple[str, Path]],
 def _below(folder: Path) -> list[Path]:
     """Return the files in a folder and below that user code may load or read. If `folder` is a file, return this file.
 
-    These directories are left out: the package mpinodes, the directories in `SKIPPED`, directories whose name begins
-    with a dot, and the directories of runs and studies. A file that a run writes must not change the noise key, because
-    a resumed run would then have different noise.
+    The package mpinodes, the directories in `SKIPPED`, hidden directories, and the directories of runs and studies are
+    left out.
 
     Raises:
         BadInput: there are more than `MOST` files.
     """
     files, seen = [folder] if folder.is_file() else [], {os.path.realpath(folder), str(Path(__file__).parents[1])}
     for place, names, others in os.walk(folder, followlinks=True):
+        # A file that a run writes must not change the noise key: a resumed run would have different noise.
         if place != str(folder) and any(marks <= {*names, *others} for marks in OUTPUTS):
             names[:] = others = []
         files += [Path(place, name) for name in others]
@@ -328,9 +315,9 @@ def _installed(name: str) -> str | None:
 def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
     """Return three sets: the top-level modules that code imports, all words of the code, and all strings in the code.
 
-    The words are the strings and all names in the code, for example of variables, functions and modules. Relative
-    imports are left out, because an imported package is hashed as a whole. If the code can load code without an import
-    statement (`LOADS`), each string that can be the name of a module counts as an imported module.
+    The words are the strings and all names in the code, for example of variables, functions and modules. If the code
+    can load code without an import statement (`LOADS`), each string that can be the name of a module counts as an
+    imported module.
 
     Args:
         code: the text of a file. If this version of Python cannot parse the text, the results are empty.
@@ -351,17 +338,13 @@ def _parsed(code: bytes) -> tuple[set[str], set[str], set[str]]:
 
 
 def _places(module: str) -> list[Path]:
-    """Return where the code of a module is: a list with one file, or with the directories of a package.
+    """Return where the code of a module is: a list with one file, an archive, or the directories of a package.
 
-    The module is not imported. If the module is in an archive, the list contains the archive. The list is empty in
-    three cases:
+    The module is not imported. The list is empty in three cases:
 
     - Python cannot find the module.
-    - The module belongs to the standard library.
+    - The module is part of the standard library.
     - The module belongs to an installed package that mpinodes itself needs (`PLATFORM`).
-
-    In the last two cases, Python may instead find a user's own module of the same name. The list then contains the file
-    of the user's module.
     """
     try:
         spec = find_spec(module) if module.isidentifier() and module not in ("mpinodes", "__main__") else None
