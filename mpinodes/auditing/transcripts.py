@@ -240,8 +240,8 @@ class Replayed:
             now = [[getattr(event, name) for event in events] for name in names]
             if not is_same or not np.allclose(now, [stated.event(name) for name in names], 1e-9, equal_nan=True):
                 raise NotThatRun(
-                    f"this is not the run that was recorded: message {t} of agent {self.agent} differs from what "
-                    "experiment, data and code give now"
+                    f"this is not the run that was recorded: message {t} of agent {self.agent} differs from the "
+                    "message that experiment, data and code give now"
                 )
 
     def _adjacent(self, change: Change, last: int) -> Iterator[tuple[int, Message, Message, Callable[[int], Loss]]]:

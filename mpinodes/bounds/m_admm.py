@@ -154,7 +154,7 @@ def _shares(course: Course, eta: float, printed: bool) -> Shares:
     form, short, moved = eta * signless, np.zeros(n), 0.0
     values = np.linalg.eigvalsh(form)
     if printed and values[0] <= ZERO * values[-1]:
-        raise ValueError("the graph is bipartite: D + A is singular, so Theorem 3.2 bounds no decision")
+        raise ValueError("the graph is bipartite, so its matrix D + A is singular: then Theorem 3.2 bounds no decision")
     delta = contraction(course.adjacency, eta, theta, course.modulus, course.smoothness, printed=printed)
     shrink = 1 / (1 + delta)
     if printed:

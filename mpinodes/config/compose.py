@@ -131,11 +131,11 @@ def _rounds(tree: Tree, stream: Stream) -> int:
     """
     rounds, length, data = tree.get("rounds"), stream.rounds, tree["data"]
     if length == 0:
-        share = "the training set" if data["partition"] == "shared" else "the smallest share of an agent"
-        raise BadInput(f"data.batch = {data['batch']}: larger than {share}; lower data.batch, or use more data")
+        samples = "the training set has" if data["partition"] == "shared" else "some agent has"
+        raise BadInput(f"data.batch = {data['batch']}: {samples} fewer samples; lower data.batch, or use more data")
     if rounds is None and length is None:
         named = registry.named(registry.STREAMS, data)
-        raise BadInput(f"rounds is missing, and the samples of {named} never end; set rounds")
+        raise BadInput(f"the key rounds is missing, and the samples of {named} never end; set rounds")
     if rounds is not None and length is not None and rounds > length:
         settings = ", ".join(f"data.{key} = {data[key]}" for key in ("batch", *stream.lengthens) if key in data)
         more_data = "".join(f"data.{key}={-(-rounds * data[key] // length)}, or " for key in stream.lengthens)

@@ -64,7 +64,7 @@ def _read(value: Any, where: str) -> Tree:
     if not isinstance(value, str) or not (value.endswith(".toml") or value in names()):
         typed = to_type(KEY, value) if str(value).startswith("{") else ""
         suggestion = suggest(str(value), names())
-        raise BadInput(f"{where}: there is no such preset; {suggestion}; or a .toml file, or a table of keys{typed}")
+        raise BadInput(f"{where}: there is no such preset; {suggestion}, or use a .toml file or a table of keys{typed}")
     return parse(value if value.endswith(".toml") else str(FOLDER / f"{value}.toml"), [])
 
 

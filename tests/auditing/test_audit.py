@@ -244,7 +244,7 @@ def test_a_fresh_draw_for_every_receiver_is_caught(monkeypatch):
     monkeypatch.setattr(lockstep, "Step", Careful)
     rows = own_rows(small("dola"))
     assert refuted(rows) == {"one release for all"}
-    assert "differs from what experiment, data and code give now" in rows["one release for all"].shown
+    assert "differs from the message that experiment, data and code give now" in rows["one release for all"].shown
 
 
 BUGS = """
