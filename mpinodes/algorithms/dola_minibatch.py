@@ -42,8 +42,10 @@ REGULARIZED = {"problem": {"regularizer": 1.0}, "step": {"kind": "strongly-conve
 class DOLAMinibatch(DOLA):
     """Run DOLA on mini-batches.
 
-    The setting `regularizer_at` says where the gradient of the regularizer is taken: at the hidden x_i, as printed in
-    the paper, or at the mix b_i of the releases.
+    The setting `regularizer_at` chooses the point of the regularizer's gradient:
+
+    - If `regularizer_at` = hidden: the agent's decision x_i before noise, as printed in the paper.
+    - If `regularizer_at` = public: the mix b_i of the received messages.
     """
 
     regularizer_at: Annotated[
@@ -86,10 +88,12 @@ class DOLAMinibatch(DOLA):
         return replace(query, leaks=Feedback(query.l2, 0.0, 0.0, linear=s.made_with * self.run.regularizer))
 
     def update(self, s: State, here: Neighborhood, inbox: Inbox, loss: Loss) -> State:
-        """Return the state of the next round: x is the projection of b − α(t) (φ x + g).
+        """Return the state of the next round, whose decision is a projected gradient step from the mix.
 
-        Here b is the mix of the releases, g is the clipped gradient of the batch at b, without the regularizer, and φ
-        is the weight of the regularizer. With the setting `regularizer_at` = public, φ b replaces φ x.
+            x <- P(b − α(t) (φ x + g))
+
+        b is the mix of the received messages, φ is the weight of the regularizer, and g is the clipped gradient of the
+        batch at b without the regularizer. If `regularizer_at` = public, φ b replaces φ x.
         """
         phi, alpha = self.run.regularizer, self.run.step(here.t)
         b = inbox.mix()

@@ -1,11 +1,16 @@
 """DPCDA: differentially private centralized dual averaging, the baseline without a network.
 
 H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives", section 3.1
-("Discussion"). DPCDA is DPSDA with one agent, which owns all coordinates and receives only its own message. g is the
-gradient at y, η is noise, α(t) is the step size, and Π(z, α) is the projection of −αz onto the constraint set 𝒳:
+("Discussion"). DPCDA is DPSDA with one agent, which owns all coordinates and receives only its own message:
 
     z <- z + η + g
     y <- Π(z, α(t))
+
+The symbols are:
+
+- z is the dual variable, and y is the decision.
+- η is noise, and g is the gradient at y.
+- α(t) is the step size, and Π(z, α) is the projection of −αz onto the constraint set 𝒳.
 """
 
 from __future__ import annotations

@@ -49,8 +49,9 @@ class DVPADMM(Perturbed[State], ADMM):
     def problem(self, s: State, i: int, t: int) -> Solve:
         """Return the local problem of agent i in iteration t, as the message. The mechanism adds noise to this problem.
 
-        The local problem is (25) of the paper by Zhang, Khalili and Liu. If the setting `grid` is above 0, the
-        minimizer is changed by a small random vector (a dither) and rounded to multiples of `grid` before it is sent.
+        The local problem is (25) of the paper by Zhang, Khalili and Liu. If the setting `grid` is above 0, a small
+        random vector (a dither) is added to the minimizer. The sum is then rounded to multiples of `grid` before it is
+        sent.
         """
         return replace(super().problem(s, i, t), grid=self.grid)
 

@@ -46,8 +46,10 @@ class Finding(NamedTuple):
     def exceeded(self) -> bool:
         """Return whether the replays refute the accountant.
 
-        They refute the accountant in two cases: a message changed by more than the accountant's bound (up to rounding),
-        or a fact that a message states about itself, such as its sensitivity, depends on data.
+        The replays refute the accountant in two cases:
+
+        - A message changed by more than the accountant's bound, up to rounding.
+        - A fact that a message states about itself, such as its sensitivity, depends on data.
         """
         return max(self.direct, self.hidden) > SLACK or not self.public
 
@@ -70,8 +72,9 @@ def replay(recorded: Transcript, agent: int, rounds: int, seed: int) -> Finding:
     """Run one agent again on many adjacent data sets, and return the worst result.
 
     Each adjacent data set changes one sample of a round, the changed round, or all samples that `privacy.adjacency`
-    replaces together. Every round but the last is the changed round in turn. For most changed rounds, only messages up
-    to the first that depends on the changed sample are compared.
+    replaces together. Every round but the last is the changed round in turn. For about `rounds` changed rounds, all
+    later messages are compared. For the other changed rounds, only messages up to the first that depends on the changed
+    sample are compared.
 
     Args:
         recorded: the transcript (all messages) of the run.

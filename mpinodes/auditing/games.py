@@ -125,7 +125,10 @@ def canary(ready: Ready, seed: int) -> Canary:
     frames = [simulate(_in_world(setup, own, seed)).frames for seed in fresh]
 
     def power(target: Canary) -> float:
-        """Return the mean of `target.sight` over runs on the experiment's data, divided by the standard deviation."""
+        """Return how clearly the statistic `target.sight` detects a run on the experiment's data.
+
+        The result is the mean of the statistic over simulated runs, divided by its standard deviation.
+        """
         assert target.sight
         values = np.array([target.sight(frames_of_run) for frames_of_run in frames])
         return float(values.mean() / max(values.std(), 1e-300))
@@ -252,8 +255,8 @@ def guess(ready: Ready) -> tuple[int, int, int]:
     """Play the game on one run: the adversary guesses the sign of every sample's target.
 
     The guess is the sign of a log-likelihood ratio. The ratio is computed from the first message that depends on the
-    sample or, if the agents noise gradients, from the noised gradient of the sample. If the ratio is below `CLEAR`
-    times its largest possible value, the adversary makes no guess.
+    sample or, if the agents noise gradients, from the noised gradient of the sample. If the absolute value of the ratio
+    is below `CLEAR` times its largest possible value, the adversary makes no guess.
 
     Returns:
         The number of right guesses, the number of guesses, and the number of signs that could be guessed.

@@ -11,13 +11,13 @@ Each message has an event, which states the distribution and the scale of the me
 A test is either exact or has a smaller probability of a false alarm than stated. Each test corrects for the number of
 its comparisons by a union bound.
 
-So that the same tests fit every distribution, the noise of each coordinate is first transformed to a fair sign, and to
-a *size* that is exponential with mean 1:
+The noise of each coordinate is first transformed to a sign and a *size*. If the noise has the stated distribution, the
+sign is fair and the size is exponential with mean 1. So the same tests fit every distribution:
 
 - For Laplace noise, the size is the absolute value of the noise divided by its scale.
 - For Gaussian noise z, divided by its standard deviation, the size is −ln P(|N| ≥ |z|) with N standard normal.
-- Noise that is drawn as a norm and a direction has a norm with the distribution Gamma(d). This norm is first mapped to
-  the norm of d independent normal numbers, and the noise is then treated as Gaussian noise.
+- For noise that is drawn as a norm and a direction, the norm has the distribution Gamma(d). It is first mapped to the
+  norm of d independent normal numbers, and the noise is then treated as Gaussian noise.
 
 All these maps are exact. Messages are known only up to rounding: `slack` bounds how far rounding may have moved a size.
 """

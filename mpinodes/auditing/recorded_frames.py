@@ -81,7 +81,7 @@ def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
 
 
 def _headers(run: Transcript, agents: list[Replayed]) -> Iterator[_Due]:
-    """Yield the header that every recorded message should have.
+    """Yield the header that every recorded message should have: the round, the kind of frame, and perhaps further bits.
 
     If the run may end early, the header has a bit for each of the last rounds. The bit says whether any agent was still
     changing its vector in this round.

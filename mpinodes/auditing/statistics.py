@@ -51,8 +51,8 @@ def told_apart(own: Vector, other: Vector, delta: float, alpha: float, gaussian:
 
     - If `gaussian` is true: the threshold is 0, which is optimal. ε at δ follows from the trade-off between the two
       error probabilities (Nasr et al. 2023).
-    - If `gaussian` is false: the threshold is chosen on the first half of the runs, for the best bound on pure ε; if
-      `sampled` is true, for the best bound on ε at δ.
+    - If `gaussian` is false: the first half of the runs chooses the threshold with the best bound on pure ε. If
+      `sampled` is true, the first half chooses the threshold with the best bound on ε at δ.
 
     Args:
         own: (N,) the log-likelihood ratios of N runs on the run's data.

@@ -4,8 +4,9 @@ An agent's next message is a function of its data and of all messages sent befor
 same transcript, one on its data and one on adjacent data, show how far every message moves. All other inputs, such as
 the random errors of gradients and the coins of secret batches, are equal in both replays.
 
-If the noise is inside a local minimization, the movement of a message is measured by log densities: the absolute
-difference of the log densities of the sent vector on the two data sets, times the noise scale.
+If the noise is inside a local minimization, the sent vector is the same in both replays. Then the log density of the
+sent vector is computed on both data sets. The movement is the absolute difference of the two log densities, times the
+noise scale.
 """
 
 from __future__ import annotations
@@ -221,11 +222,10 @@ class Replayed:
         return self._setup.algorithm.message(state.algorithm, state.here)
 
     def require_same_run(self, recorded: Transcript) -> None:
-        """Require that the replayed messages equal the recorded messages up to rounding.
+        """Require that the replayed messages equal the recorded messages up to rounding, and have equal events.
 
-        The noise of the replayed messages is drawn again. The events (noise scales, sensitivities and so on) must be
-        equal, too. If the noise cannot be drawn again, only two things are compared: the messages without noise, and
-        those fields of the events that determine the privacy loss.
+        The noise of the replayed messages is drawn again. If this is impossible, only messages without noise are
+        compared, and those fields of the events that determine the privacy loss.
 
         Raises:
             NotThatRun: a message differs.

@@ -63,8 +63,10 @@ def of_summary(loss: LossSummary) -> Verdict:
 def of_replay(findings: list[Finding]) -> Verdict:
     """Return a table row that says whether the replays refute the accountant.
 
-    They refute the accountant in two cases: a message changed by more than the accountant's bound, or a fact that a
-    message states about itself, such as a sensitivity, depends on the data.
+    The replays refute the accountant in two cases:
+
+    - A message changed by more than the accountant's bound.
+    - A fact that a message states about itself, such as a sensitivity, depends on the data.
     """
     worst = max(findings, key=lambda f: (f.exceeded, max(f.direct, f.hidden)))
     over = max(worst.direct, worst.hidden)
@@ -108,9 +110,9 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
-    """Return a table row that says whether the numbers in messages follow from public facts and releases.
+    """Return a table row that says whether numbers without noise follow from public facts and releases.
 
-    Numbers with noise are compared only if the noise can be drawn again.
+    A release is a vector that was sent with noise. Releases are compared, too, if their noise can be drawn again.
     """
     numbers, slips = compare(run, agents)
     if not slips:

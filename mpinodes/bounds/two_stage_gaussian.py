@@ -67,9 +67,11 @@ class Constants(NamedTuple):
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Bound the squared error of the mean decision and of each agent's decision.
 
-    There are two forms of each bound: by the formula that the paper prints, and by a corrected proof. With T gradient
-    rounds, the printed bound on the mean decision is inf before round T + 1, and the printed bound on an agent's
-    decision is inf before round T + 2.
+    There are two forms of each bound: by the formula that the paper prints, and by a corrected proof. T is the number
+    of rounds with gradients.
+
+    - The printed bound on the mean decision is inf before round T + 1.
+    - The printed bound on an agent's decision is inf before round T + 2.
     """
     at, weights, c = np.asarray(horizons, dtype=np.int64), Weights.of(setup), _constants(setup, minimizer)
     unbounded = "" if isfinite(c.gradient) else "the gradients of an agent's loss have no bound"
@@ -120,7 +122,12 @@ def _constants(setup: Setup, minimizer: Vector) -> Constants:
 
 
 def _root(setup: Setup) -> np.float64:
-    """Return 1/√κ, or 0 if the run has no noise. The docstring of the module defines κ."""
+    """Return 1/√κ, a factor of the noise scale; 0 if the run has no noise.
+
+        κ = ε²/(4G²(ε + 2 log(2/δ)))
+
+    2G is the largest change of an agent's gradient between adjacent data sets.
+    """
     e = setup.experiment
     if not e.private:
         return np.float64(0.0)

@@ -126,7 +126,9 @@ class Region(NamedTuple):
 
 
 def _region(setup: Setup, weights: Weights, alpha: Vector) -> Region:
-    """Compute bounds on the agents' decisions x_i round by round: M_t² ≥ E‖x̄‖² and S_t² ≥ E Σ_i ‖x_i − x̄‖².
+    """Return the step sizes, the noise scales and bounds on the agents' decisions x_i in every round.
+
+    The bounds are numbers M_t and S_t with M_t² ≥ E‖x̄‖² and S_t² ≥ E Σ_i ‖x_i − x̄‖², where x̄ is the mean of the x_i.
 
     Args:
         setup: the run.

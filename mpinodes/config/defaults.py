@@ -359,8 +359,10 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
 def _topology(section: Tree, ranks: int | None, problems: Problems) -> Tree:
     """Return the section `topology`, converted to its types; unchanged if no graph has the name in the section.
 
-    If the graph is not read from a file, the number of agents has a default: the number of ranks minus 1 (the logger),
-    or `LOCKSTEP_AGENTS` if one process runs all agents.
+    If the graph is not read from a file, the number of agents has a default:
+
+    - Under mpirun: the number of ranks minus 1 (the logger).
+    - In one process: `LOCKSTEP_AGENTS`.
     """
     files, name = stored.names(), section.get("name")
     if "file" in section or name in files:

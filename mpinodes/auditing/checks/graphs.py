@@ -25,9 +25,11 @@ PURE_MIXING = "outgoing and weights must depend on their arguments alone, and re
 def check_mixing(mixing: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a mixing on graphs of 5 agents, and report faults.
 
-    The graphs are those of `OF_MIXINGS`. Graphs that change in time are left out if the mixing is for fixed graphs
-    only, and directed graphs if it is for undirected graphs only. If the mixing defines no weights on a graph, this is
-    noted in the report.
+    The graphs are those of `OF_MIXINGS`, with some exceptions:
+
+    - If the mixing is for fixed graphs only, graphs that change in time are left out.
+    - If the mixing is for undirected graphs only, directed graphs are left out.
+    - If the mixing defines no weights on a graph, this is noted in the report.
     """
     for name in OF_MIXINGS:
         graph = registry.find(registry.TOPOLOGIES, name)(agents=5, seed=seed)

@@ -111,8 +111,11 @@ def purity(run: Transcript, seed: int) -> Iterator[Fault]:
 def call_again(setup: Setup, call: Any, where: str) -> Iterator[Fault]:
     """Repeat the recorded calls of a round on copies of the arguments, and yield the first fault.
 
-    It is a fault if a result differs, if a call changes one of its arguments, or if the next state contains an array of
-    the inbox instead of a copy.
+    These are faults:
+
+    - The result of a call differs from the recorded result.
+    - A call changes one of its arguments.
+    - The next state contains an array of the inbox instead of a copy.
 
     Args:
         setup: the setup of the run.
