@@ -1,9 +1,12 @@
 """M-ADMM: ADMM in which every agent has its own penalty parameter, which never decreases and is kept secret.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (10) and
-(11). In ADMM the penalty η equals the dual step θ. In M-ADMM, agent i has the penalty η_i(t) = η_i(1) q_i^(t−1), up to
-a cap, as in the paper's experiments. M-ADMM converges to the optimum if η_i(t + 1) ≥ η_i(t) ≥ θ and η_i stays bounded
-(Theorem 3.1). Without a cap M-ADMM stalls before the optimum.
+(11). In ADMM the penalty η equals the dual step θ. In M-ADMM, the penalty of agent i in iteration t is
+
+    η_i(t) = η_i(1) q_i^(t−1), up to a cap
+
+as in the paper's experiments. M-ADMM converges to the optimum if η_i(t + 1) ≥ η_i(t) ≥ θ and η_i stays bounded (Theorem
+3.1). Without a cap M-ADMM stalls before the optimum.
 """
 
 from __future__ import annotations

@@ -73,10 +73,11 @@ class PVPADMM(Perturbed[State]):
         return s.minimizer.x
 
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:
-        """Return the ε that the paper claims for an agent i in each of the iterations t.
+        """Return the ε that the paper claims for an agent i in each of the iterations t: noise rate times sensitivity.
 
-        This ε is the rate of the noise a_i(t) times the L2 sensitivity of the exact minimizer, (2C/B_i)/(ρ/N + 2 η_i(t)
-        V_i). The docstring of the module `admm` defines the symbols.
+            a_i(t) · (2C/B_i)/(ρ/N + 2 η_i(t) V_i)
+
+        a_i(t) is the rate of the noise. The docstring of the module `admm` defines the other symbols.
         """
         a, eta = self.run.epsilon / self.noise_scale(agent, t), self.eta(agent, t)
         weight, neighbours = self.run.sample_weight[agent], self.run.degrees[agent]

@@ -129,7 +129,7 @@ class WeightBalancing(Algorithm[State]):
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε that Theorem 1 claims for the whole run: `privacy.epsilon` times the passes over the data.
 
-        By Definition 1, all data of one participant may differ between adjacent data sets (the setting
-        `privacy.adjacency` = one-agent). But in the proof of Theorem 1, only the loss function of one round differs.
+        The claim is for data sets that differ in all data of one agent (`privacy.adjacency` = one-agent), although the
+        proof assumes that only the loss function of one round differs.
         """
         return self.run.epsilon * passes

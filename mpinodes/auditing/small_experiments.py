@@ -325,8 +325,8 @@ def of_kind(algorithm: Any, seed: int, folder: Path, of_agents: bool) -> Tree:
 def _agents(algorithm: Any, joint: int) -> int:
     """Return the number of agents of an experiment for the audit's games.
 
-    If every agent has its own loss function, there are `AGENTS` agents. If the agents share one loss function, the
-    algorithm prescribes the number, or `joint` is the number.
+    - If every agent has its own loss function: `AGENTS`.
+    - If the agents share one loss function: the number that the algorithm prescribes; `joint` if it prescribes none.
     """
     return AGENTS if algorithm.decomposable else algorithm.only_agents or joint
 

@@ -162,8 +162,8 @@ def common_penalty(penalty: ArrayLike, dual_step: float) -> float:
     """Return the penalty η that all agents have in a round.
 
     Raises:
-        ValueError: the agents have different penalties, η is less than half of the dual step, or the dual step is not
-            positive; the theorem is not proven then.
+        ValueError: Theorem 3.2 is not proven for this round: the agents have different penalties, η is less than half
+            of the dual step, or the dual step is not positive.
     """
     eta = np.unique(np.asarray(penalty, dtype=float))
     if len(eta) > 1:

@@ -54,8 +54,10 @@ BETA = 2.0
 def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     """Compute the bounds on the network regret of the decisions and of their running average.
 
-    For push-sum weights, these are the bounds of Theorem 5 and Corollary 2 of the paper, for other weights those of
-    Theorem 3 and Corollary 1. Each bound is computed as the paper prints it, and in one or two corrected forms.
+    - For push-sum weights: the bounds of Theorem 5 and Corollary 2 of the paper.
+    - For other weights: the bounds of Theorem 3 and Corollary 1.
+
+    Each bound is computed as the paper prints it, and in one or two corrected forms.
     """
     weights, root = Weights.of(setup), np.sqrt(np.asarray(horizons, dtype=float))
     push_sum = setup.experiment.algorithm["mixing"] == "push-sum"

@@ -1,10 +1,14 @@
 """Turn the settings of a user into a checked `Setup`. The commands that start runs call `compose` to do this.
 
 `defaults.resolve` adds the defaults of the keys that the user does not set. `building` then builds the parts
-(algorithm, loss, graph, ...) and assembles them into a `Setup`.
+(algorithm, loss, graph, ...) and assembles them into a `Setup`. Mistakes are searched for in four stages:
 
-Mistakes are searched for in four stages: in the keys; in the algorithm, the other parts and the graph; in the data; in
-the assembled set-up. At the end of each stage, all mistakes of the stage are raised in one error.
+1. in the keys,
+2. in the algorithm, the other parts and the graph,
+3. in the data,
+4. in the assembled set-up.
+
+At the end of each stage, all mistakes of the stage are raised in one error.
 """
 
 from __future__ import annotations

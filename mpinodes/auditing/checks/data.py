@@ -39,8 +39,8 @@ def check_loss(loss: Any, path: str, folder: Path, seed: int, report: Report) ->
 def _length(loss: Any) -> int:
     """Return the dimension of a point x at which the loss function is evaluated.
 
-    The dimension is the number of features. If the loss has a prediction for each class, the dimension is the number of
-    features times the number of classes.
+    - By default: the number of features.
+    - If the loss has a prediction for each class: the number of features times the number of classes.
     """
     return D * CLASSES if loss.per_class else D
 
@@ -302,10 +302,9 @@ def seeds_of(stream: Stream, other: Stream) -> Iterator[Fault]:
 
 
 def _by_row(stream: Stream) -> dict[int, bytes]:
-    """Return a dictionary from row numbers of the data source to the samples in these rows, as bytes.
+    """Return the samples of the first rounds as bytes: a dictionary from the sample's row number in the data source.
 
-    The dictionary has the samples that the agents use in the first rounds. An agent whose samples have no row numbers
-    is left out.
+    An agent whose samples have no row numbers is left out.
     """
     samples_by_row: dict[int, bytes] = {}
     for i in range(stream.agents):

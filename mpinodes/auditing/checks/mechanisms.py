@@ -56,7 +56,10 @@ def _released(mechanism: Any, calibration: float | None, value: Any, t: int, dra
 
 
 class OneRound(Draws):
-    """Draw random numbers with one key in round t, and with another key in all other rounds."""
+    """Draw random numbers with one key in round t, and with another key in all other rounds.
+
+    If a mechanism draws the noise of round t only from the random numbers of round t, the other key does not change it.
+    """
 
     def __init__(self, seed: int, agent: int, t: int) -> None:
         super().__init__(seed, Purpose.NOISE, agent)

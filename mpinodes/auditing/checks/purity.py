@@ -88,10 +88,10 @@ def walk(setup: Setup, frames: Vector, agent: int, losses: Callable[[int], Loss]
 def purity(run: Transcript, seed: int) -> Iterator[Fault]:
     """Run each agent alone on the recorded messages of a run, and yield faults if its methods are not pure.
 
-    - There is a fault for each part of a message that differs from the recorded message. The user's files are imported
-      again for each agent, so that agents cannot exchange data through global variables of these files.
-    - All calls of all agents are repeated in random order. There is a fault for the first call whose result differs,
-      although the arguments are equal, or that changes an argument.
+    - Messages: each part of a message must equal the recorded message. The user's files are imported again for each
+      agent, so that agents cannot exchange data through global variables of these files.
+    - Calls: all calls of all agents are repeated in random order. A call must give the recorded result, and must not
+      change its arguments. Only the first such fault is yielded.
     """
     _, slips = compare(run, [Replayed(run.fresh(), agent) for agent in run.agents])
     for slip in slips:
