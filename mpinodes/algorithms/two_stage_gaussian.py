@@ -240,7 +240,7 @@ class TwoStageGaussian(Algorithm[State]):
             remedy = f"set rounds above algorithm.gradient_rounds = {self.gradient_rounds}"
             raise ValueError(f"the run ends after {rounds} rounds, before stage II (averaging) begins: {remedy}")
         if not (self.modulus or self.run.least_modulus):
-            raise ValueError("the step sizes need strong convexity: set problem.regularizer or algorithm.modulus")
+            raise ValueError("the steps need strongly convex losses: set problem.regularizer or algorithm.modulus")
         if self.noise_shape and len(self.noise_shape) != self.gradient_rounds:
             expected = f"algorithm.gradient_rounds = {self.gradient_rounds}"
             raise ValueError(f"algorithm.noise_shape has {len(self.noise_shape)} numbers: expected {expected}")
