@@ -1,37 +1,35 @@
-"""Bound how much a change of earlier samples changes an agent's later messages, through the agent's hidden state.
+"""Bound how far an agent's later messages move, through the agent's hidden state, if earlier samples change.
 
-Hidden parts are the parts of an agent's state that its messages do not reveal. The bounds follow from the leakage that
-the messages state (`core.messages.Hidden`). Ledgers compute privacy costs from the bounds, and a replay compares real
-messages with the bounds.
+Hidden state is the part of an agent's state that no message reveals. Two runs are compared: their data differ in one
+group of samples (samples that are always used together), and their messages so far are equal. In every round,
 
-Two runs are compared whose data differ in one group of samples, and whose messages so far are equal. h bounds how far
-each hidden part differs between the two runs. v bounds how far the gradient differs because of earlier samples, and u
-bounds how far the gradient differs in total. At the start h = 0. In every round,
+    v = min(r, ℓ·(p·h) + w·e),   u = s·k + v
+    D = c·(A h + b v) + l2·k
+    h <- A h + b u
 
-    v = min(r, ℓ·‖p·h‖ + w·[an earlier message was a use of the group]),   u = s·k + v,
-    a vector of the message differs by at most c·(A h + b v) + l2·k,   and h <- A h + b u.
-
-- A message is a *use* of the group if the message is the first to depend on the loss function of a round that uses
-  samples of the group. k is how many times this round uses the group; 0 if the message is no use.
-- A bracket [·] is 1 if the statement holds, else 0.
+- D bounds how far a vector of the round's message differs between the two runs.
+- h bounds how far each part of the hidden state differs. At the start h = 0.
+- v bounds how far the gradient differs because of earlier samples, and u bounds how far the gradient differs in total.
+- k is how many times the new loss function of the message uses the group. A loss function is new in the first message
+  that depends on it.
+- e is 1 if the new loss function of an earlier message used the group, and 0 otherwise.
 - l2 is the L2 sensitivity of the vector.
 - The other symbols are fields of `Hidden`: A is `transition`, b `gradient`, c `reads`, p `point`, s `sensitivity`, r
   `largest`, ℓ `lipschitz` and w `offset`.
 
-The formulas above are for messages whose leakage is `Feedback` or `Hidden`, called "messages with hidden parts". There
-are two other kinds of messages:
+The formulas are for messages whose leakage (the effect of earlier samples) is a `Feedback` or a `Hidden`. Such messages
+are called messages with hidden parts. There are two other kinds of leakage:
 
-- A message whose leakage is `RELEASED` differs by at most l2·k. After this message, h is 0 if k = 0. If k > 0, h is
-  inf, because the message does not state how its new samples change the hidden parts.
-- A message whose leakage is `UNKNOWN`, called "an unknown message", has the bound inf. All later messages with hidden
-  parts have the bound inf, too.
+- If the leakage is `RELEASED`, D is l2·k. After the message, h is 0 if k = 0. If k > 0, h is inf, because the message
+  does not state how its new samples change the hidden state.
+- If the leakage is `UNKNOWN`, D is inf for this message and for all later messages with hidden parts.
 
 Three classes and a function compute the bounds:
 
-- `Norms` takes the absolute values of A, b, p and c, so that h is a bound on norms. `Lanes` does so for many changes at
-  once.
-- `Signed` is for exact A, b, p and c: an input u of round q then moves message t by |c_t A_t ⋯ A_{q+1} b_q| u.
-- `ceilings` bounds how far any earlier change of any sample can move each message.
+- `Norms` takes the absolute values of A, b, p and c.
+- `Lanes` does the same for many changes of the data at once.
+- `Signed` is for exact A, b, p and c: an input u of round q moves message t by |c_t A_t ⋯ A_{q+1} b_q| u.
+- `ceilings` bounds how far a change of any earlier sample can move each message.
 """
 
 from __future__ import annotations
@@ -50,26 +48,23 @@ LARGEST_HISTORY = 20_000_000  # largest number of inputs that `Signed` stores: r
 
 
 class Lanes:
-    """Bound how far agents' messages move, in L2 norm, if data change; many changes are computed at once.
+    """Bound how far agents' messages move, in L2 norm, for many changes of the data at once.
 
-    A *lane* is one change of the data: one group of samples of one agent changes. (A group is a set of samples that are
-    always used together.) Several groups share a lane if their changes have equal effects. The bounds are those of the
-    class `Norms`.
+    A *lane* is one change of the data: one group of samples of one agent changes. Groups whose changes have equal
+    effects may share a lane. The bounds are those of the class `Norms`.
 
     Args:
-        events: (rounds, agents) the noise and leakage of every message. The algorithm must have hidden parts (parts of
-            its state that no message reveals). If the leakage of a message is `UNKNOWN`, this class treats the message
-            as independent of the hidden parts; the callers give such messages the bound inf.
+        events: (rounds, agents) the noise and the leakage (the effect of earlier samples) of every message.
 
     Attributes:
-        reads: (rounds, agents, vectors of a message, hidden parts) how far a vector moves at most if a hidden part
-            moves by 1; 0 for messages that do not depend on hidden state.
+        reads: (rounds, agents, vectors of a message, hidden parts) how far a vector moves at most if a hidden part of
+            the agent's state moves by 1.
     """
 
     def __init__(self, events: Events) -> None:
         a, b, p, c, s, lipschitz, r, offset = map(events.leakage, NAMES)
         a, b, p, c = map(np.abs, (a, b, p, c))
-        hidden = events.is_hidden
+        hidden = events.is_hidden  # false for unknown messages, to which the callers give the bound inf
         self._offset = offset * hidden if offset.any() else None
         self._a, self._p, self._r = a * hidden[..., None, None], p * hidden[..., None], r * hidden
         self._b, self._slope = b, np.minimum(lipschitz, 1e300) * hidden  # finite, so that the product with h = 0 is 0
@@ -82,22 +77,23 @@ class Lanes:
     def follow(
         self, rounds: slice, agent: Indices, h: Vector, message: Indices, lane: Indices, before: NDArray[np.bool_]
     ) -> tuple[Vector, Vector]:
-        """Bound how far each message moves, and how far the hidden parts have moved after the last round.
+        """Bound how far the messages of some rounds move, and how far the hidden state has moved after these rounds.
 
-        Hidden parts are parts of an agent's state that no message reveals. A lane is one change of the data. A use is a
-        message that is the first to depend on the loss function of a round with changed samples.
+        Hidden state is the part of an agent's state that no message reveals. A lane is one change of the data. Some
+        messages are the first to depend on a loss function with changed samples; such a message is called a use of the
+        lane.
 
         Args:
-            rounds: the rounds to compute.
+            rounds: the rounds.
             agent: (lanes,) the agent of each lane.
-            h: (hidden parts, lanes) how far the hidden parts have moved before the first round.
+            h: (hidden parts, lanes) how far the hidden state has moved before these rounds.
             message: (uses,) the message of each use, as an index into `rounds`.
             lane: (uses,) the lane of each use.
             before: (rounds, lanes) whether a message of an earlier round is a use of the lane.
 
         Returns:
-            Two arrays of bounds. The first array, (vectors of a message, rounds, lanes), is for the messages. The
-            second array, (hidden parts, lanes), is for the hidden parts after the last round.
+            The bounds for messages, (vectors of a message, rounds, lanes), and for the hidden state, (hidden parts,
+            lanes).
         """
         new = np.zeros((rounds.stop - rounds.start, *h.shape))
         for part, own in enumerate(self._new[rounds][message, agent[lane]].T):
@@ -109,15 +105,13 @@ class Lanes:
             offset = np.where(before, self._offset[rounds][:, agent], 0.0)
 
         def followed(times: Callable[..., Vector]) -> tuple[Vector, Vector]:
-            """Compute, round by round, bounds on how far changed samples move the hidden parts of the agents' states.
+            """Return bounds on how far changed samples move the hidden state of agents, in two arrays.
 
-            The first returned array, (rounds, hidden parts, lanes), has the bounds in every round, without the change
-            that the samples of the same round cause directly. The second array, (hidden parts, lanes), has the bounds
-            after the last round, with all changes.
+            The first array, (rounds, hidden parts, lanes), has the effect of samples of earlier rounds, in each round.
+            The second array, (hidden parts, lanes), has the effect of all samples, after the last round.
 
             Args:
-                times: the function that multiplies two arrays elementwise. It is `np.multiply`, or `_weighted` if some
-                    bounds are infinite.
+                times: multiplies two arrays elementwise: `np.multiply`, or `_weighted` if some bounds are infinite.
             """
             now, older = h, np.empty_like(b)
             for t in range(len(older)):
@@ -143,10 +137,11 @@ class Lanes:
 class Norms:
     """Bound how far the messages of one agent move, in L2 norm, if a group of samples changes.
 
-    A group is a set of samples that are always used together. The bounds use norms, and ignore the signs of weights.
+    A group is a set of samples that are always used together. Bounds are computed from the absolute values of the
+    weights in the leakage (the effect of earlier samples on a message).
 
     Args:
-        events: the noise and leakage (the effect of earlier samples) of the agent's messages, one event for each round.
+        events: the noise and the leakage of the agent's messages, one event for each round.
         groups: the number of groups of samples.
     """
 
@@ -157,17 +152,15 @@ class Norms:
         self._used = np.zeros(groups, bool)  # whether any message before the next one is a use of the group
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far each vector of a message moves in L2 norm if a group of samples changes.
+        """Return how far each vector of the next message moves in L2 norm if a group of samples changes.
 
         The result is an array (vectors, groups). All entries are inf in two cases:
 
-        - The leakage of this message (the effect of earlier samples) is unknown.
-        - This message depends on hidden state, and the leakage of an earlier message is unknown.
-
-        This method must be called for all messages, in order.
+        - The effect of earlier samples on this message is unknown.
+        - This message depends on hidden state, and the effect of earlier samples on an earlier message is unknown.
 
         Args:
-            t: the number of the message, counted from 0.
+            t: the number of the message, counted from 0. The method must be called for all messages, in order.
             used: the groups in the loss function on which this message is the first to depend; a group may occur
                 several times.
         """
@@ -188,16 +181,13 @@ class Norms:
 class Signed:
     """Bound how far the messages of one agent move if a group of samples changes; the agent's dynamics are linear.
 
-    The *dynamics* are the weights with which the agent's hidden state changes. They are known exactly, with their
-    signs, so these bounds are at most the bounds of the class `Norms`. For each earlier round, the class stores how far
-    a gradient change of size 1 in that round moves the hidden state now.
-
-    A message that does not depend on hidden state may be the first to depend on new samples. The message does not state
-    how these samples change the hidden state. The bound on this change then starts at inf. The later bounds are
-    computed from norms, until the next message that does not depend on hidden state.
+    The dynamics are the weights with which the hidden state changes (the part of the agent's state that no message
+    reveals). The weights are known exactly, with their signs, so the bounds are at most the bounds of the class
+    `Norms`.
 
     Args:
-        events: the noise and leakage (the effect of earlier samples) of the agent's messages, one event for each round.
+        events: the noise and the leakage (the effect of earlier samples) of the agent's messages, one event for each
+            round.
         groups: the number of groups of samples.
     """
 
@@ -208,19 +198,22 @@ class Signed:
         self._used = np.zeros(groups, bool)  # whether any message before the next one is a use of the group
         self._inputs = np.zeros((len(events), groups))  # the input u of every round
         self._made = np.zeros((len(events), events.hidden))  # row s: the present h that an input of 1 in round s causes
-        self._unsaid = np.zeros((events.hidden, groups))  # bounds on the norms of changes whose direction is unknown
+        # Bounds on the norms of changes whose direction is unknown: inf if a message without hidden parts is a use.
+        self._unsaid = np.zeros((events.hidden, groups))
 
     def older(self, t: int) -> Vector:
-        """Return how far message t moves through hidden state if a group of samples of earlier messages changes.
+        """Return how far message t moves, through hidden state, if a group of samples of earlier messages changes.
 
-        The array has the axes (vectors of the message, groups). Messages are counted from 0. The leakage of a message
-        is the effect of earlier samples on the message.
+        The result is an array (vectors of the message, groups). The call also updates the stored hidden state to round
+        t.
 
-        - If the leakage of message t is unknown, all entries are inf.
-        - If message t depends on hidden state, and the leakage of an earlier message is unknown, all entries are inf.
-        - If message t does not depend on hidden state, and its leakage is known, all entries are 0.
+        - If the effect of earlier samples on message t is unknown, all entries are inf.
+        - If message t depends on hidden state, and the effect of earlier samples on an earlier message is unknown, all
+          entries are inf.
+        - If message t is known not to depend on hidden state, all entries are 0.
 
-        The call also updates the stored hidden state to round t.
+        Args:
+            t: the number of the message, counted from 0.
         """
         moved = np.zeros((self._l2.shape[1], len(self._used)))
         if self._unknown[t] or (self._hidden[t] and self._unknown[:t].any()):
@@ -248,17 +241,15 @@ class Signed:
             self._unsaid[:, used] = np.inf  # nothing states how the use changes the hidden parts
 
     def step(self, t: int, used: Indices) -> Vector:
-        """Return how far each vector of a message moves in L2 norm if a group of samples changes.
+        """Return how far each vector of the next message moves in L2 norm if a group of samples changes.
 
         The result is an array (vectors, groups). All entries are inf in two cases:
 
-        - The leakage of this message (the effect of earlier samples) is unknown.
-        - This message depends on hidden state, and the leakage of an earlier message is unknown.
-
-        This method must be called for all messages, in order.
+        - The effect of earlier samples on this message is unknown.
+        - This message depends on hidden state, and the effect of earlier samples on an earlier message is unknown.
 
         Args:
-            t: the number of the message, counted from 0.
+            t: the number of the message, counted from 0. The method must be called for all messages, in order.
             used: the groups in the loss function on which this message is the first to depend; a group may occur
                 several times.
         """
@@ -273,37 +264,39 @@ class Signed:
 def response(events: Events, groups: int) -> Norms | Signed:
     """Return an object that bounds how far changed samples move the messages of one agent.
 
-    The object is a `Signed` if `is_signed(events)` is true, and otherwise a `Norms`.
+    If `is_signed(events)` is true, the object is a `Signed`; otherwise it is a `Norms`.
 
     Args:
-        events: the noise and leakage (the effect of earlier samples) of the agent's messages, one event for each round.
+        events: the noise and the leakage (the effect of earlier samples) of the agent's messages, one event for each
+            round.
         groups: the number of groups of samples.
     """
     return (Signed if is_signed(events) else Norms)(events, groups)
 
 
 def is_signed(events: Events) -> bool:
-    """Return whether the class `Signed` is used for one agent, because its bounds may be tighter than those of `Norms`.
+    """Return whether bounds for one agent use the signs of weights (class `Signed`) instead of norms (class `Norms`).
 
-    Three conditions must hold. The algorithm has hidden state (which no message reveals), the leakage (the effect of
-    earlier samples) of every message that depends on hidden state is exact, and at least one weight in the leakage of a
-    message is negative.
+    The weights are those in the leakage of messages, which is the effect of earlier samples. All of these conditions
+    must hold:
+
+    - The algorithm has hidden state, which no message reveals.
+    - The leakage of every message that depends on hidden state is exact.
+    - At least one weight is negative.
     """
     return events.hidden > 0 and bool(events.is_exact[events.is_hidden].all()) and has_signs(events)
 
 
 def has_signs(events: Events) -> bool:
-    """Return whether a message has a leakage (an effect of earlier samples) with a negative weight.
+    """Return whether a weight in the leakage (the effect of earlier samples) of any message is negative.
 
-    The weights are the entries of transition, gradient, point and reads in the leakage.
+    The weights are the numbers in transition, gradient, point and reads.
     """
     return any(bool((events.leakage(name) < 0).any()) for name in ("transition", "gradient", "point", "reads"))
 
 
 def _combined(weights: Vector, parts: Vector) -> Vector:
     """Return a weighted sum over the hidden parts of a state, for each group of samples; 0 times inf is taken as 0.
-
-    The terms are added in the order of the hidden parts.
 
     Args:
         weights: (hidden parts,) the weight of each hidden part.
@@ -328,22 +321,19 @@ def _product(weights: Vector, inputs: Vector) -> Vector:
 
 
 def ceilings(events: Events, most_used: Indices) -> Vector:
-    """Return how far each message can move, through hidden state, if any sample of an earlier message changes.
+    """Return how far each message of an agent can move, through hidden state, if any earlier sample changes.
 
-    The array has the axes (rounds, vectors of a message). Each bound assumes the largest possible change of the
-    gradient in every earlier round. A changed sample in the new loss function of a message also changes this message
-    directly; the bounds do not include the direct change.
+    The result is an array (rounds, vectors of a message) of upper bounds. The direct change of a message by its own new
+    samples is not included.
 
-    The leakage of a message is the effect of earlier samples on the message.
-
-    - If the leakage of a message is unknown, its bound is inf.
-    - If a message depends on hidden state, and the leakage of an earlier message is unknown, its bound is inf.
-    - If a message does not depend on hidden state, and its leakage is known, its bound is 0.
+    - If the effect of earlier samples on a message is unknown, the bound is inf.
+    - If a message depends on hidden state, and the effect on an earlier message is unknown, the bound is inf.
+    - If a message is known not to depend on hidden state, the bound is 0.
 
     Args:
-        events: the noise and leakage of one agent's messages, one event for each round.
-        most_used: (rounds,) a bound on how many times the new loss function of a message uses one group of samples; at
-            least 1.
+        events: the noise and the leakage (the effect of earlier samples) of the messages, one event for each round.
+        most_used: (rounds,) a bound, at least 1, on how many times a round's message uses one group of samples in the
+            loss function on which this message is the first to depend.
     """
     if not is_signed(events):
         return Ceilings().take(events, most_used)
@@ -360,10 +350,10 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 
 
 class Ceilings:
-    """Bound how far each message can move if any sample of an earlier message changes, block by block of rounds.
+    """Bound how far each message of an agent can move, through hidden state, if any earlier sample changes.
 
-    The bounds are those of the function `ceilings` if `is_signed` is false. They follow from norms of the hidden state,
-    and ignore the signs of weights.
+    The bounds are computed for one block of consecutive rounds after the other. The function `ceilings` uses this class
+    unless `is_signed` is true; the class ignores the signs of weights.
     """
 
     def __init__(self) -> None:
@@ -373,7 +363,8 @@ class Ceilings:
     def take(self, events: Events, most_used: Indices) -> Vector:
         """Return how far each message of the next block can move if any sample of an earlier message changes.
 
-        The array has the axes (rounds, vectors of a message). The arguments are those of the function `ceilings`.
+        The result is an array (rounds, vectors of a message). The arguments are those of the function `ceilings`, for
+        the rounds of the block.
         """
         most = np.zeros((len(events), events.vectors))
         most[events.is_unknown] = np.inf

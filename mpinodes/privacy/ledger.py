@@ -1,20 +1,21 @@
 """Add up the privacy costs of one agent's messages, for every group of samples in which adjacent data may differ.
 
-A *group* is a set of samples that an agent always uses together. By the adjacency, it may also be a round, or the whole
-agent. A *release* is one vector of one message, after noise was added. The vectors of a message have independent noise,
-so each vector is accounted for as a separate release, sent after the previous vector. If an algorithm adds noise to
-gradients instead of messages, the noised gradients of a round take the place of the vectors.
+- A *group* is a set of samples that an agent always uses together. By the adjacency, a group may also be a round or the
+  whole agent.
+- A *release* is one noised vector of a message. If an algorithm adds noise to gradients instead of messages, the noised
+  gradients are the releases.
+- A *use* of a group is a message that is the first to depend on a loss function with samples of the group.
 
-A *use* of a group is a message that is the first to depend on the loss function of a round with samples of the group.
-If the group changes, messages move in two ways:
+If a group changes, messages move in two ways:
 
-- The message of each use moves directly, by at most the L2 sensitivity in the message's event. If a round uses the
-  group k times, the direct change is k times as large.
-- Every message after the first use moves through the agent's hidden state, by at most the bounds of `leakage`.
+- Directly: the message of each use moves by at most its L2 sensitivity. If its new loss function uses the group k
+  times, the message moves k times as far.
+- Through hidden state, which no message reveals: every message after the first use moves by at most the bounds of the
+  module `leakage`.
 
-If a release moves by D2 in L2 norm, it moves by at most D2 times `Events.l1_per_l2` in L1 norm. Rounding to a lattice
-adds `rounding_l2` to the L2 change and `rounding_l1` to the L1 change (two fields of the event). The cost of the
-release follows from these changes and from the distribution of the noise.
+If a release moves by D2 in L2 norm, it moves by at most D2 · `Events.l1_per_l2` in L1 norm. Rounding to a lattice adds
+`rounding_l2` to the L2 change and `rounding_l1` to the L1 change. The privacy cost of the release follows from the two
+changes and the distribution of the noise.
 
 - `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. If secret coins draw the batch of
   a release, the pure ε and the Rényi curve are smaller (`subsampling`).
@@ -47,10 +48,10 @@ PURE, RHO = 0, 1  # columns of an array of costs; the columns after them are the
 
 
 class Uses(NamedTuple):
-    """Hold pairs (message, group of samples) of one agent, ascending by message. A pair is called a use of the group.
+    """Hold the uses of groups of samples by one agent's messages, as pairs (message, group), ascending by message.
 
-    A pair means that the message is the first to depend on the loss function of a round with samples of the group. If
-    the round uses the group k times, there are k equal pairs. Messages are counted from 0.
+    A pair says that the message is the first to depend on a loss function with samples of the group. If this loss
+    function uses the group k times, there are k equal pairs. Messages are counted from 0.
     """
 
     message: Indices
@@ -58,11 +59,10 @@ class Uses(NamedTuple):
 
     @classmethod
     def of(cls, events: Events, groups: Callable[[int], Sequence[int]]) -> Uses:
-        """Return the uses of all messages of one agent: pairs (message, group of samples).
+        """Return pairs (message, group of samples) for one agent: the groups in the new loss function of each message.
 
-        The field `uses` of a message's event is a round: the message is the first to depend on the loss function of
-        this round. If `uses` is 0, the message depends on no new loss function, and there is no pair. Otherwise there
-        is a pair for each group that the round uses.
+        A loss function is new in the first message that depends on it. The field `uses` of a message's event is the
+        round of the new loss function, or 0 if there is none.
 
         Args:
             events: the noise and sensitivity of the agent's messages, one event for each round.
@@ -74,20 +74,15 @@ class Uses(NamedTuple):
         return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Return the pairs (message, group of samples) of the messages `first` to `last` − 1.
-
-        In the result, message `first` has the number 0.
-        """
+        """Return the pairs (message, group of samples) of the messages `first` to `last` − 1, numbered from 0."""
         here = slice(*np.searchsorted(self.message, (first, last)))
         return Uses(self.message[here] - first, self.group[here])
 
     def released(self, vectors: int) -> Uses:
-        """Return pairs (release, group of samples) in place of the pairs (message, group).
-
-        A release is one of the vectors of a message. Each pair (message, group) becomes one pair for each vector.
+        """Return a pair (release, group of samples) for each pair (message, group) and each vector of the message.
 
         Args:
-            vectors: the number of vectors in a message.
+            vectors: the number of vectors in a message; each vector is one release.
         """
         release = self.message[:, None] * vectors + np.arange(vectors)
         return Uses(release.ravel(), np.repeat(self.group, vectors))
@@ -106,9 +101,8 @@ class Uses(NamedTuple):
 class Unlisted:
     """Find the pairs (message, group of samples) of one agent block by block, to save memory.
 
-    A pair means that the message is the first to depend on the loss function of a round with samples of the group. The
-    attribute `between` is a function: `between(first, last)` returns what `Uses.between` returns, and caches the last
-    result.
+    A pair says that the message is the first to depend on a loss function with samples of the group. The function
+    `between(first, last)` returns the pairs as `Uses.between` does, and caches its last result.
 
     Args:
         events: the noise and sensitivity of the agent's messages, one event for each round.
@@ -120,24 +114,20 @@ class Unlisted:
 
 
 class Costs:
-    """Compute the privacy costs of single releases, each from how far the release moves between adjacent data.
+    """Compute the privacy costs of single releases (noised vectors) from their L2 changes between adjacent data.
 
-    A release is a vector to which noise was added. The methods take two arrays of equal length: `t` has the numbers of
-    some releases, and `delta` has the L2 change of each of these releases.
+    In the methods, `t` has the numbers of some releases, and `delta` has the L2 change of each of these releases.
 
-    If secret coins draw the batch of a release, pure ε and the Rényi curve are smaller than for a batch of all samples
-    (see `subsampling`). ρ of zCDP is not made smaller: ρ for all samples is an upper bound. The method `slopes` ignores
-    secret batches.
-
-    If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), all costs are those of one zeroed
-    sample, whose L2 change is half of `delta`. The callers compute the cost of the replaced sample from this cost.
+    - If secret coins draw the batch of a release, pure ε and the Rényi curve are smaller than for a batch of all
+      samples. For ρ of zCDP, the value for a batch of all samples is returned.
+    - If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), all costs are those of one zeroed
+      sample, whose L2 change is half of `delta`.
 
     Attributes:
-        kind: the noise distribution of each release. If the dimension of the vectors is unknown, gamma-norm noise is
-            replaced by PURE.
-        roundings: two arrays with a number for each release: how much rounding adds to the L1 change, and how much
-            rounding adds to the L2 change. For gamma-norm noise, the first number equals the second, because the cost
-            depends on the L2 change alone.
+        kind: the noise distribution of each release. If the dimension of the vectors is unknown, PURE replaces
+            gamma-norm noise.
+        roundings: how much rounding adds to the L1 change and to the L2 change of each release, as two arrays. For
+            gamma-norm noise, the second array takes the place of the first.
         rate, sampling: for each release, the fields of `Event` that say how a secret batch is drawn.
     """
 
@@ -156,18 +146,15 @@ class Costs:
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Return the pure ε of each release in `t` if the release moves by `delta` in L2 norm between adjacent data.
 
-        - If `delta` is 0, the result is 0. If `delta` is above 0, Gaussian noise and no noise give inf.
-        - The result includes the rounding of the release.
-        - For a secret batch, the result is made smaller by `amplified_pure`.
-        - If a replaced sample counts as two zeroed samples, the result is the cost of one zeroed sample.
+        If `delta` is 0, the result is 0; otherwise Gaussian noise and no noise give inf. The result includes the
+        rounding of the release. For a secret batch, the result is made smaller by `amplified_pure`.
         """
         return amplified_pure(self.rate[t], self.unamplified(t, delta))
 
     def unamplified(self, t: Indices, delta: Vector) -> Vector:
         """Return the pure ε that each release in `t` would have if its batch contained all samples.
 
-        For releases without a secret batch, the result is that of `pure`. If a replaced sample counts as two zeroed
-        samples, the result is the cost of one zeroed sample.
+        `delta` is the L2 change of each release between adjacent data.
         """
         delta = delta * self._zeroed[t]
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -178,10 +165,8 @@ class Costs:
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2 norm between adjacent data.
 
-        - If `delta` is 0, the result is 0. If `delta` is above 0, the result is inf without noise.
-        - The result includes the rounding of the release.
-        - For a secret batch, the result is that of a batch of all samples.
-        - If a replaced sample counts as two zeroed samples, the result is the cost of one zeroed sample.
+        If `delta` is 0, the result is 0; otherwise no noise gives inf. The result includes the rounding of the release,
+        and ignores that batches may be secret.
         """
         of_pure, delta = pure_rho(self.unamplified(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
@@ -189,14 +174,11 @@ class Costs:
         return np.asarray(np.where(self.kind[t] == Kind.PURE, of_pure, self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """Return the pure ε and the ρ of zCDP of each release (noised vector) for an L2 change of 1, as two arrays.
+        """Return two numbers for each release (noised vector): its shift and its ρ of zCDP for an L2 change of 1.
 
-        The first array holds the *shift* of each release: its L1 change divided by the noise scale, times the number of
-        times that the value is sent with fresh noise (`Event.draws`). For gamma-norm noise, the L2 change takes the
-        place of the L1 change. The shift is the pure ε, except for Gaussian noise, which has no pure ε.
-
-        For a release without noise, the entries of both arrays are inf. The arrays ignore secret batches and the
-        rounding of releases.
+        The shift is the L1 change (for gamma-norm noise the L2 change) divided by the noise scale, times the number of
+        times that the value is sent with fresh noise. Unless the noise is Gaussian, the shift is the pure ε. Without
+        noise, both numbers are inf. Rounding and secret batches are ignored.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)
@@ -207,15 +189,12 @@ class Costs:
     def rdp(self, t: Indices, delta: Vector) -> Vector:
         """Return bounds on the Rényi divergences of each release in `t` if the release moves by `delta` in L2 norm.
 
-        The array has a row for each release and a column for each order of `ORDERS`. Each entry is the smallest of
-        these bounds:
+        The array has a row for each release and a column for each order of `ORDERS`. Without noise, all entries are inf
+        if `delta` is above 0. Otherwise each entry is the smallest of these bounds:
 
         - ρ of zCDP times the order;
-        - if the noise is not Gaussian, a bound from the curve of the noise distribution, for which the pure ε is first
-          rounded up by at most 0.1 %;
-        - for a secret batch, the bound of `sampled_rdp`.
-
-        An entry is inf if there is no noise and `delta` is above 0.
+        - a bound from the noise distribution, if the noise is not Gaussian;
+        - the bound of `sampled_rdp`, if the batch is secret.
         """
         draws = self._draws[t]
         single, rho = self.unamplified(t, delta) / draws, self.rho(t, delta)
@@ -243,24 +222,20 @@ class Costs:
 
 @dataclass(slots=True)
 class Facts:
-    """Collect facts about all messages of one agent. The facts decide how the privacy costs of the agent are computed.
+    """Collect the facts about an agent's messages that decide how the agent's privacy costs are computed.
 
-    The *leakage* of a message states how far a change of earlier samples changes the message through hidden parts of
-    the agent's state.
+    The leakage of a message is the effect of earlier samples on the message, through the agent's hidden state. Hidden
+    state is the part of the state that no message reveals.
 
     Attributes:
-        unknown_from: the number of the first message, counted from 0, for which no cost is known; inf if there is none.
-            No cost is known if the leakage of the message is unknown, or if a message with a secret batch depends on
-            hidden parts.
+        unknown_from: the number of the first message, counted from 0, whose cost is unknown; inf if there is none. A
+            cost is unknown if the leakage is unknown, or if a message with a secret batch depends on hidden state.
         kinds: the noise distributions of all messages that may depend on data.
         is_saturated: whether the bound on the effect of an earlier sample, in every message, stays the same however far
             the hidden state has moved.
-        moves: whether a change of an earlier sample may change at least one gradient that is taken at an unreleased
-            point.
-        is_finite: whether all L1 and L2 sensitivities and all numbers of the leakages are finite. The numbers
-            `lipschitz` and `offset` of a leakage are not checked; they may be inf.
-        is_exact: whether the leakage of all messages that depend on hidden state is exact; true if there is no such
-            message.
+        moves: whether a changed earlier sample may change a gradient that is taken at an unreleased point.
+        is_finite: whether all sensitivities and leakages are finite, apart from the numbers `lipschitz` and `offset`.
+        is_exact: whether the leakage of every message that depends on hidden state is exact.
         has_signs: whether the leakage of at least one message has a negative weight.
         is_sampled: whether secret coins draw the batch of at least one message.
         are_pairs: whether a replaced sample counts as two zeroed samples, and the costs are those of one zeroed sample.
@@ -283,7 +258,7 @@ class Facts:
 
         Args:
             first: the number of the first message of the block, counted from 0.
-            events: the noise and leakage (the effect of earlier samples) of the messages of the block, one event for
+            events: the noise and the leakage (the effect of earlier samples) of the block's messages, one event for
                 each round.
             uses: pairs (message, group of samples) of the block; messages are counted from 0 in the block.
         """
@@ -314,8 +289,8 @@ class Facts:
     def is_signed(self) -> bool:
         """Return whether privacy costs are computed with the signs of the weights in the leakage of messages.
 
-        The leakage is the effect of earlier samples. Signs are used if the leakage of every message that depends on
-        hidden state is exact, and at least one weight is negative.
+        The leakage is the effect of earlier samples. Signs are used if at least one weight is negative, and the leakage
+        of every message that depends on hidden state is exact.
         """
         return self.is_exact and self.has_signs
 
@@ -323,7 +298,7 @@ class Facts:
     def is_gdp(self) -> bool:
         """Return whether the ε at δ follows exactly from ρ of zCDP, as the ε of Gaussian DP.
 
-        This is so if the noise of every message that may depend on data is Gaussian, and no batch is secret.
+        The result is true if the noise of every message that may depend on data is Gaussian, and no batch is secret.
         """
         return self.is_all(Kind.GAUSSIAN) and not self.is_sampled
 
@@ -344,13 +319,13 @@ class Ledger(ABC):
     Args:
         events: the noise, sensitivity and leakage (the effect of earlier samples) of the agent's messages, one event
             for each round.
-        uses: pairs (message, group): the message is the first to depend on the loss of a round with the group.
+        uses: pairs (message, group): the message is the first to depend on a loss function with samples of the group.
         facts: facts about all events of the agent.
 
     Attributes:
         facts: as above.
-        uses_ceiling: whether the effect of an earlier sample on later messages is bounded by one number for all samples
-            (`leakage.ceilings`). If not, there is a bound for each group, or there is no such effect.
+        uses_ceiling: whether one number for all samples (`leakage.ceilings`) bounds the effect of an earlier sample on
+            a message. If false, each group has its own bound, or there is no such effect.
     """
 
     uses_ceiling = False
@@ -380,32 +355,25 @@ class Ledger(ABC):
 
     @abstractmethod
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return an imaginary worst case of one agent's releases, for a numerical composition.
+        """Return releases (noised vectors) that together cost at least as much as those of any group of samples.
 
-        The result is two arrays: the number of each release (noised vector), and how far the release moves in L2 norm.
-        These releases together cost no less than the releases of any group of samples up to the last horizon.
+        The result is for a numerical composition of rounds 1 to the last horizon. The first array has the numbers of
+        the releases, and the second array has how far each release moves in L2 norm.
         """
 
 
 class Saturated(Ledger):
     """Hold the privacy costs of one agent, with one bound for all samples on the effect of a changed earlier sample.
 
-    The bound is `leakage.ceilings`: in every later message, the changed sample has the largest possible effect through
-    the agent's hidden state. If `Facts.is_saturated` is true, the effect of a single group of samples has nearly always
-    this size. If not, the cost is an upper bound that may be loose.
+    The bound, `leakage.ceilings`, is the largest possible effect on a later message through the agent's hidden state
+    (which no message reveals). If `Facts.is_saturated` is true, a single group of samples nearly always has this
+    effect; otherwise the costs may be loose. The cost of a group is the sum of two parts:
 
-    The cost of a group is the sum of two parts:
+    - The cost of direct changes. A message changes directly if it is the first to depend on a loss function with
+      samples of the group. If the loss function uses the group k times, the message moves k times as far.
+    - The cost of hidden changes of all messages after the first direct change.
 
-    - The cost of the direct changes of messages with uses of the group. (A use is a message that is the first to depend
-      on the loss of a round with the group.) If a message has k uses of the group, it moves k times as far. With
-      Gaussian noise this costs k² ρ. If the group was used before, the message has a direct and a hidden change. This
-      part is then the cost of both changes together, minus the cost of the hidden change alone.
-    - The cost of the hidden changes of all messages after the first use, as a difference of two cumulative sums over
-      rounds.
-
-    Arrays of costs have the columns pure ε and ρ. They also have one column for each order of the Rényi curve, unless
-    `Facts.is_gdp` is true or there are more than `MOST_KEPT` groups. Infinite costs are not added to the cumulative
-    sums but counted, in three columns: pure ε, ρ and Rényi curve.
+    The cost of a message with both changes is the cost of their sum.
     """
 
     def __init__(self, events: Events, uses: Uses | Unlisted, facts: Facts) -> None:
@@ -420,6 +388,7 @@ class Saturated(Ledger):
         self._first = np.full(groups, len(self._events))  # the message of each group's first use
         self._own, self._sum = np.zeros((groups, columns)), np.zeros(columns)  # costs: of uses; of all hidden changes
         self._begun = np.zeros((groups, columns))  # `_sum` at the first use of each group
+        # Infinite costs are not added to the sums but counted, in three columns: pure ε, ρ and Rényi curve.
         self._lost, self._begun_lost = np.zeros(RHO + 2, np.int32), np.zeros((groups, RHO + 2), np.int32)
 
     def follow(self, horizon: int) -> None:
@@ -439,10 +408,6 @@ class Saturated(Ledger):
 
     def _take(self, events: Events, uses: Uses) -> None:
         """Add the privacy costs of the next block of rounds.
-
-        If a message is the first to depend on samples of a group, the cost of its direct change is added to the cost of
-        the group. Other messages change through hidden state; the costs of their changes are added to cumulative sums
-        over rounds.
 
         Args:
             events: the messages of the block.
@@ -490,7 +455,7 @@ class Saturated(Ledger):
     def _signed(self) -> Vector:
         """Return how far a change of any earlier sample can move each vector of each message: (rounds, vectors).
 
-        The bounds use the signs of the weights in the messages' leakages.
+        The bounds use the signs of the weights in the messages' leakages (the effects of earlier samples).
         """
         rounds = len(self._events)
         return ceilings(self._events[:], _most_used(self._uses.between(0, rounds), rounds))
@@ -498,8 +463,8 @@ class Saturated(Ledger):
     def _columns(self, costs: Costs, delta: Vector) -> Vector:
         """Return the privacy costs of releases that move by `delta` in L2 norm, as an array (rounds, vectors, columns).
 
-        A release is one vector of a message. The columns are pure ε, ρ of zCDP and, if Rényi curves are stored, one
-        column for each Rényi order.
+        A release is one noised vector of a message. The columns are pure ε, ρ of zCDP and, if Rényi curves are stored,
+        one column for each Rényi order.
         """
         every, changes = np.arange(delta.size), delta.ravel()
         columns = [costs.pure(every, changes)[:, None], costs.rho(every, changes)[:, None]]
@@ -529,28 +494,24 @@ class Saturated(Ledger):
     def rdp(self, group: Indices) -> Vector:
         """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
 
-        The divergences are for all rounds that were added so far. If no Rényi curves are stored, each divergence is
-        bounded by ρ of zCDP times the order.
+        The divergences are for all rounds that were added so far. If no Rényi curves are stored, the result is an upper
+        bound: ρ of zCDP times the order.
         """
         if self._has_curves:
             return self._read(group, slice(RHO + 1, None), slice(RHO + 1, RHO + 2))
         return np.asarray(self._read(group, slice(RHO, RHO + 1), slice(RHO, RHO + 1)) * ORDERS)
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return an imaginary worst case of the agent's releases, for a numerical composition.
+        """Return releases (noised vectors) that together cost at least as much as those of any group of samples.
 
-        The result is two arrays: the number of each release (noised vector), and how far the release moves in L2 norm.
-        These releases together cost no less than the releases of any group of samples up to the last horizon. They are:
+        The first array has the numbers of the releases, and the second array has how far each release moves in L2 norm.
+        The releases are:
 
-        - Direct changes. For each group and each kind of noise, the releases of the messages that use the group are
-          sorted by descending cost. (A message uses a group if it is the first to depend on the loss of a round with
-          the group.) For each k, the k-th releases of all groups are compared, and the most expensive of these releases
-          is returned. If an earlier message used the same group, the change of this release includes the bound on the
-          hidden change.
-        - Hidden changes. Every release after the first message that uses any group is returned. Its change is the bound
-          on the effect of earlier samples. Releases whose bound is 0 are left out.
-
-        The bound is counted twice in a release that has both changes, so the worst case may cost more than necessary.
+        - Direct changes: for each kind of noise and each k, the most expensive of the k-th most expensive releases of
+          all groups. A release changes directly if its message is the first to depend on a loss function with samples
+          of the group.
+        - Hidden changes: every release after the first direct change of any group, if earlier samples have an effect on
+          it.
         """
         events, horizon = self._events[: self._done], self._done * self._events.vectors
         uses = self._uses.between(0, self._done)
@@ -577,8 +538,9 @@ class Saturated(Ledger):
 
 
 def _most_used(uses: Uses, messages: int) -> Indices:
-    """Return, for each message, a bound on how many times its new loss function contains one group of samples.
+    """Return, for each message, a bound on how many times its new loss function uses one group of samples.
 
-    The bound is the number of pairs (message, group) of the message, but at least 1.
+    A loss function is new in the first message that depends on it. The bound is the number of pairs (message, group) of
+    the message, but at least 1.
     """
     return np.maximum(np.bincount(uses.message, minlength=messages), 1)

@@ -1,9 +1,9 @@
 """Add up the privacy costs of every group of samples, round by round, for several agents at once.
 
-A group is a set of samples that an agent always uses together. A use of a group is a message that is the first to
-depend on the loss function of a round with the group. From the first use on, a change of the group may move the agent's
-hidden parts by up to h, and so all later messages. The module `leakage` states the recursion for h. This module
-computes the recursion for each group, so the cost of a group in a round decays or grows with the effect of its change.
+A group is a set of samples that an agent always uses together. If a group changes, the agent's hidden state (which no
+message reveals) moves by up to h, and so all later messages. The module `leakage` states the recursion for h. This
+module computes the recursion for each group, so the cost of a group in a round decays or grows with the effect of its
+change.
 
 After some rounds, many groups have equal h, most often because h reaches the upper bound on the change of a gradient.
 Groups with equal h move all later messages equally, so they are merged into a *cluster*. The running time is then
@@ -11,29 +11,22 @@ proportional to rounds times clusters, not to rounds times groups. A group that 
 merged cluster gets the elementwise maximum of the h of its parts. A larger h never gives a smaller cost, so clusters
 never make the computed cost of a group smaller.
 
-Example: each of 4,000 samples is used once, and the h of a sample shrinks by a factor 0.3 every round. Soon h moves a
-message by almost nothing. At the end the 4,000 groups form 51 clusters, so each round computes 51 recursions.
+Only clusters of the same agent are merged, by three rules:
 
-The costs of all messages add up (ρ and Rényi curves; for Gaussian noise Σ (change/σ)² exactly), because the bound on
-the change of a message, given all earlier messages, is a public constant. Laplace, Gaussian, gamma-norm and pure
-mechanisms are allowed. The recursion is valid under two conditions:
+- Clusters whose h are equal up to rounding (`ALIKE`) are merged.
+- If an agent has more than `FEW` clusters, clusters whose h are equal up to the relative amount `LOOSE` are merged. A
+  cluster whose h was raised by a merge is not merged by this rule again.
+- Clusters whose cost in a message is tiny, compared with the smallest cost of a direct change, are merged if their h
+  are equal up to a factor. The factor is `COARSEST` if the cost is at most `NOTHING` times the smallest cost. For
+  agents with more than `FEW` clusters, the factor is `COARSE` if the cost is at most `SMALL` times the smallest cost.
+
+The costs of all messages add up, because the bound on the change of a message, given all earlier messages, is a public
+constant. The recursion is valid under two conditions:
 
 - The constants of the leakage are public, and the gradient changes by no more than its Lipschitz constant (`lipschitz`)
   or its largest change (`largest`) states. Clipping keeps a Lipschitz constant, because clipping is nonexpansive.
 - If an agent's next state contains its present state without noise, the weight of the present state is public and is
-  part of the leakage's `transition`. The weight of the agent's own release adds no cost, because the adversary knows
-  the release.
-
-All merges are between clusters of the same agent. Merges may raise the cost of a group, by an amount that depends on
-which clusters are merged:
-
-- Clusters whose h are equal up to rounding (`ALIKE`) are merged.
-- If an agent has more than `FEW` clusters, clusters whose h are equal up to the relative amount `LOOSE` are merged. A
-  cluster whose h was raised by a merge is not merged in this way again, so these merges raise the h of a group by no
-  more than the relative amount `LOOSE`.
-- Clusters whose cost in a message is tiny, compared with the smallest cost of a use, are merged if their h are equal up
-  to a factor. The factor is `COARSEST` if the cost is at most `NOTHING` times the smallest cost of a use. For agents
-  with more than `FEW` clusters, the factor is `COARSE` if the cost is at most `SMALL` times the smallest cost of a use.
+  part of the leakage's `transition`.
 """
 
 from __future__ import annotations
@@ -63,12 +56,10 @@ FLOOR = 1e-100  # changes below this share, except 0, are raised to it, because 
 
 
 class Clusters:
-    """Compute the privacy costs of all groups of samples of several agents. Groups with equal effects are merged.
+    """Compute the privacy costs of all groups of samples of several agents, with one recursion for each cluster.
 
-    Groups whose changes move all later messages of an agent equally or nearly equally are merged into a cluster. The
-    effect of a cluster is bounded by norms. The cost of a group is the sum of an entry of `_own` for the group and an
-    entry of `_cost` for its cluster. When a group moves to another cluster, its entry of `_own` is corrected so that
-    the cost of the group stays the same.
+    A cluster is a set of groups of one agent whose changes move all later messages equally or nearly equally. The
+    effect of a cluster is bounded by norms.
 
     Args:
         agents: the number of agents.
@@ -79,6 +70,8 @@ class Clusters:
 
     def __init__(self, agents: int, groups: int, parts: int, shifts: Shifts | None) -> None:
         self._shifts = shifts
+        # The cost of a group is its entry of `_own` plus the entry of `_cost` of its cluster. When a group moves to
+        # another cluster, its entry of `_own` is corrected.
         self._own = np.zeros((agents, groups, columns(shifts)))
         self._cluster_of = np.full((agents, groups), -1)  # label of each group's cluster; -1 before the first use
         self._least_use = np.full(agents, np.inf)  # the smallest pure ε of a use so far
@@ -96,10 +89,9 @@ class Clusters:
         """Add the privacy costs of the next rounds to all groups of samples.
 
         Args:
-            events: (rounds, agents) the noise, sensitivity and leakage (the effect of earlier samples) of the messages
-                of these rounds.
-            uses: for each agent, pairs (message, group) of these rounds: the message is the first to depend on the loss
-                of a round with the group.
+            events: (rounds, agents) the noise, sensitivity and leakage (the effect of earlier samples) of the messages.
+            uses: for each agent, pairs (message, group): the message is the first to depend on a loss function with
+                samples of the group.
         """
         prices, lanes = Prices(events, self._shifts), Lanes(events)
         agent = np.repeat(np.arange(len(uses)), [len(used.message) for used in uses])
@@ -122,14 +114,12 @@ class Clusters:
     def _split(self, message: Indices, agent: Indices, group: Indices, rounds: int) -> Used:
         """Move every group of samples that is used in a block of rounds out of its cluster, into a new cluster.
 
-        Two groups of an agent share a new cluster if two conditions hold: they come from one cluster (or both have none
-        yet), and each message of the block uses them equally often. So if no message has two uses in the block, each
-        group gets a cluster of its own. The cost of each group stays the same. Clusters that have lost all their groups
-        are removed.
+        A use of a group is a message that is the first to depend on a loss function with samples of the group. Groups
+        share a new cluster only if they come from one cluster (or are not in a cluster yet) and each message uses them
+        equally often. The cost of each group stays the same.
 
         Args:
-            message: (uses,) the message of each use, counted from 0 in the block, ascending. The message is the first
-                to depend on the loss of a round with the group.
+            message: (uses,) the message of each use, counted from 0 in the block, ascending.
             agent: (uses,) the agent of each use.
             group: (uses,) the group of each use.
             rounds: the number of rounds of the block.
@@ -173,16 +163,11 @@ class Clusters:
         )
 
     def _merge(self) -> None:
-        """Merge clusters (sets of groups of samples) of the same agent that move later messages nearly equally.
+        """Merge clusters of the same agent that move later messages nearly equally, or by almost nothing.
 
-        Clusters that move messages by almost nothing are merged, too; the docstring of the module lists the three
-        rules. All groups of the merged clusters move into the oldest cluster and keep their costs so far. Let h be the
-        bounds on how far the hidden parts of the agent's state move. The merged cluster gets the elementwise maximum of
-        the h of its parts.
-
-        Clusters are merged only if the same entries of their h are 0. A cluster with infinite costs is merged only with
-        clusters that have infinite costs. Before the merge, tiny entries of h above 0 are raised: their cost becomes
-        about `FLOOR` times the smallest cost of a use.
+        A cluster is a set of groups of samples. The docstring of this module lists the three rules of merging. The
+        oldest cluster takes over the groups of the merged clusters; the costs of the groups so far stay the same. Each
+        bound on the hidden state becomes the largest bound of the merged clusters.
         """
         floor = np.zeros(len(self._most_read))
         np.divide(FLOOR * self._least_use, self._most_read, where=self._most_read > 0, out=floor)
@@ -199,7 +184,8 @@ class Clusters:
                 bits[many & ~self._is_raised] = LOOSE
                 bits[many & (moves <= SMALL * least)] = COARSE
             bits[moves <= NOTHING * least] = COARSEST
-            # Doubles that differ only in these last bits get the same number. 0 is merged only with 0.
+            # Doubles that differ only in these last bits get the same number. 0 is merged only with 0, and a cluster
+            # with infinite costs only with clusters that have infinite costs.
             cells = np.where(self._change == 0, -1, np.ascontiguousarray(self._change).view(np.int64) >> bits)
             keys = (*cells, bits, *np.isinf(self._cost[:, [PURE, -1]]).T, self._agent)
             order = np.lexsort(keys)
@@ -236,8 +222,7 @@ class Clusters:
         Args:
             agent: the agent.
             group: the numbers of the groups.
-            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve. If noised
-                vectors are counted by the size of their pure ε (`Counts`), these counts replace the Rényi curve.
+            columns: which columns to return: pure ε, ρ of zCDP, and then the Rényi curve, or the counts of `Counts`.
         """
         total, label = self._own[agent, group, columns], self._cluster_of[agent, group]
         begun = label >= 0
@@ -246,10 +231,10 @@ class Clusters:
 
 
 class Exact:
-    """Compute the privacy costs of all groups of samples of one agent, for exactly known linear dynamics of its state.
+    """Compute the privacy costs of all groups of samples of one agent whose state has exactly known linear dynamics.
 
-    The signs of the weights in the dynamics are used, and no groups are merged. The time grows with the square of the
-    number of rounds, times the number of groups. The memory grows with the number of rounds times the number of groups.
+    The signs of the weights in the dynamics are used. The time grows with the square of the number of rounds, times the
+    number of groups.
 
     Args:
         events: the noise, sensitivity and leakage (the effect of earlier samples) of the agent's messages, one event
@@ -267,8 +252,9 @@ class Exact:
         """Add the privacy costs of the next rounds to all groups of samples.
 
         Args:
-            events: (rounds, 1) the events of the only agent.
-            uses: a list with one element: the pairs (message, group) of these rounds.
+            events: (rounds, 1) the noise, sensitivity and leakage of the only agent's messages.
+            uses: a list with one element: pairs (message, group), where the message is the first to depend on a loss
+                function with samples of the group.
         """
         groups = len(self._before)
         for first in range(0, len(events), BLOCK):
@@ -288,8 +274,7 @@ class Exact:
         Args:
             agent: ignored.
             group: the numbers of the groups.
-            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve. If noised
-                vectors are counted by the size of their pure ε (`Counts`), these counts replace the Rényi curve.
+            columns: which columns to return: pure ε, ρ of zCDP, and then the Rényi curve, or the counts of `Counts`.
         """
         return self._costs[group, columns]
 
@@ -300,8 +285,8 @@ class Agent(NamedTuple):
     Attributes:
         events: the noise, sensitivity and leakage (the effect of earlier samples) of the agent's messages, one event
             for each round.
-        uses: pairs (message, group of samples): the message is the first to depend on the loss of a round with the
-            group.
+        uses: pairs (message, group of samples): the message is the first to depend on a loss function with samples of
+            the group.
         facts: facts about all events.
     """
 
@@ -315,9 +300,8 @@ class Followed:
 
     Args:
         agents: the agents.
-        counts: None, or a table that counts shifts by size (a shift is the pure ε of one noised vector). With such a
-            table, shifts are counted and no Rényi curves are computed. With None, Rényi curves are computed unless all
-            noise is Gaussian or an agent has more than `MOST_KEPT` groups of samples.
+        counts: a table that counts noised vectors by the size of their pure ε, in place of Rényi curves. If None, Rényi
+            curves are computed unless all noise is Gaussian or an agent has more than `MOST_KEPT` groups of samples.
 
     Attributes:
         agents: as above.
@@ -364,8 +348,7 @@ class Followed:
             horizon: the number of rounds.
             agent: the index of the agent.
             group: the numbers of the groups.
-            columns: which columns to return. The columns are pure ε, ρ of zCDP, and then the Rényi curve. If noised
-                vectors are counted by the size of their pure ε (`Counts`), these counts replace the Rényi curve.
+            columns: which columns to return: pure ε, ρ of zCDP, and then the Rényi curve, or the counts of `Counts`.
         """
         self.follow(horizon)
         return self._groups.costs(agent, group, columns)
@@ -374,7 +357,7 @@ class Followed:
 class Recursive(Ledger):
     """Hold the privacy costs of one agent, with a bound for each group of samples on the effect of its change.
 
-    The recursion of the module `leakage` computes how far a changed sample can move each later message.
+    The recursion of the module `leakage` bounds how far a changed sample can move each later message.
 
     Args:
         followed: computes the costs of several agents together, among them the agent of this ledger.
@@ -402,33 +385,29 @@ class Recursive(Ledger):
         return (np.where(pure > 0, inf, 0.0) if Kind.GAUSSIAN in self.facts.kinds else pure), rho
 
     def rdp(self, group: Indices) -> Vector:
-        """Return the Rényi divergences of groups of samples: a row for each number in `group`, a column for each order.
+        """Return bounds on the Rényi divergences of groups of samples, as an array (groups, orders).
 
-        The divergences are upper bounds, for rounds 1 to the horizon with which `at` was last called. If no Rényi
-        curves are stored, each bound is ρ of zCDP times the order.
+        The bounds are for rounds 1 to the horizon with which `at` was last called. If no Rényi curves are stored, each
+        bound is ρ of zCDP times the order.
         """
         costs = self._followed.costs(self._horizon, self._place, group)
         return costs[:, 2:] if costs.shape[1] > 2 else costs[:, [RHO]] * ORDERS
 
     def envelope(self) -> tuple[Indices, Vector]:
-        """Return an imaginary worst case of the agent's releases, for a numerical composition.
+        """Return releases (noised vectors) that together cost at least as much as those of any group of samples.
 
-        The result is two arrays: the number of each release (noised vector), and how far the release moves in L2 norm.
-        These releases together cost no less than the releases of any group of samples up to the last horizon.
+        The first array has the numbers of the releases, and the second array has how far each release moves in L2 norm.
 
-        If all noise is Laplace noise, the worst case is a list of shifts. (A shift is the pure ε of one release.) For
-        every size s, the number of shifts of size s or more in the list is as large as in the group of samples with the
-        most shifts of size s or more. The result has an entry for each shift in the list. In the first array, all
-        entries are the same release: the release with the largest shift for an L2 change of 1. The second array has the
-        L2 changes that give this release the shifts. The shifts include the rounding of releases, and the caller adds
-        the rounding again, which makes the bound slightly larger.
-
-        For all other noise, the result is that of `Saturated.envelope`.
+        - If all noise is Laplace noise, for every number s, the result has as many releases with a pure ε of at least s
+          as the group with the most such releases.
+        - For all other noise, the result is that of `Saturated.envelope`.
         """
         if not self.facts.is_all(Kind.LAPLACE):
             ceiling = Saturated(self._events, self._uses, self.facts)
             ceiling.follow(self._horizon)
             return ceiling.envelope()
+        # A release (the one with the largest shift for an L2 change of 1) stands for every counted shift. The shifts
+        # include the rounding of releases. The caller adds the rounding again, which makes the bound slightly larger.
         counts = Counts()
         followed = Followed([Agent(self._events, self._uses, self.facts)], counts)
         numbers = followed.costs(self._horizon, 0, np.arange(self.facts.groups))[:, 2:]
@@ -442,21 +421,20 @@ class Recursive(Ledger):
 def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     """Return a ledger for each agent, which computes the privacy cost of each group of samples.
 
-    An agent gets a `Recursive` ledger if all of these conditions hold; otherwise a `Saturated` ledger:
+    An agent gets a `Recursive` ledger if all of these conditions hold, and otherwise a `Saturated` ledger:
 
-    - The effect of a changed sample on later messages depends on how far the hidden state has moved.
-    - The leakage (the effect of earlier samples) of all messages is known, their sensitivities and leakages are finite
+    - The effect of a changed sample on later messages depends on how far the hidden state has moved. (Hidden state is
+      the part of an agent's state that no message reveals.)
+    - The leakage (the effect of earlier samples) of all messages is known, all sensitivities and leakages are finite
       (`Facts.is_finite`), and every message that depends on data has noise.
     - If the costs are computed with the signs of the leakages, rounds times groups is at most `LARGEST_HISTORY`.
 
-    Among the agents with `Recursive` ledgers, those with the same kinds of noise are computed together. Agents with
-    more than `MOST_KEPT` groups are computed apart from the others. An agent whose costs are computed with signs is
-    computed alone.
-
     Args:
-        of: for each agent, the events of its messages (noise, sensitivity and leakage), and the pairs (message, group
-            of samples).
+        of: for each agent, the noise, sensitivity and leakage of its messages, and the pairs (message, group of
+            samples) of `Uses`.
     """
+    # Agents with `Recursive` ledgers and the same kinds of noise are computed together. Agents with more than
+    # `MOST_KEPT` groups are computed apart from the others, and an agent with signs is computed alone.
     agents = [Agent(events, uses, Facts()) for events, uses in of]
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
         for events, uses, facts in agents:
@@ -482,6 +460,6 @@ def open_ledger(events: Events, uses: Uses | Unlisted) -> Ledger:
     Args:
         events: the noise, sensitivity and leakage (the effect of earlier samples) of the agent's messages, one event
             for each round.
-        uses: pairs (message, group): the message is the first to depend on the loss of a round with the group.
+        uses: pairs (message, group): the message is the first to depend on a loss function with samples of the group.
     """
     return open_ledgers([(events, uses)])[0]

@@ -1,9 +1,12 @@
 """Compute the privacy costs of the releases of several agents from how far each release moves.
 
-A *release* is one noised vector. The *shift* of a release is its L1 change (for gamma-norm noise its L2 change) divided
-by its noise scale, times the number of times that the value is sent with fresh noise (`Event.draws`). The shift is the
-pure ε of the release, except for Gaussian noise. The costs are computed for many clusters at once: a cluster is a set
-of groups of samples that move all later messages equally or nearly equally (`recursive`).
+- A *release* is one noised vector.
+- The *shift* of a release is its L1 change (for gamma-norm noise its L2 change) divided by its noise scale, times the
+  number of times that the value is sent with fresh noise. Unless the noise is Gaussian, the shift is the pure ε.
+- A *cluster* is a set of groups of samples whose changes move all later messages equally or nearly equally. Costs are
+  computed for many clusters at once.
+
+The module has three classes:
 
 - `Prices` computes pure ε, ρ of zCDP and Rényi curves from the L2 changes of releases.
 - `Shifts` has the table of Rényi curves.
@@ -26,14 +29,10 @@ from mpinodes.privacy.ledger import PURE, RHO, Costs
 
 
 class Shifts:
-    """Tabulate the Rényi curves of one noise distribution, by the size of the shift.
+    """Tabulate the Rényi curves of one noise distribution, by the size of the shift (the pure ε of one noised vector).
 
-    A shift is the pure ε of one noised vector. The table divides the sizes of shifts into cells: intervals whose width
-    is 0.2 to 0.4 % of the size. A size is rounded up to the upper end of its cell.
-
-    The table is used for one kind of noise. For any other noise, the bound on the Rényi divergence is ρ of zCDP times
-    the order. The same bound is used if the noise is not Laplace noise and a value is sent several times with fresh
-    noise.
+    The table divides the sizes into cells: intervals whose width is 0.2 to 0.4 % of the size. A size is rounded up to
+    the upper end of its cell.
 
     Args:
         kind: the noise distribution, LAPLACE, GAMMA_NORM or PURE.
@@ -62,8 +61,8 @@ class Shifts:
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
         """Return a bound on the Rényi curve for each of several shifts, one row for each shift.
 
-        A shift is the pure ε of one noised vector. Each shift is the upper end of a cell of the table. Each entry is
-        the smaller of two bounds: the divergence of the noise distribution, and ρ of zCDP times the order.
+        A shift is the pure ε of one noised vector, here the upper end of a cell of the table. Each entry is the smaller
+        of two bounds: the bound from the noise distribution, and ρ of zCDP times the order.
 
         Args:
             cell: for each shift, the index of its cell.
@@ -77,24 +76,23 @@ class Shifts:
         return np.asarray(np.minimum(curve, (ratio * size**2)[:, None] * ORDERS))
 
     def least(self, use: Vector) -> Vector:
-        """Return, for each agent, the limit above which the Rényi curve of a shift is read from the table.
+        """Return, for each agent, the size above which the Rényi curve of a shift is read from the table.
 
-        A shift is the pure ε of one noised vector. If a shift is not above the limit, its Rényi curve is bounded by ρ
-        of zCDP times the order. The limit is `SMALL` times the number in `use`, but at least `LEAST`.
+        A shift is the pure ε of one noised vector. ρ of zCDP bounds the curve of a smaller shift. The size is `SMALL`
+        times the number in `use`, but at least `LEAST`.
 
         Args:
-            use: for each agent, the smallest pure ε that a direct change costs. A change of a message is direct if the
-                new loss function of the message contains a changed sample.
+            use: for each agent, the smallest pure ε of a message whose own new loss function contains a changed sample.
         """
         return np.asarray(np.maximum(self.LEAST, self.SMALL * use))
 
     def ratio(self, least: float) -> int:
-        """Return the index of a ratio ρ / shift²; the table of Rényi curves has rows for each index.
+        """Return the index of a ratio ρ / shift² in the table of Rényi curves; a new ratio gets a new index.
 
-        Here ρ is that of zCDP, and the shift is the pure ε of the same noised vector. A new ratio gets a new index.
+        Here ρ is that of zCDP, and the shift is the pure ε, of the same noised vector.
 
         Args:
-            least: the ratio. The method rounds the ratio up slightly, so that nearly equal ratios share an index.
+            least: the ratio, which is first rounded up slightly, so that nearly equal ratios share an index.
         """
         up = float(np.int64(((int(np.float64(least).view(np.int64)) >> 42) + 1) << 42).view(np.float64))
         if up not in self._ratios:
@@ -103,17 +101,17 @@ class Shifts:
         return self._ratios.index(up)
 
     def sums(self, shift: Vector, rho: Vector, ratio: Indices, least: Vector) -> Vector:
-        """Return the sum of the Rényi curves of several releases, for each cluster of samples: (clusters, columns).
+        """Return the sum of the Rényi curves of several releases, for each cluster: (clusters, columns).
 
-        A release is one noised vector, and a shift is its pure ε. The sum is inf if a shift is above the limit for its
-        cluster and above `LARGEST`.
+        A release is one noised vector, a cluster is a set of samples, and the shift of a release is its pure ε if
+        samples of the cluster change. A sum is inf if it has a shift above `LARGEST` in the table.
 
         Args:
-            shift: (releases, clusters) the shift of the release if samples of the cluster change.
+            shift: (releases, clusters) the shifts.
             rho: (releases, clusters) the ρ of zCDP of the release for the same change.
             ratio: (clusters,) the index that the method `ratio` returned for the cluster.
-            least: (clusters,) a limit for the cluster. If a shift is above the limit, its Rényi curve is read from the
-                table. If not, the curve is ρ times `cost_of_rho()`.
+            least: (clusters,) the size above which the Rényi curve of a shift is read from the table. The curve of any
+                other shift is ρ times `cost_of_rho()`.
         """
         from scipy import sparse
 
@@ -141,8 +139,8 @@ class Shifts:
 class Counts(Shifts):
     """Count the shifts of each cluster of samples by size. A shift is the pure ε of one noised vector.
 
-    The sizes are divided into cells, intervals whose width is 1.5 to 3 % of the size. Shifts above 0 and below the
-    lowest cell are counted in the lowest cell. If a shift of a cluster is above the highest cell, all counts of this
+    The sizes are divided into cells: intervals whose width is 1.5 to 3 % of the size. Shifts below the lowest cell are
+    counted in the lowest cell, unless they are 0. If a shift of a cluster is above the highest cell, all counts of the
     cluster are inf.
     """
 
@@ -153,21 +151,25 @@ class Counts(Shifts):
         return np.zeros(len(self.sizes))
 
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
-        """Return one row for each shift, with a 1 in the column of the shift's cell and 0 elsewhere.
+        """Return a row for each cell index, with a 1 in the column of the cell and 0 in the columns of all other cells.
 
-        A shift is the pure ε of one noised vector, and cells are intervals of sizes. The argument `ratio` is ignored.
+        A cell is an interval of sizes, in which pure ε of noised vectors are counted.
+
+        Args:
+            cell: the indices.
+            ratio: ignored.
         """
         return np.eye(len(self.sizes))[cell]
 
     def least(self, use: Vector) -> Vector:
-        """Return a limit of 0 for each agent, because every shift above 0 is counted."""
+        """Return 0 for each agent: every shift (pure ε of one noised vector) above 0 is counted."""
         return np.zeros(len(use))
 
 
 class Used(NamedTuple):
     """Hold pairs (message, cluster of samples) of a block of rounds. A pair is called a use of the cluster.
 
-    A pair means that the message is the first to depend on the loss function of a round with samples of the cluster.
+    A pair says that the message is the first to depend on a loss function with samples of the cluster.
 
     Attributes:
         message: (uses,) the message of each use, counted from 0 in the block.
@@ -198,10 +200,6 @@ def columns(shifts: Shifts | None) -> int:
 class Prices:
     """Compute the privacy costs of noised vectors of several agents from how far each vector moves.
 
-    The column of pure ε holds sums of shifts. (The docstring of this module defines the shift, which is the pure ε of a
-    vector unless the noise is Gaussian.) If any noise is Gaussian, there is no pure ε, and `Recursive.at` replaces the
-    sum by inf.
-
     Args:
         events: (rounds, agents) the noise and sensitivity of the messages.
         shifts: the table of Rényi curves; None if no curves are computed.
@@ -217,6 +215,7 @@ class Prices:
             rounding, self._rounding = (column.reshape(shape) for column in costs.roundings)
             self._grain = np.divide(rounding * events.draws, events.scale, where=~self._clean, out=np.zeros(shape))
         # ρ is at most the shift squared times the largest ρ / shift² of the agent. Rounding does not raise this ratio.
+        # Other noise, and noise that is drawn several times (except Laplace noise), gets the bound ρ times the order.
         self._shifts = shifts
         if shifts:
             kind = costs.kind.reshape(shape)
@@ -227,32 +226,31 @@ class Prices:
     def costs(self, rounds: slice, agent: Indices, moved: Vector, used: Used, least: Vector) -> Vector:
         """Return the privacy cost of a block of rounds for each cluster of samples: (clusters, columns).
 
-        The columns are pure ε, ρ of zCDP, and the columns of `shifts` if `shifts` is not None: a Rényi curve, or
-        counts. All columns of a cluster are inf if a change of its samples moves a vector without noise, or a vector
-        with an infinite cost per unit of its change.
+        The columns are pure ε, ρ of zCDP and, if there is a table of Rényi curves, the columns of this table. All
+        columns of a cluster are inf if a change of its samples moves a vector without noise, or a vector with an
+        infinite cost per unit of its change.
 
         Args:
             rounds: the rounds of the block.
             agent: (clusters,) the agent that uses the cluster.
             moved: (vectors, rounds, clusters) how far each noised vector moves in L2 norm if samples of the cluster
                 change.
-            used: pairs (message, cluster) of the block: the message is the first to depend on the loss of a round with
-                the cluster. From this message on, the cost of the cluster includes the rounding of all noised vectors.
-            least: (agents,) the smallest pure ε that a direct change costs. A change of a message is direct if the new
-                loss function of the message contains a changed sample.
+            used: pairs (message, cluster) of the block: the message is the first to depend on a loss function with
+                samples of the cluster.
+            least: (agents,) the smallest pure ε of a message whose own new loss function contains a changed sample.
         """
         shifts = self._shifts
         total = np.zeros((len(agent), columns(shifts)))
         for vector, delta in enumerate(moved):
             slope, rho, clean = (x[rounds, :, vector] for x in (self.slope, self._rho, self._clean))
             shift = slope.take(agent, axis=1) * delta
-            if self._is_rounded:
+            if self._is_rounded:  # from the first use of a cluster on, its cost includes rounding
                 begun = used.begun(len(delta))
                 shift += self._grain[rounds, :, vector].take(agent, axis=1) * begun
                 delta = delta + self._rounding[rounds, :, vector].take(agent, axis=1) * begun
             squared = rho.take(agent, axis=1) * delta
             squared *= delta
-            total[:, PURE] += shift.sum(axis=0)
+            total[:, PURE] += shift.sum(axis=0)  # if any noise is Gaussian, `Recursive.at` replaces the sum by inf
             total[:, RHO] += squared.sum(axis=0)
             if shifts and len(agent):
                 in_cells = np.where(self._in_cells[rounds, :, vector].take(agent, axis=1), shift, 0.0)
