@@ -1,14 +1,10 @@
 """Compute the privacy loss of a run, for each agent and for the network: the ε that the paper claims and the proven ε.
 
 The adversary is an eavesdropper who reads every message on every link. Adjacent data differ in one unit: a sample, a
-round or an agent (`privacy.adjacency`).
+round or an agent (`privacy.adjacency`). All losses are maxima over the units.
 
 - The privacy loss of the network is the loss from all messages together.
-- The privacy loss of an agent is the loss that the agent's messages add, given all earlier messages.
-
-Both losses are maxima over all units. Suppose that an adversary reads the messages of one agent alone. The privacy loss
-toward this adversary is never above the loss of the network. The privacy loss may be above the loss of the agent if
-several agents use the changed sample, because the agent's later messages depend on messages of the other agents.
+- The privacy loss of an agent is the loss that the agent's messages add, given all earlier messages of all agents.
 
 The loss of the network follows from the losses of the agents:
 
@@ -17,14 +13,20 @@ The loss of the network follows from the losses of the agents:
 - If only one agent uses a sample, the distributions of the other agents' messages, given all earlier messages, do not
   depend on the sample. The loss of the network is then the largest loss of an agent.
 
-Nothing is proven if a message that depends on data has no noise, or if no bound on the change of a message is known.
+The privacy loss toward an adversary who reads the messages of one agent alone is never above the loss of the network.
+This privacy loss may be above the loss of the agent if several agents use the changed sample, because the agent's later
+messages depend on messages of the other agents.
 
-The pure ε of several messages is the sum of the pure ε of each. The proven ε at δ is the smallest of pure ε, the ε of
-zCDP and the ε of Rényi DP. If all noise is Gaussian and all batches are public, the proven ε at δ is the ε of Gaussian
-DP. The ε of Gaussian DP is exact if the change of every message is as large as the bound on this change. The module
-`tight` computes the numerical composition of privacy loss distributions (PLD). If a batch is drawn in secret, its
-noised vector has a smaller pure ε and a smaller Rényi curve (`subsampling`). With secret Poisson batches, a replaced
-sample counts as two zeroed samples.
+The proven ε is computed as follows:
+
+- The pure ε of several messages is the sum of the pure ε of each.
+- The ε at δ is the smallest of pure ε, the ε of zCDP and the ε of Rényi DP.
+- If all noise is Gaussian and all batches are public, the ε at δ is the ε of Gaussian DP. This ε is exact if the change
+  of every message is as large as its bound.
+- The module `tight` composes privacy loss distributions (PLD) numerically, which may give a smaller ε at δ.
+- If a batch is drawn in secret, its noised vector has a smaller pure ε and a smaller Rényi curve (`subsampling`). With
+  secret Poisson batches, a replaced sample counts as two zeroed samples.
+- Nothing is proven if a message that depends on data has no noise, or if no bound on the change of a message is known.
 """
 
 from __future__ import annotations
@@ -60,10 +62,9 @@ class PrivacyLoss(NamedTuple):
         epsilon: the proven ε at δ; nan if nothing is proven.
         rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven. If a replaced sample counts as
             two zeroed samples (secret Poisson batches), the word "twice" follows, as in "RDP, twice".
-        delta_spent: the part of δ that covers an approximation. The privacy loss is computed for messages whose
-            distribution differs slightly from the exact distribution. `Event.tv_distance` is the total variation
-            distance between the two distributions of a noised vector. If this part would exceed δ/2, nothing is proven,
-            and the attribute is the part that would be needed.
+        delta_spent: the part of δ that covers an approximation: the privacy loss is computed for messages with a
+            slightly different distribution (`Event.tv_distance`). If this part would exceed δ/2, nothing is proven, and
+            the attribute is the part that would be needed.
     """
 
     pure: float
@@ -102,7 +103,7 @@ def groups(setup: Setup) -> Groups:
 
     - With the adjacencies `one-sample` and `zero-out`, a group is a single sample, or several samples that a built-in
       stream always uses together (`Stream.groups`).
-    - With `one-round`, every round is a group.
+    - With `one-round`, a group is a round.
     - With `one-agent`, all samples of an agent are one group.
     """
     adjacency = setup.experiment.privacy.adjacency
@@ -124,10 +125,9 @@ class Accountant:
 
     Attributes:
         history: the events.
-        uses_ceiling: whether the privacy loss of at least one agent is computed from one bound that holds for all
-            samples; set by `losses`. The bound limits how far a change of an earlier sample moves a message through the
-            agent's hidden state. For the other agents, the privacy loss is computed from a bound for each group of
-            samples, which may be tighter, or no change of an earlier sample moves a message.
+        uses_ceiling: whether, for at least one agent, one bound for all samples limits how far a changed earlier sample
+            moves a message; set by `losses`. If false, every group of samples has its own bound, or an earlier sample
+            moves no message.
     """
 
     uses_ceiling = False
@@ -139,8 +139,8 @@ class Accountant:
     def ledgers(self, horizon: int) -> list[Ledger]:
         """Return a ledger for every agent: the privacy cost of each group of samples in rounds 1 to `horizon`.
 
-        Agents share one ledger object if they have equal messages (noise, sensitivity, and leakage: the effect of
-        earlier samples) and use groups with equal numbers in every round.
+        Agents with equal messages and equal groups in every round share one ledger object. Messages are equal if their
+        noise, their sensitivity and the effects of earlier samples on them are equal.
         """
         begun = self._read if self._read <= horizon else 0
         for last in (*range(begun + STRETCH, horizon, STRETCH), horizon):
@@ -151,11 +151,9 @@ class Accountant:
 
     @cached_property
     def _ledgers(self) -> list[Ledger]:
-        """Create a ledger for every agent, without the costs of any round yet.
+        """Create a ledger for every agent, which will hold the privacy cost of each group of samples.
 
-        A ledger holds the privacy cost of each group of samples. Agents share one ledger object if they have equal
-        messages (noise, sensitivity, and leakage: the effect of earlier samples) and use groups with equal numbers in
-        every round.
+        Agents with equal messages and equal groups in every round share one ledger object.
         """
         uses: dict[Any, Unlisted] = {}
         own = {}
@@ -168,11 +166,11 @@ class Accountant:
 
     @cached_property
     def _joint(self) -> tuple[Ledger, list[int]] | None:
-        """Return a ledger of all agents together, and the place of each agent in this ledger.
+        """Return one ledger for all agents together, and the place of each agent in this ledger.
 
         Group g of the agent at place k of n is group g · n + k of the ledger. Agents that use groups with equal numbers
-        have the same place. The result is None if agents share samples, if their events differ or have hidden parts, or
-        if the ledger would have no Rényi curves.
+        in every round have the same place. The result is None if there is no such ledger, for example because the
+        agents' events differ.
         """
         (priced, _, _), *others = self._content
         groups = list(dict.fromkeys(of for _, _, of in self._content))
@@ -184,7 +182,15 @@ class Accountant:
         return None if is_too_large else (ledger, [groups.index(of) for _, _, of in self._content])
 
     def _of_agents(self, horizon: int, delta: float, distance: Vector, tight: bool) -> list[PrivacyLoss]:
-        """Return the privacy loss of every agent over rounds 1 to `horizon`; the other arguments as in `_proven`."""
+        """Return the privacy loss of every agent over rounds 1 to `horizon`.
+
+        Args:
+            horizon: the last round.
+            delta: δ of the proven ε.
+            distance: (agents,) the total variation distance between the distribution of an agent's messages and the
+                distribution that privacy accounting assumes.
+            tight: whether to compose numerically (PLD), too.
+        """
         if not distance.any() and not tight and self._joint:
             ledger, places = self._joint
             if ledger.facts.unknown_from < horizon:
@@ -205,7 +211,10 @@ class Accountant:
 
     @cached_property
     def _content(self) -> list[tuple[bytes, bytes, Any]]:
-        """Return for each agent a hash of all its events, a hash of the rounds that they use, and its groups."""
+        """Return for each agent a hash of its events, a hash of the rounds whose losses they use, and its groups.
+
+        The groups are a function, which lists the groups of samples that the agent uses in a round.
+        """
         priced, used = ([blake2b() for _ in range(self.history.agents)] for _ in range(2))
         for _, events in self.history.blocks():
             for i in range(len(priced)):
@@ -255,11 +264,10 @@ class Accountant:
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
-    """Return bounds on the distance between the distribution of an agent's messages and an approximation.
+    """Return bounds on the total variation distance between agents' messages and the messages that accounting assumes.
 
-    The privacy loss is computed for the approximation. For one noised vector, `Event.tv_distance` is the total
-    variation distance between the exact distribution and the approximation. The result is an array (horizons, agents).
-    Each entry is the sum of the distances of all noised vectors that the agent sends up to the horizon.
+    The result is an array (horizons, agents): the sum of `Event.tv_distance` over all noised vectors that the agent
+    sends up to the horizon.
 
     Args:
         history: the privacy events of all rounds and agents.
@@ -272,16 +280,15 @@ def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
 def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta: float, tight: bool) -> PrivacyLoss:
     """Return the privacy loss from all messages of several agents, for the group of samples with the largest loss.
 
-    The result is `UNPROVEN` if `price_curves` proves nothing, or if no cost is known for a message up to the horizon
-    (`Facts.unknown_from`). No cost is known, for example, if no bound on the effect of earlier samples is known.
+    The result is `UNPROVEN` if the cost of a message up to the horizon is unknown (`Facts.unknown_from`), or if
+    `price_curves` proves nothing.
 
     Args:
         ledgers: the distinct ledgers of the agents; a ledger holds the privacy cost of each group of samples.
         counts: the number of agents that share each ledger.
         horizon: the last round that counts.
         delta: δ of the proven ε.
-        tight: whether to compose numerically (PLD), too, which may give a smaller ε. Nothing is composed if ε is 0 or
-            not proven, or if all noise is Gaussian and no batch is secret.
+        tight: whether to compose numerically (PLD), too, which may give a smaller ε.
     """
     if any(ledger.facts.unknown_from < horizon for ledger in ledgers):
         return UNPROVEN
@@ -321,19 +328,18 @@ def price_curves(
 ) -> PrivacyLoss:
     """Return the privacy loss of the group of samples with the largest loss, from the costs of all groups.
 
-    - The pure ε of the result is the largest pure ε of a group; nan if a group has no finite pure ε.
-    - The ε at δ of the result is the largest ε at δ of a group. The ε at δ of a group is the smallest of pure ε, the ε
-      of zCDP and the ε of Rényi DP. If `is_gaussian` is true, the ε at δ of a group is the ε of Gaussian DP.
+    - The pure ε is the largest pure ε of a group; nan if a group has no finite pure ε.
+    - The ε at δ is the largest ε at δ of a group: the smallest of pure ε, the ε of zCDP and the ε of Rényi DP. If
+      `is_gaussian` is true, it is the ε of Gaussian DP.
     - If `pairs` is true, the pure ε is doubled, and the function `by_two_zero_outs` computes the ε at δ.
-    - If there are no groups, the pure ε and the ε at δ are 0.
-    - The result is `UNPROVEN` if a group has neither a finite pure ε nor a finite ε of zCDP. If `is_gaussian` is true,
-      only the ε of Gaussian DP must be finite.
+    - If there are no groups, both are 0.
+    - The result is `UNPROVEN` if a group has neither a finite pure ε nor a finite ε of zCDP (of Gaussian DP, if
+      `is_gaussian` is true).
 
     Args:
         pure: (groups,) pure ε.
         rho: (groups,) ρ of zCDP.
-        rdp: maps indices of groups to their Rényi divergences: a row for each group, and a column for each order of
-            `curves.ORDERS`.
+        rdp: maps indices of groups to Rényi divergences, (groups, orders of `curves.ORDERS`).
         is_gaussian: whether all noise is Gaussian and no batch is secret.
         delta: δ of the proven ε.
         pairs: whether adjacent data sets differ in a replaced sample, which counts as two zeroed samples, and the costs
@@ -351,12 +357,14 @@ def price_curves(
 def worst_of(
     pure: Vector, rho: Vector, rdp: Callable[[Indices, Indices], Vector], is_gaussian: bool, delta: float
 ) -> list[PrivacyLoss]:
-    """Return, for each of several agents, what `price_curves` returns for its groups of samples.
+    """Return, for each of several agents, the privacy loss of its group of samples with the largest loss.
+
+    The function `price_curves` describes the computation for one agent.
 
     Args:
         pure: (agents, groups) pure ε.
         rho: (agents, groups) ρ of zCDP.
-        rdp: maps k agents and k groups to the Rényi divergences of each pair, (k, orders).
+        rdp: maps the indices of k agents and k groups to the Rényi divergences of these k pairs, (k, orders).
         is_gaussian: whether all noise is Gaussian and no batch is secret.
         delta: δ of the proven ε.
     """
@@ -394,10 +402,9 @@ def worst_of(
 
 
 def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: float) -> PrivacyLoss:
-    """Return the privacy loss of messages, from the privacy loss of other messages with nearly the same distribution.
+    """Return the privacy loss of messages, from that of a model: messages with nearly the same distribution.
 
-    The other messages are called the model. If the model is (ε, δ')-DP, the messages are (ε, δ' + s)-DP with
-    s = (1 + e^ε) `distance`. Half of δ is reserved for s.
+    If the model is (ε, δ')-DP, the messages are (ε, δ' + s)-DP with s = (1 + e^ε) `distance`.
 
     Args:
         of: maps δ to the privacy loss of the model.
@@ -405,8 +412,8 @@ def at_distance(of: Callable[[float], PrivacyLoss], delta: float, distance: floa
         distance: the total variation distance between the distributions of the messages and of the model.
 
     Returns:
-        `of(delta)` if `distance` is 0. Otherwise a privacy loss without pure ε (nan), with the ε of `of(delta / 2)`,
-        whose `delta_spent` is s. If s is above half of δ, or nan, nothing is proven.
+        `of(delta)` if `distance` is 0. Otherwise a privacy loss without pure ε, with the ε of `of(delta / 2)`, whose
+        `delta_spent` is s. If s is above half of δ, or nan, nothing is proven.
     """
     if not distance:
         return of(delta)

@@ -1,13 +1,7 @@
-"""Compute the privacy cost of one noised vector in zCDP and Rényi DP, and the ε at δ of a total cost.
+"""Compute the privacy cost of one noised vector in zCDP and Rényi DP, and the ε at δ of the total cost of many vectors.
 
-The total cost is that of zCDP, Rényi DP or Gaussian DP. Notation:
-
-- b is the scale of Laplace noise (per coordinate), and s is the standard deviation of Gaussian noise.
-- D1 and D2 are bounds, in L1 and in L2 norm, on the change of the vector between adjacent data, given all earlier
-  messages.
-- A Rényi curve is the vector of the Rényi divergences at all orders of `ORDERS`. These orders are the axis `orders` of
-  an array.
-- The axis m of an array counts noised vectors.
+A Rényi curve is the vector of the Rényi divergences at all orders of `ORDERS`. The axis `orders` of an array is the
+axis of these orders.
 """
 
 from __future__ import annotations
@@ -26,12 +20,11 @@ def laplace_rdp(x: Vector) -> Vector:
     """Return the Rényi divergences between Laplace noise of scale 1 and the same noise shifted by x, for each x.
 
     The array has a row for each shift in `x`, and a column for each order of `ORDERS`. The entries are upper bounds
-    that differ from the divergences by rounding. For x below `SMALL` they are a x²/2 at order a. Source: Mironov 2017,
-    Proposition 6.
+    that differ from the divergences by rounding; if x is below `SMALL`, the entry at order a is a x²/2. Source: Mironov
+    2017, Proposition 6.
 
-    If a vector has the L1 sensitivity D1 and noise of scale b in each coordinate, the divergences are at most those for
-    x = D1/b. The reason is that a shift of one coordinate costs no less than the same shift split over several
-    coordinates.
+    For a vector with the L1 sensitivity D1 and noise of scale b in each coordinate, use x = D1/b: a shift of one
+    coordinate costs at least as much as the same shift split over several coordinates.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
@@ -42,8 +35,8 @@ def laplace_rdp(x: Vector) -> Vector:
 def pure_rdp(epsilon: Vector) -> Vector:
     """Return the largest Rényi divergences that an ε-DP mechanism can have: a row for each ε, a column for each order.
 
-    Randomized response has these divergences. The entries are rounded up. For ε below `SMALL` the entry at order a is
-    the smaller of a ε²/2 and ε. The orders are `ORDERS`.
+    Randomized response has these divergences. The entries are rounded up. If ε is below `SMALL`, the entry at order a
+    is the smaller of a ε²/2 and ε. The orders are `ORDERS`.
     """
     a, e = ORDERS, np.asarray(epsilon, dtype=float)[:, None]
     curve = (np.logaddexp(a * e, (1 - a) * e) - np.logaddexp(0.0, e) + LOST) / (a - 1)
@@ -56,13 +49,13 @@ def pure_rho(epsilon: Vector) -> Vector:
 
 
 def shift_rho(d2: Vector, scale: Vector) -> Vector:
-    """Return the ρ of zCDP of a vector with noise: D2²/(2 scale²), where D2 is the L2 sensitivity `d2` of the vector.
+    """Return the ρ of zCDP of a vector with Laplace or Gaussian noise: D2²/(2 scale²).
 
-    The scale is the Laplace scale or the Gaussian standard deviation. If D2 is 0, the result is 0. If D2 is above 0 and
-    the scale is 0, the result is inf.
+    For Laplace noise the formula is an upper bound, in every dimension.
 
-    For Laplace noise the formula is an upper bound for every dimension. The reason is that the Rényi divergence of
-    order a of a shift by x noise scales in one coordinate is at most a x²/2.
+    Args:
+        d2: D2, the L2 sensitivity of the vector; 0 gives ρ = 0.
+        scale: the Laplace scale or the Gaussian standard deviation; 0 gives ρ = inf, unless D2 is 0.
     """
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.asarray(np.where(d2 == 0, 0.0, (d2 / scale) ** 2 / 2))
@@ -76,7 +69,7 @@ def zcdp_epsilon(rho: Vector, delta: float) -> Vector:
 def rdp_epsilon(rdp: Vector, delta: float) -> Vector:
     """Return an ε at δ for each Rényi curve: a row of `rdp`, with a column for each order of `ORDERS`.
 
-    Each order gives an upper bound on ε. The result is the smallest bound, or 0 if that is negative. Source: Canonne,
+    Each order gives an upper bound on ε. The result is the smallest of these bounds, but at least 0. Source: Canonne,
     Kamath, Steinke 2020, Proposition 12.
     """
     a = ORDERS
@@ -98,16 +91,12 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the smallest ε for which μ-GDP implies (ε, δ)-DP.
 
-    The result is 0 if μ is 0, or so small that μ-GDP is (0, δ)-DP. The result is inf if μ is inf or ε exceeds every
-    double-precision number.
-
-    For μ above 1e6, the result is an upper bound on ε with a relative error of at most 1e-12: the solution ε of
-    Φ(−ε/μ + μ/2) = δ. This equation leaves out the second term of the formula for δ (`gdp_delta`). The term is
-    negligible, and with the full formula rounding would hide the solution.
+    The result is inf if μ is inf or ε exceeds every double-precision number. For μ above 1e6, the result is an upper
+    bound on ε with a relative error of at most 1e-12.
     """
     if mu == 0 or np.isinf(mu):
         return mu
-    if mu > 1e6:
+    if mu > 1e6:  # the second term of the formula in `gdp_delta` is negligible, and rounding would hide the solution
         from scipy.special import ndtri
 
         return mu * (mu / 2 - float(ndtri(delta)))

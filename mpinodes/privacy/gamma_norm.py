@@ -1,12 +1,14 @@
 """Compute the Rényi divergences between noise of density ∝ exp(−‖e‖₂/b) in R^d and the same noise shifted by a vector.
 
-The shift has the L2 norm xb. The noise is called gamma-norm noise. The function `log_density` computes the log density
-of a released minimizer whose objective has a linear term with this noise; replay and audit need this density.
+The noise is called gamma-norm noise. The function `log_density` computes the log density of a released minimizer whose
+objective has a linear term with this noise; replay and audit need this density.
 
-The density is invariant under rotation, so the divergence D_a of order a depends on x alone. Let u be a unit vector, b
-= 1, P_0 the density of the noise and P_x the density of the noise shifted by xu. In elliptic coordinates with foci at
-the two centers, ‖e‖ + ‖e − xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη, the integral E of P_x^a P_0^(1−a) is a sum of products of
-the Bessel functions I and K. With z = x/2, k = 2a − 1 and ν = d/2 − 1,
+Symbols. The shift has the L2 norm xb. D_a is the divergence of order a, which depends on x alone, because the density
+is invariant under rotation. Let b = 1 and let u be a unit vector. P_0 is the density of the noise, and P_x the density
+of the noise shifted by xu. I and K are Bessel functions, z = x/2, k = 2a − 1 and ν = d/2 − 1.
+
+In elliptic coordinates with foci at the two centers, ‖e‖ + ‖e − xu‖ = xξ and ‖e‖ − ‖e − xu‖ = xη, the integral E of
+P_x^a P_0^(1−a) is
 
     exp((a − 1) D_a) = E = z k^(−ν) (K_{ν+1}(z) I_ν(kz) + K_ν(z) I_{ν+1}(kz)/k) = M(z) Λ_ν(kz) + N(z) Λ_{ν+1}(kz),
 
@@ -43,8 +45,8 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
     """Return the Rényi divergences between gamma-norm noise in R^d and the same noise after a shift.
 
     Gamma-norm noise has a density ∝ exp(−‖e‖₂/scale). The result has a row for each shift in `x` and a column for each
-    order of `curves.ORDERS`. The divergences are rounded up slightly (`MARGIN`). If the shift, or the shift times the
-    order, is large (`EXPONENT`), or if d is above `LARGEST`, the entry may be a looser upper bound.
+    order of `curves.ORDERS`. The entries are upper bounds; they are loose only for large shifts and orders
+    (`EXPONENT`), or if d is above `LARGEST`.
 
     Args:
         d: the dimension.
@@ -59,11 +61,10 @@ def gamma_norm_rdp(d: int, x: Vector) -> Vector:
 
 @lru_cache(maxsize=10_000)
 def _exact(d: int, x: float) -> Vector:
-    """Return the Rényi divergences of a shift by x noise scales in R^d, one for each order.
+    """Return the Rényi divergences of gamma-norm noise shifted by x noise scales in R^d, one for each order.
 
-    If an order is so large that the series would overflow (`EXPONENT`), the entry of this order is an upper bound. All
-    entries are inf in three cases: the series would overflow at the first order, x is above 2 · `EXPONENT`, or d is
-    above `LARGEST`.
+    For orders so large that the series would overflow (`EXPONENT`), the entries are upper bounds. If the series would
+    overflow at every order, or if x or d is too large, all entries are inf.
     """
     from scipy.special import k0e, k1e
 

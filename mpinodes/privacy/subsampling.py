@@ -11,11 +11,11 @@ The public functions return pure ε or bounds on a Rényi curve (the Rényi dive
 Let P0 be the distribution of the vector if the changed sample is not in the batch, and P1 the distribution if it is. P1
 is P0 shifted by at most `x` noise scales.
 
-- Poisson sampling, one sample is zeroed (zero-out adjacency): (1 − q) P0 + q P1 is compared with P0. The curve is the
-  larger of the two directions of the divergence. For Gaussian noise this is the divergence of the mixture from P0
-  (Mironov, Talwar, Zhang 2019, Theorem 5). A shift of the full size `x` costs at least as much as any smaller shift
-  (Zhu, Dong, Wang 2022, Theorem 11).
-- Fixed-size sampling, one sample is replaced: the bound is that of Wang, Balle, Kasiviswanathan 2019, Theorem 27.
+- If a sample of a Poisson batch is zeroed (zero-out adjacency), (1 − q) P0 + q P1 is compared with P0. The curve is the
+  larger of the two directions of the divergence. For Gaussian noise, the larger direction is the divergence of the
+  mixture from P0 (Mironov, Talwar, Zhang 2019, Theorem 5). A shift of the full size `x` costs at least as much as any
+  smaller shift (Zhu, Dong, Wang 2022, Theorem 11).
+- If a sample of a batch of fixed size is replaced, the bound is that of Wang, Balle, Kasiviswanathan 2019, Theorem 27.
 
 Some exact formulas need an integer order a. Between integers, (a − 1) D_a is interpolated, which gives an upper bound
 because (a − 1) D_a is convex in a.
@@ -45,8 +45,8 @@ SMALL = 1e-4  # if a·|R − 1| in `_moment` is below this number, a series repl
 def poisson_gaussian_rdp(rate: float, x: float) -> Vector:
     """Return an upper bound on the Rényi curve (orders,) of Gaussian noise on the sum of a Poisson batch.
 
-    Adjacent data differ in one zeroed sample. Up to the order `EXACT_UP_TO`, and at all integer orders, the bound
-    differs from the curve only by rounding and the error of an integral. At all other orders the bound is interpolated.
+    Adjacent data differ in one zeroed sample. The bound is nearly exact up to the order `EXACT_UP_TO` and at all
+    integer orders. At all other orders the bound is interpolated.
 
     Args:
         rate: q, the probability with which each sample is taken; 1 means that the batch has all samples.
@@ -73,14 +73,12 @@ def _mixed(rate: float, log_ratio: Vector) -> Vector:
 def _moment(a: float, log_ratio: Vector, log_weight: Vector) -> float:
     """Return log E[R^a], where E is a weighted sum over points, and R is a likelihood ratio with E[R] = 1.
 
-    The sum is computed as E[R^a] − 1 = E[R^a − 1 − a (R − 1)]. No term of the right side is negative, so no digits are
-    lost. If a term overflows, E[R^a] is computed from logarithms instead.
-
     Args:
         a: the order, above 1.
         log_ratio: (points,) log R.
         log_weight: (points,) the logarithms of the weights.
     """
+    # E[R^a] − 1 = E[R^a − 1 − a (R − 1)]. No term of the right side is negative, so no digits are lost.
     power = a * log_ratio
     with np.errstate(over="ignore", invalid="ignore"):
         change = np.expm1(log_ratio)
@@ -108,8 +106,7 @@ def _binomial(a: int, rate: float, x: float) -> float:
 def _by_integers(orders: Vector, moment: Callable[[int], float]) -> list[float]:
     """Return an upper bound on a log-moment at each order, which is exact at integer orders.
 
-    Between two neighboring integers the log-moment is interpolated linearly. This is an upper bound because the
-    log-moment is convex in the order.
+    Between two integers the log-moment, which is convex in the order, is interpolated linearly.
 
     Args:
         orders: the orders.
@@ -127,9 +124,7 @@ def _by_integers(orders: Vector, moment: Callable[[int], float]) -> list[float]:
 def poisson_laplace_rdp(rate: float, x: float) -> Vector:
     """Return an upper bound on the Rényi curve (orders,) of Laplace noise on the sum of a Poisson batch.
 
-    Adjacent data differ in one zeroed sample. At each order, the larger of the two directions of the divergence is
-    returned. If the sum moves in one coordinate only, the bound differs from the curve only by rounding and the error
-    of an integral.
+    Adjacent data differ in one zeroed sample. If the sum moves in one coordinate only, the bound is nearly exact.
 
     Args:
         rate: q, the probability with which each sample is taken; 1 means that the batch has all samples.
@@ -195,8 +190,8 @@ def _central(k: int, x: float) -> float:
 def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
     """Return the pure ε of noised sums over secret batches: ln(1 + q (e^ε − 1)) for the rate q, or ε if q is 0.
 
-    The formula holds if a sample of a Poisson batch is zeroed, and if a sample of a batch of fixed size is replaced
-    (Balle, Barthe, Gaboardi 2018, Theorems 8 and 9).
+    In adjacent data, a sample of a Poisson batch is zeroed, or a sample of a batch of fixed size is replaced. Source:
+    Balle, Barthe, Gaboardi 2018, Theorems 8 and 9.
 
     Args:
         rate: the rate q of each batch; 0 if the batch is public.
@@ -212,16 +207,15 @@ def amplified_pure(rate: Vector, epsilon: Vector) -> Vector:
 def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: float) -> Vector:
     """Return an upper bound on the Rényi curve (orders,) of a noised sum over a secret batch.
 
-    The bound is 0 if `rho` is 0. The bound is inf if this module computes no bound: for Gaussian noise with a shift
-    above `LARGEST`, and for other noise without a finite pure ε.
+    The bound is inf for Gaussian noise with a shift above `LARGEST`, and for other noise without a finite pure ε,
+    unless `rho` is 0.
 
     Args:
         kind: the distribution of the noise, a `Kind`.
         sampling: how the batch is drawn, a `Sampling` other than NONE.
         rate: the probability with which a sample is taken, or the share of the samples that a batch of fixed size has.
-        pure: the pure ε of the noised sum if its batch had all samples; for Laplace noise also the shift in scales.
-        rho: the ρ of zCDP of the noised sum if its batch had all samples; for Gaussian noise half the squared shift in
-            standard deviations.
+        pure: the pure ε of the noised sum if its batch had all samples.
+        rho: the ρ of zCDP of the noised sum if its batch had all samples; 0 gives a curve of zeros.
     """
     is_fixed = sampling == Sampling.FIXED
     if rho == 0:
@@ -239,8 +233,8 @@ def sampled_rdp(kind: float, sampling: float, rate: float, pure: float, rho: flo
 def by_two_zero_outs(epsilon_of: Callable[[float], float], delta: float) -> float:
     """Return ε at δ for a replaced sample, computed as the privacy loss of two zeroed samples.
 
-    The result is 2 ε' for a δ' with (1 + e^ε') δ' ≤ δ, where ε' = `epsilon_of(δ')`; δ' is nearly as large as possible.
-    The result is inf if no such δ' is found.
+    If one zeroed sample costs ε' at δ', the replaced sample costs 2 ε' at (1 + e^ε') δ'. δ' is chosen nearly as large
+    as δ allows. The result is inf if no δ' is found.
 
     Args:
         epsilon_of: maps δ' to the ε' of one zeroed sample; ε' does not grow with δ'.

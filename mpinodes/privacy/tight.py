@@ -1,8 +1,7 @@
-"""Compute an upper bound on ε by a numerical composition of privacy loss distributions (PLD).
+"""Compute an upper bound on ε by a numerical composition of privacy loss distributions (PLD), with dp-accounting.
 
 The composition takes noised vectors that together cost at least as much as those of any single group of samples
-(`Ledger.envelope`). For these vectors, the bound is almost exact. The computation uses Google's package dp-accounting.
-Because dp-accounting takes seconds to import, this module is imported only if `privacy.tight` is set.
+(`Ledger.envelope`). For these vectors, the bound is almost exact.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ BUCKETS = 128  # largest number of distinct shifts that are composed, for each d
 def compose(ledgers: Sequence[Ledger], counts: Sequence[int]) -> Callable[[float], float]:
     """Return a function of δ that gives an upper bound on the ε of every group of samples, by numerical composition.
 
-    The composed releases (noised vectors) are those of `Ledger.envelope`.
+    The composed noised vectors are those of `Ledger.envelope`; gamma-norm noise is composed as a pure ε-DP mechanism.
 
-    - Gamma-norm noise is composed as a pure ε-DP mechanism.
-    - For a release of a secret Poisson batch, both directions of the privacy loss are composed.
-    - If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), the result is the ε of one zeroed
+    - If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), the ε is that of one zeroed
       sample.
-    - If one of the releases has no noise or a secret batch of fixed size, the bound is inf for every δ.
-    - If all releases have noise and the data change none of them, the bound is 0 for every δ.
+    - If a vector has no noise or a secret batch of fixed size, the bound is inf for every δ.
+    - If all vectors have noise and the data change none of them, the bound is 0 for every δ.
 
     Args:
         ledgers: the distinct ledgers (privacy costs by group of samples) of the agents.
@@ -39,7 +36,7 @@ def compose(ledgers: Sequence[Ledger], counts: Sequence[int]) -> Callable[[float
     Raises:
         BadInput: dp-accounting is not installed.
     """
-    try:
+    try:  # this import takes seconds, so this module is imported only if `privacy.tight` is set
         from dp_accounting.pld import common
         from dp_accounting.pld import privacy_loss_distribution as pld
     except ImportError as error:

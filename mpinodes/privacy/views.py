@@ -219,6 +219,7 @@ class Relayed:
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
         exact, space = self.seen(viewers)
+        # The rank over the prime field is at most the true rank, and below it with a probability of less than 1e-6.
         space = space.mixed(np.diag(self.scale)[:, noised], len(_echelon(exact[:, noised])))
         arrived = self._rows(-1, viewers).any(axis=0)  # whether any message that the viewers received depends on y_k
         for t in reversed(range(len(self.weights))):
@@ -249,7 +250,7 @@ class Relayed:
         n = len(self.scale)
         exact = self._rows(-1, viewers)
         space = Space.of(exact)
-        for t in reversed(range(len(self.weights))):
+        for t in reversed(range(len(self.weights))):  # from the last round back to round L
             before, received = len(exact), self._rows(t, viewers)
             exact = _echelon(np.concatenate([received, _product(exact, self.residues[t])]))
             small = np.where(exact > PRIME // 2, exact - PRIME, exact)
@@ -307,6 +308,11 @@ class Space:
         """
         if not isfinite(self.error):
             return self
+        # Let `basis` be the basis of the returned space. The exact rows are C `basis` + D. The error D has two causes:
+        # the error X of the basis of this space, and rounding in this step. Let G be the computed left inverse of C, so
+        # that G C = I + F with a small matrix F. The exact rows span the rows of
+        # `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus grow by the norm of a
+        # product of matrices, which is far less than the product of the norms of the matrices.
         if not rank:
             return Space(np.zeros((0, w.shape[1])), [])
         received = np.reshape(received, (-1, w.shape[1]))
@@ -337,7 +343,7 @@ def _largest(errors: Errors) -> float:
 
     def spectral(matrix: Vector) -> float:
         """Return a bound on the spectral norm of a matrix."""
-        sizes = np.abs(matrix)
+        sizes = np.abs(matrix)  # √(‖·‖₁ ‖·‖∞) and the Frobenius norm are bounds
         largest = sizes.sum(axis=0).max(initial=0.0) * sizes.sum(axis=1).max(initial=0.0)
         return float(min(norm(matrix), np.sqrt(largest)))
 
@@ -365,7 +371,7 @@ def _product(left: Indices, right: Indices) -> Indices:
 
     The matrix `right` is split into two matrices, so that all sums fit in 63 bits.
     """
-    high, low = np.divmod(right, 2**16)
+    high, low = np.divmod(right, 2**16)  # so that all sums fit in 63 bits
     return np.asarray((left @ high % PRIME * 2**16 + left @ low) % PRIME)
 
 
