@@ -1,9 +1,9 @@
 """Add up the privacy costs of several runs on the same data, sample by sample.
 
-A sample is identified by its row in the source of the data. The agent that has the sample may differ from run to run,
-and so may the position of the sample in the agent's data or in an epoch. The costs of the runs add up, because the
-noise of different runs is independent and all settings are fixed before the first run. If the samples of one run cannot
-be matched with the samples of another run, each run is charged the cost of its worst sample.
+A sample is identified by its row in the source of the data. From run to run, the sample may belong to another agent, or
+have another position in the agent's data. The costs of the runs add up, because the noise of different runs is
+independent and all settings are fixed before the first run. If the samples of one run cannot be matched with the
+samples of another run, each run is charged the cost of its worst sample.
 
 With adjacency `one-round` or `one-agent`, read "round" or "agent" for "sample". But if the rounds or agents of two runs
 cannot be matched, nothing is proven (`UNMAPPED`).
@@ -60,11 +60,7 @@ class Cost(NamedTuple):
     pairs: bool = False
 
     def loss(self, delta: float) -> PrivacyLoss:
-        """Return the privacy loss at δ of the sample with the largest privacy loss.
-
-        The result is `UNPROVEN` if the leakage (the effect of earlier samples) of a message is unknown (the attribute
-        `unknown`).
-        """
+        """Return the privacy loss at δ of the sample with the largest privacy loss; `UNPROVEN` if `unknown` is true."""
         if self.unknown:
             return UNPROVEN
         return at_distance(
@@ -76,9 +72,8 @@ class Cost(NamedTuple):
     def settled(self, room: int = MOST_CURVES) -> Cost:
         """Return the same cost with the Rényi curves of all samples computed and stored.
 
-        If `is_gaussian` is true, nothing is stored: the curve of a sample is its ρ times the orders. If there are more
-        than `room` samples, the curves would not fit into memory. They are then replaced by inf, so that only pure ε
-        and ρ bound the privacy loss.
+        If there are more than `room` samples, all curves are replaced by inf, so that only pure ε and ρ of zCDP bound
+        the privacy loss. If `is_gaussian` is true, curves are computed from ρ and not stored.
         """
         m, rho = len(self.samples), self.rho
         if self.is_gaussian:
@@ -199,9 +194,8 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
 def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, Indices]:
     """Return the numbers of the samples that an agent's messages use, ascending, and the group of each sample.
 
-    A group is a set of samples that are always used in the same rounds, so the agent's ledger has one cost for all of
-    them. With the adjacencies `one-sample` and `zero-out`, a group is one sample, or the samples of one round. With
-    `one-round` or `one-agent`, the group numbers are returned in place of sample numbers.
+    A group is a set of samples that are always used in the same rounds, so the agent's ledger has one cost for them.
+    With the adjacencies `one-round` and `one-agent`, group numbers take the place of sample numbers.
 
     Args:
         setup: the set-up of the run.
@@ -233,16 +227,14 @@ def _members(setup: Setup, agent: int, used: Sequence[int]) -> tuple[Indices, In
 
 
 def same_things(setup: Setup, job: Hashable) -> Hashable:
-    """Return an identifier of a run's numbering of samples (or rounds, or agents, by the adjacency).
+    """Return an identifier of the way in which a run numbers its samples (or rounds, or agents, by the adjacency).
 
-    If two runs have equal identifiers, a number stands for the same sample in both runs, so their privacy costs can be
-    added sample by sample.
+    If two runs have equal identifiers, a number stands for the same sample in both runs.
 
     Args:
         setup: the set-up of the run.
-        job: the directory of the job. The directory is part of the identifier if the data come from a file or from a
-            user-written stream, which may yield different data in another job. If `data.identity` is set, its value
-            replaces the directory.
+        job: the directory of the job. If the data come from a file or from a user-written stream, the identifier
+            contains `data.identity` or, if this key is not set, the directory.
     """
     e, stream = setup.experiment, setup.stream
     adjacency, section = e.privacy.adjacency, dict(e.data)
@@ -292,9 +284,11 @@ def other_data(setup: Setup) -> bool:
 class Together:
     """Add up the privacy costs of publishing several runs on the same data. The runs are added one at a time.
 
-    Each run comes with the identifier that `same_things` returns. While the identifier stays equal, a number stands for
-    the same sample in all runs, and the costs add up sample by sample. When the identifier changes, the costs of the
-    worst samples add up.
+    Each run comes with the identifier that `same_things` returns.
+
+    - While the identifier stays equal, a number stands for the same sample in all runs, and costs add up sample by
+      sample.
+    - When the identifier changes, the costs of the worst samples add up.
 
     Attributes:
         runs: the number of runs so far.
@@ -330,17 +324,15 @@ class Together:
     def by(self) -> str:
         """Return how the costs of runs are added: "sample", "round", "agent" or "maxima".
 
-        The first three are the unit in which adjacent data differ: the costs of each unit are added over the runs. With
-        "maxima", the units of at least two runs could not be matched, and the largest costs of these runs are added.
+        - "sample", "round" and "agent" are the unit in which adjacent data differ: the costs of each unit are added.
+        - "maxima": the units of at least two runs could not be matched, so the costs of the worst units are added.
         """
         return "maxima" if self._before else UNITS[self._adjacency]
 
     def losses(self, delta: float) -> tuple[PrivacyLoss, list[PrivacyLoss]]:
-        """Return the privacy loss of all messages of all runs together, and a list of the losses of the agents.
+        """Return the privacy loss of all messages of all runs together, and the privacy loss of each agent's messages.
 
-        The loss of an agent is the loss of its messages. If `unproven_because` is not empty, or no run was added, the
-        result is `UNPROVEN` and an empty list. If the leakage (the effect of earlier samples) of a message is unknown,
-        all losses that include this message are `UNPROVEN`.
+        If `unproven_because` is not empty, or no run was added, the result is `UNPROVEN` and an empty list.
         """
         if self.unproven_because or not self._now:
             return UNPROVEN, []
@@ -372,7 +364,7 @@ def _joined(before: RunCost | None, cost: RunCost) -> RunCost:
 
 
 def _changed(agents: Sequence[tuple[Cost, ...]], change: Callable[[tuple[Cost, ...]], Cost]) -> list[Cost]:
-    """Return the result of a function for the costs of each agent. Agents with the same objects share one result.
+    """Return the result of a function for the costs of each agent. Agents with the same cost objects share one result.
 
     Args:
         agents: for each agent, a tuple of costs.

@@ -1,21 +1,23 @@
 """Bound what one node, or several colluding nodes, can learn of another node's data, if messages are linear in noise.
 
-Setting. In some runs there is a round L after which no agent sends anything new. In round L every agent k releases y_k
-= v_k + e_k: a vector v_k that depends on data, plus noise e_k ~ N(0, s_k² I). From then on all agents *relay*: they
-send weighted means of received messages. The message of agent j in round t >= L is then a fixed mix of the releases of
-round L, Σ_k M(t)_jk y_k, with M(L) = I and M(t + 1) = W(t) M(t). W(t) are the mixing weights of round t, which depend
-on the graph and on public scalars, never on data.
+Setting. L is the last round in which any agent sends something new. In round L every agent k sends y_k = v_k + e_k: a
+vector v_k that depends on data, plus noise e_k ~ N(0, s_k² I). After round L all agents *relay*: they send weighted
+means of received messages. The message of agent j in round t ≥ L is then a fixed mix of the vectors of round L,
+
+    Σ_k M(t)_jk y_k,   M(L) = I,   M(t + 1) = W(t) M(t),
+
+where W(t) are the mixing weights of round t. The weights depend on the graph and on public scalars, never on data.
 
 First bound. The *viewers* are the nodes C that collude. They receive the messages of their in-neighbors and know their
-own messages. Let A be the matrix with one row for each message that the viewers receive from round L on: the row of the
-message in M(t), without the columns of C. The viewers see A(v + e), a Gaussian vector of known covariance A Σ Aᵀ ⊗ I,
-with Σ = diag(s_k²) over k not in C. Adjacent data change v_u of one agent u by at most Δ in L2 norm, and change no
-other v_k. With B = A Σ^½ and g the column u of A,
+own messages. Adjacent data change the vector v_u of one agent u by at most Δ in L2 norm, and change no other v_k. Let A
+be the matrix with one row for each message that the viewers receive from round L on: the row of the message in M(t),
+without the columns of C. Let Σ = diag(s_k²) over k not in C, B = A Σ^½, and g the column u of A. The viewers see A(v +
+e), a Gaussian vector of known covariance A Σ Aᵀ ⊗ I. This vector is μ-GDP with
 
-    μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu,
+    μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu.
 
-and A(v + e) is μ-GDP. This is exact: the best test attains μ. ℓ_u, the *leverage* of u, is the squared norm of the
-projection of the unit vector e_u onto the row space of B.
+This is exact: the best test attains μ. The *leverage* ℓ_u of agent u is the squared norm of the projection of the unit
+vector of u onto the row space of B.
 
 - The leverage is 1 if y_u follows from the received messages, as for all nodes that receive the message of u in round
   L.
@@ -24,9 +26,9 @@ projection of the unit vector e_u onto the row space of B.
   on all links.
 
 Messages before round L also depend on data, and round L depends on these messages. Given all earlier messages, on every
-link, the formula above holds for round L. All messages that the viewers receive are therefore together
-√(μ_before² + Δ²ℓ_u/s_u²)-GDP, where μ_before is μ of the messages before round L on all links. This is an upper bound,
-and exact if there are no earlier messages.
+link, the formula above holds for round L. All messages that the viewers receive are therefore together √(μ_before² +
+Δ²ℓ_u/s_u²)-GDP, where μ_before is μ of the messages before round L on all links. This is an upper bound, and exact if
+there are no earlier messages.
 
 A sum of the privacy losses of single rows of A is no bound, because all rows contain the same noise: the difference of
 two rows that differ only in the weight of y_u reveals y_u.
@@ -34,12 +36,12 @@ two rows that differ only in the weight of y_u reveals y_u.
 Leverages are computed in double precision. A bound on the rounding error of all rounds is added to the leverages
 (`Space`).
 
-Second bound. It is tighter, and holds for algorithms in which what an agent adds to the mix of received messages never
-depends on received messages. Let m(t) be the messages of all agents in round t. Then m(t + 1) is c W(t) m(t) plus data
-and noise of round t + 1, with c public (`Algorithm.carried_on`). All messages received from round 1 on are linear in
-the noise of all rounds. Adjacent data move the messages along one direction, by Δ(t) in round t. Let Δ be the vector
-with the entry Δ(t) for round t of agent u, and 0 for all other agents. Let A now be the matrix of the weights of the
-noise in the received messages: a row for each received message, a column for each pair (round, agent). Then
+Second bound. This bound is tighter, but holds only if what an agent adds to the mix of received messages never depends
+on received messages. Let m(t) be the messages of all agents in round t. Then m(t + 1) is c W(t) m(t) plus data and
+noise of round t + 1, with c public (`Algorithm.carried_on`). All messages received from round 1 on are linear in the
+noise of all rounds. Let A now be the matrix of the weights of the noise in the received messages: a row for each
+received message, a column for each pair (round, agent). Adjacent data move the messages along one direction, by Δ(t) in
+round t. Let Δ be the vector with the entry Δ(t) for round t of agent u, and 0 for all other agents. Then
 
     μ² = (A Δ)ᵀ (A Σ Aᵀ)⁻¹ (A Δ),
 
@@ -90,9 +92,9 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 
     To relay is to send weighted means of received messages. The result is None in these cases:
 
-    - An agent sends something new in the last round of the run, or no agent ever sends something new.
+    - No agent sends anything new, or an agent sends something new in the last round of the run.
     - It is not known that messages are linear in Gaussian noise (of the backend numpy).
-    - In round L, an agent sends a vector that depends on a new loss function but has no noise.
+    - In round L, an agent sends a vector without noise that depends on a new loss function.
     - Messages have several vectors, or may arrive late.
     - Batches are secret, or agents share data.
     - The stream states a reason why nothing is proven about it.
@@ -100,7 +102,7 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 
     Args:
         setup: the set-up of the run.
-        events: (rounds, agents) the privacy events of the whole run.
+        events: (rounds, agents) the privacy events (noise and sensitivity of messages) of the whole run.
     """
     e, links = setup.experiment, setup.links
     is_known = type(setup.mechanism).__module__.startswith("mpinodes.mechanisms.") and e.noise.backend == "numpy"
@@ -129,8 +131,7 @@ def relayed_from(setup: Setup, events: Events) -> int | None:
 def weights(setup: Setup, first: int, last: int) -> Vector:
     """Return the mixing weights of the rounds `first` to `last` − 1, as an array (rounds, agents, agents).
 
-    The entry [t, i, j] is the weight that agent i gives to the message of agent j. Mixing weights are computed again
-    from public facts: the graph and the scalars that agents send.
+    The entry [t, i, j] is the weight that agent i gives to the message of agent j.
     """
     n, count = setup.topology.agents, max(0, last - first)
     rounds = islice(mixed(setup.mixing, setup.reached, range(n), first), count)
@@ -142,7 +143,7 @@ class Relayed:
     """Hold the mixing weights and links of the last rounds of a run, in which all agents only relay messages.
 
     To relay is to send weighted means of received messages. L is the last round in which any agent sends something new,
-    so agents only relay after round L. T is the last round of the run, and n is the number of agents.
+    T is the last round of the run, and n is the number of agents.
 
     Attributes:
         start: L.
@@ -202,19 +203,13 @@ class Relayed:
     def leverages(self, viewers: Sequence[int]) -> Vector:
         """Return upper bounds on the leverage of every agent toward colluding nodes, the viewers; nan for the viewers.
 
-        L is the last round in which any agent sends something new. An agent's vector of round L has a privacy loss μ
-        (of Gaussian DP) toward an observer who sees the vector itself. The viewers see only mixtures of vectors: toward
-        the viewers, μ² of the agent's vector is multiplied by the leverage, a number between 0 and 1. The docstring of
-        this module defines the leverage by the row space of a matrix B.
+        The last new vector that an agent sends has a privacy loss μ (Gaussian DP) toward an observer who sees this
+        vector. The viewers see only mixtures of the agents' vectors. Toward the viewers, μ² is multiplied by the
+        leverage, a factor from 0 to 1.
 
-        - The row space is computed in double precision, with a bound on the rounding error over all rounds. If the
-          error is above `BLUR`, the leverage is 1 for every agent whose vector is part of a message that the viewers
-          receive.
-        - The rank of B is computed over a prime field, without rounding. This rank is never above the true rank, and
-          below it with a probability of less than 1e-6.
-        - The leverage of an agent without noise in round L is 1 if its vector is part of a message that the viewers
-          receive.
-        - The leverage of an agent whose vector is part of no such message is 0.
+        - If no message that the viewers receive depends on the agent's vector, the leverage is 0.
+        - If such a message exists, and the agent's vector has no noise or rounding errors may be above `BLUR`, the
+          result is 1.
         """
         others = np.setdiff1d(np.arange(len(self.scale)), viewers)
         noised = others[self.scale[others] > 0]
@@ -231,21 +226,18 @@ class Relayed:
         return leverage
 
     def _rows(self, t: int, viewers: Sequence[int]) -> Indices:
-        """Return one unit vector for each message that the viewers receive in round L + t, as the rows of an array.
+        """Return the unit vectors of the agents whose messages of round L + t the viewers know, as rows of an array.
 
-        The viewers are colluding nodes. L is the last round in which any agent sends something new. The unit vector of
-        agent j's message is row j of the n x n identity matrix.
+        The viewers are colluding nodes. L is the last round in which any agent sends something new.
         """
         return np.eye(len(self.scale), dtype=np.int64)[self.heard[t, list(viewers)].any(axis=0)]
 
     def seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
-        """Return the row space of A, the matrix that maps the vectors of round L to the messages the viewers receive.
+        """Return the row space of the matrix that maps the agents' vectors of round L to the messages of the viewers.
 
-        The viewers are colluding nodes. L is the last round in which any agent sends something new. The space is
-        returned twice: as a reduced basis over the prime field, and as a `Space` in double precision.
-
-        The loop goes from the last round back to round L. In round t, the rows found so far are multiplied by the
-        mixing weights W(t), and the rows of the messages received in round t are added.
+        The viewers are colluding nodes; their messages are those that they receive or send. L is the last round in
+        which any agent sends something new. The row space is returned twice: as a basis over a prime field (integers
+        modulo `PRIME`), and as a `Space` in double precision.
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
@@ -269,7 +261,7 @@ class Space:
     Attributes:
         basis: (rank, n) rows that are orthonormal up to rounding. The exact row space is the span of the rows of
             `basis` + X, where X is an unknown error.
-        errors: a triple (size, left, right) for each term of X = Σ left E right. In each term, E is an unknown matrix
+        errors: triples (size, left, right). X is the sum of the matrices left · E · right, where E is an unknown matrix
             of spectral norm at most `size`.
     """
 
@@ -285,21 +277,12 @@ class Space:
 
     @cached_property
     def error(self) -> float:
-        """Return a bound on the spectral norm of X, the rounding error of the basis.
-
-        If the bound is above `BLUR`, inf is returned, because the space is then not known accurately enough.
-        """
+        """Return a bound on the spectral norm of the rounding error of the basis; inf if the bound is above `BLUR`."""
         size = _largest(self.errors)
         return size if size <= BLUR else inf
 
     def mixed(self, w: Vector, rank: int, received: Any = ()) -> Space:
         """Return the space that is spanned by the rows of this space times `w` and the rows `received`.
-
-        The error bound is as follows. Let `basis` be the basis of the returned space. The exact rows are C `basis` + D.
-        The error D has two causes: the error X of the basis of this space, and rounding in this step. Let G be the
-        computed left inverse of C, so that G C = I + F with a small matrix F. The exact rows span the rows of
-        `basis` + (I + F + G D basisᵀ)⁻¹ G D (I − basisᵀ basis). Errors of several rounds thus grow by the norm of a
-        product of matrices, which is far less than the product of the norms of the matrices.
 
         Args:
             w: (n, m) the matrix.
@@ -335,10 +318,11 @@ class Space:
 
 
 def _largest(errors: Errors) -> float:
-    """Return a bound on the spectral norm of the rounding error of a basis: the sum of the matrices left · E · right.
+    """Return a bound on the spectral norm of a sum of matrices left · E · right.
 
-    `errors` has a triple (size, left, right) for each matrix, where E is an unknown matrix of spectral norm at most
-    `size`. The norms of left and right are bounded by √(‖·‖₁ ‖·‖∞) and by the Frobenius norm.
+    Args:
+        errors: a triple (size, left, right) for each matrix, where E is unknown, with a spectral norm of at most
+            `size`.
     """
 
     def spectral(matrix: Vector) -> float:
@@ -351,7 +335,7 @@ def _largest(errors: Errors) -> float:
 
 
 def _echelon(rows: Indices) -> Indices:
-    """Return the reduced row echelon form of `rows` over the prime field, without zero rows."""
+    """Return the reduced row echelon form of `rows` over the prime field (modulo `PRIME`), without zero rows."""
     rows, rank = rows.copy(), 0
     for column in range(rows.shape[1]):
         there = np.flatnonzero(rows[rank:, column])
@@ -367,10 +351,7 @@ def _echelon(rows: Indices) -> Indices:
 
 
 def _product(left: Indices, right: Indices) -> Indices:
-    """Return the product of two integer matrices over the prime field.
-
-    The matrix `right` is split into two matrices, so that all sums fit in 63 bits.
-    """
+    """Return the product of two integer matrices over the prime field (integers modulo `PRIME`)."""
     high, low = np.divmod(right, 2**16)  # so that all sums fit in 63 bits
     return np.asarray((left @ high % PRIME * 2**16 + left @ low) % PRIME)
 
@@ -379,20 +360,19 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
     """Return the privacy loss μ (Gaussian DP) of every agent's data toward colluding nodes, for all messages of a run.
 
     The colluding nodes are called the viewers; μ is nan for the viewers. The result is the second bound in the
-    docstring of this module. The bound holds for algorithms in which a message is a mix of received messages plus a new
-    part, and the new part never depends on received messages.
+    docstring of this module. L is the last round in which any agent sends something new. The result is None in these
+    cases:
 
-    L is the last round in which any agent sends something new. The result is None in these cases:
-
-    - The algorithm does not state that its messages have this form (`carried_on`, `whole_data`).
+    - The algorithm does not state that a message is a mix of received messages plus a part that never depends on
+      received messages (`carried_on`, `whole_data`).
     - The setting `privacy.clip` is finite.
     - In rounds 2 to L, an agent sends a vector without noise, or a vector that depends on no new loss function.
     - There are more than `LARGEST` noised vectors, or rounding hides the result.
 
     Args:
         setup: the set-up of the run.
-        events: (L, agents) the privacy events of rounds 1 to L.
-        relayed: the weights and links of the rounds from L on, in which agents only pass on what they received.
+        events: (L, agents) the privacy events (noise and sensitivity of messages) of rounds 1 to L.
+        relayed: the weights and links of the rounds from L on, in which agents only relay what they received.
         viewers: the nodes that collude.
     """
     start, n = relayed.start, len(relayed.scale)
@@ -437,15 +417,15 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 class Views:
     """Hold bounds on what every node, called the viewer, can learn of every agent's data in a run.
 
-    In the last rounds of the run, all agents only relay: they send weighted means of received messages. Each bound is
-    the μ of Gaussian DP; `epsilons` computes ε from μ.
+    In the last rounds of the run, all agents only relay: they send weighted means of received messages. L is the last
+    round in which any agent sends something new. Each bound is the μ of Gaussian DP; `epsilons` computes ε from μ.
 
     Attributes:
-        start: L, the last round in which any agent sends something new.
-        leverage: (viewer, agent) a factor from 0 to 1. Toward an observer of all links, the agent's vector of round L
-            has the privacy loss `release`. Toward the viewer, the square of this loss is multiplied by the factor.
+        start: L.
+        leverage: (viewer, agent) the factor, from 0 to 1, by which the square of `release` is smaller toward the viewer
+            than toward an observer of all links.
         before: (agent,) μ of all messages before round L, on all links.
-        release: (agent,) μ of the vector of round L alone.
+        release: (agent,) μ of the vector of round L alone, toward an observer of all links.
         relayed: (viewer, agent) μ of the messages from round L on, given all earlier messages on every link.
         mu: (viewer, agent) μ of all messages that the viewer receives; inf if unproven; nan on the diagonal.
         links: (agent,) μ of all messages on all links.
@@ -475,14 +455,14 @@ def epsilons(mu: Vector, delta: float) -> Vector:
 def views(setup: Setup, events: Events, relayed: Relayed | None = None) -> Views | None:
     """Return bounds on what every node can learn of every agent's data from the messages that the node receives.
 
-    The bounds are for runs with rounds in which all agents only relay, that is, send weighted means of received
-    messages. The result is None if `relayed_from` returns None, for example because there are no such rounds, or if the
-    computation would take too long (`Relayed.is_small`).
+    The result is None if the computation would take too long (`Relayed.is_small`), or if `relayed_from` returns None,
+    for example because there are no rounds in which all agents only send weighted means of received messages.
 
     Args:
         setup: the set-up of the run.
-        events: (rounds, agents) the privacy events of the whole run.
-        relayed: the rounds in which all agents only relay, if the caller has computed them.
+        events: (rounds, agents) the privacy events (noise and sensitivity of messages) of the whole run.
+        relayed: the last rounds, in which all agents only send weighted means; None if the caller has not computed
+            them.
     """
     from scipy.sparse.csgraph import shortest_path
 
@@ -537,10 +517,9 @@ def _toward(
 
 
 def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
-    """Return ρ of zCDP of each group of samples of one agent, in two arrays: before round L, and in round L.
+    """Return ρ of zCDP of each group of samples of one agent: before the last round of `events`, and in the last round.
 
-    L is the last round of `events`. The first array is for the messages before round L, the second for the message of
-    round L.
+    A group is a set of samples that are always used together.
     """
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
@@ -549,12 +528,12 @@ def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
 
 
 def _mu(costs: Costs, leverage: Vector) -> Vector:
-    """Return the privacy loss μ (Gaussian DP) of every agent's data, for the group of samples with the largest μ.
+    """Return the privacy loss μ (Gaussian DP) of every agent's data: the μ of the group of samples with the largest μ.
 
     Args:
         costs: for each agent, the two arrays that `_cost` returns.
-        leverage: for each agent, the factor by which ρ of the agent's last vector is smaller toward the viewers than
-            toward an observer of all links; from 0 to 1.
+        leverage: for each agent, the factor, from 0 to 1, by which ρ of the agent's last vector is smaller toward the
+            viewers than toward an observer of all links.
     """
     mu = leverage.copy()  # nan where the leverage is nan
     for agent, ((before, last), share) in enumerate(zip(costs, leverage.tolist(), strict=True)):
