@@ -1,11 +1,12 @@
 """Check this machine for problems that would stop or slow down runs: [mpirun -n 8] mpinodes doctor [DIRECTORY].
 
 The command prints one screen of checks: the shared memory, MPI and its launcher, ranks and cores, BLAS threads, the
-directory to which runs will be written (DIRECTORY; default: runs), and versions. If there are several ranks, it also
-measures the rounds per second on a ring. If there is too little shared memory, the other checks are left out.
+directory to which runs will be written (DIRECTORY; default: runs), and versions. If there are several ranks, the
+command also measures the rounds per second on a ring. If there is too little shared memory, the other checks are left
+out.
 
-Each line begins with `ok`, `note` or `mend`. A line with `mend` says what you have to change; the command changes
-nothing. Exit code 0: no line has `mend`. 1: a line has `mend`, or a rank did not answer. 2: the command line is wrong.
+The command changes nothing. Each line begins with `ok`, `note` or `mend`. A line with `mend` says what you have to
+change. Exit code 0: no line has `mend`. 1: a line has `mend`, or a rank did not answer. 2: the command line is wrong.
 Any other code: MPI failed.
 """
 
@@ -83,10 +84,9 @@ class RankFacts(NamedTuple):
 
 @launching.command
 def main(argv: list[str]) -> int:
-    """Run the command `mpinodes doctor` and return its exit code.
+    """Run the command `mpinodes doctor` and return its exit code: 1 on rank 0 if a check found a problem, else 0.
 
-    Only rank 0 prints the results and returns 1 if there is a problem. If a rank does not answer, a rank that waits for
-    it prints a line, and the job is aborted with exit code 1.
+    If a rank does not answer, the job is aborted with exit code 1.
     """
     os.environ.update(ONE_THREAD)  # before numpy is imported
     started = launching.launcher()
@@ -108,12 +108,9 @@ def main(argv: list[str]) -> int:
 def examine(folder: Path, started: launching.Launcher | None, limit: float) -> Iterator[Line]:
     """Do all checks of this machine and yield their results. All ranks must call this function.
 
-    Rank 0 prints the results. The shared memory is checked first, because an MPI library that cannot start may end the
-    process.
-
-    - If there is too little shared memory, no other check is done.
-    - If the MPI library cannot be loaded, only this process is checked.
-    - If a rank does not answer in time, a line that names this rank is printed, and all ranks are aborted with code 1.
+    - If there is too little shared memory: no other check is done.
+    - If the MPI library cannot be loaded: only this process is checked.
+    - If a rank does not answer in time: a line that names this rank is printed, and all ranks are aborted with code 1.
 
     Args:
         folder: the output directory.
@@ -166,10 +163,8 @@ def shared_memory() -> Line:
 
 
 def name_of(started: launching.Launcher) -> str:
-    """Return the name of the launcher. Under srun, the name contains the value of the option --mpi.
-
-    MPICH has the same environment variables under mpirun and under srun, so other variables distinguish the two.
-    """
+    """Return the name of the launcher. Under srun, the name contains the value of the option --mpi."""
+    # MPICH sets the variables of srun under mpirun, too.
     by_srun = "SLURM_STEP_ID" in os.environ and not {"HYDI_CONTROL_FD", "OMPI_TOOL_NAME"} & os.environ.keys()
     return f"srun --mpi={os.environ.get('SLURM_MPI_TYPE', '?')}" if by_srun else started.name
 
@@ -177,12 +172,9 @@ def name_of(started: launching.Launcher) -> str:
 def about_launcher(started: launching.Launcher | None, size: int, library: str) -> Iterator[Line]:
     """Check that the launcher belongs to the MPI library, and yield the result of this check.
 
-    If the launcher belongs to another library, MPI reports to each process that there is one rank. With a single
-    process, the result says that the exchange between ranks is not tested.
-
     Args:
         started: the launcher of this process; None if no known launcher started it.
-        size: the number of ranks that MPI reports.
+        size: the number of ranks that MPI reports. It is 1 in each process if the launcher belongs to another library.
         library: the name and version of the MPI library.
     """
     name = name_of(started) if started else "a launcher that mpinodes does not know"
@@ -200,9 +192,8 @@ def about_launcher(started: launching.Launcher | None, size: int, library: str) 
 def how_to_start(library: str, ranks: int) -> str:
     """Return advice with a command that starts the doctor with `ranks` processes under MPI.
 
-    The launcher in the command belongs to the MPI library of this Python. In a Slurm job the command uses srun, which
-    itself knows the number of processes. If the only mpirun belongs to another MPI library, the advice says how to
-    install a fitting mpirun.
+    - In a Slurm job with MPICH or Open MPI, the command uses srun, which itself knows the number of processes.
+    - If no mpirun of the MPI library is found, the advice is to install one.
 
     Args:
         library: the name and version of the MPI library.
@@ -220,7 +211,7 @@ def how_to_start(library: str, ranks: int) -> str:
 def look_around(folder: Path | None) -> RankFacts:
     """Return what this rank knows about its host and process.
 
-    If `folder` is not None, also try to write a file to this directory.
+    If `folder` is not None, the result includes a check that a file can be written to this directory.
     """
     import numpy.linalg  # noqa: F401 (loads BLAS)
     from threadpoolctl import threadpool_info
@@ -233,10 +224,7 @@ def look_around(folder: Path | None) -> RankFacts:
 
 
 def try_folder(asked: Path) -> Line:
-    """Check that 1 MB can be written to the output directory.
-
-    If the directory does not exist, its nearest parent directory that exists is checked.
-    """
+    """Check that 1 MB can be written to the output directory or, if it does not exist, to its nearest existing parent."""
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
         with tempfile.TemporaryFile(dir=folder) as trial:

@@ -6,8 +6,9 @@ Rows with a missing value (`?`) are left out. Each row has these features:
 - six numeric fields, divided by public bounds and clipped to [0, 1],
 - the constant 1.
 
-A row whose L2 norm is above 1 is then divided by its norm. The bounds are not computed from the data, so they reveal
-nothing about a person. `read_by_maxima` divides by the maxima of the columns instead, which do reveal something.
+Each row is then divided by its L2 norm, which is at least 3. The public bounds are not computed from the data, so they
+reveal nothing about a person. The function `read_by_maxima` divides by the maxima of the columns instead, which do
+reveal something.
 
 The workclass Never-worked has no indicator, because it occurs only in rows with a missing occupation.
 """
@@ -70,10 +71,10 @@ DIMENSION = _INDICATORS + len(_BOUNDS) + 1
 
 
 def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
-    """Return the rows of a file that have no missing value, with dense features of L2 norm at most 1.
+    """Return the rows of a file that have no missing value, with dense features of L2 norm 1.
 
-    Numbers are divided by `bounds` and clipped to [0, 1]. A row whose norm is above 1 is then divided by its norm. The
-    target is −1 for an income <=50K and +1 for an income >50K.
+    Numbers are divided by `bounds` and clipped to [0, 1], and then each row is divided by its norm. The target is −1
+    for an income <=50K and +1 for an income >50K.
 
     Args:
         path: adult.data or adult.test.
@@ -100,8 +101,7 @@ def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
 def read_by_maxima(paths: Sequence[Path]) -> list[Source]:
     """Read files as `read` does, but divide each numeric field by its largest value in all the files together.
 
-    A field whose largest value is less than 1 becomes 0 in all rows. Then a row whose norm is above 1 is divided by its
-    norm.
+    A numeric field without a positive value becomes 0 in all rows.
 
     Raises:
         BadInput: see `read`.

@@ -17,15 +17,14 @@ from mpinodes.data.source import lines, shown
 def codes(path: Path, fields: Mapping[str, Sequence[str]], missing: str = "") -> NDArray[np.float64]:
     """Return the fields of all rows of a file as numbers, in an array (N, number of fields).
 
-    A whole number stays as it is. A category becomes its index in the field's list of values.
+    A whole number stays as it is. A category becomes its index in the field's list of categories.
 
     Args:
-        path: the file. The first line is ignored if it begins with `|`. A period at the end of any line is ignored.
-            (adult.test has both.)
-        fields: maps the name of each field to the list of its possible values, in the order of the fields in the file.
-            An empty list means that the values of the field are whole numbers.
-        missing: the text that stands for a missing value. A row with this text in a field other than the last is left
-            out. If the text is empty, no row is left out.
+        path: the file. A first line that begins with `|`, and a period at the end of a line, are ignored.
+        fields: maps the name of each field, in the order of the file, to the list of its categories. An empty list
+            means that the field has whole numbers.
+        missing: the text that stands for a missing value. A row with this text in any field except the last is left
+            out. An empty text means that no row is left out.
 
     Raises:
         BadInput: the file cannot be read, a row does not have these fields, or no row is left; the message names the
@@ -61,9 +60,9 @@ def put_ones(table: NDArray[np.float64], places: NDArray[np.float64], categories
     """Set the indicators of the categories of each row to 1, in place.
 
     Args:
-        table: (k, d) an array of zeros with k rows and d features. The first columns are the indicators, one for each
-            possible value of each categorical field.
-        places: (k, c) the index of a row's value in the list of possible values of each of the c categorical fields.
+        table: (k, d) zeros, which are changed. The first columns are the indicators: a column for each possible value
+            of each of c categorical fields.
+        places: (k, c) for each row and field, the index of the row's value in the list of possible values.
         categories: the c lists of possible values.
     """
     starts = np.cumsum([0, *map(len, categories)])[:-1]

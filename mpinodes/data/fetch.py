@@ -98,11 +98,8 @@ RCV1 = (
 def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
     """Return the paths of files of a data set, in the order of `wanted`. Download files that are missing.
 
-    Files that exist are used without a check of their checksums. Missing files are downloaded into `directory`, or into
-    the user's cache if `directory` is None or not writable. Later runs find the files in the cache.
-
-    Several processes may download the same file at once, because a download gets the name of the file only when the
-    download is complete. One rank should nevertheless call this function before the other ranks, to save downloads.
+    A file that exists is used without a check of its checksum. A missing file is downloaded into `directory`, or into
+    the user's cache if `directory` is None or not writable.
 
     Raises:
         BadInput: the directory does not exist, or files are missing and cannot be downloaded; the message names the
@@ -117,6 +114,7 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
         pooch.get_logger().setLevel("WARNING")  # because pooch reports every download on stderr
         if directory is None or not os.access(directory, os.W_OK):
             folders.append(pooch.os_cache("mpinodes"))
+        # Several processes may download a file at once: it gets its name only when the download is complete.
         for file in wanted:
             missing = [other for other in wanted if not other.find(folders)]
             if file in missing:
@@ -131,10 +129,10 @@ def locate(wanted: Sequence[Wanted], directory: Path | None) -> list[Path]:
 
 
 def _get(wanted: Sequence[Wanted], own: Path, folder: Path) -> None:
-    """Put files that have the same url into `folder`.
+    """Download or unpack files that have the same url, and put them into `folder`.
 
     If the url is an archive, the files are unpacked from the archive. The archive is downloaded, unless the user's
-    folder `own` already contains the archive.
+    folder `own` already contains it.
     """
     import tarfile  # imported here because most agents download nothing
     from tempfile import TemporaryDirectory
@@ -181,7 +179,7 @@ def _download(wanted: Wanted, folder: Path) -> Path:
 
 
 def _why(error: OSError | ValueError) -> str:
-    """Return in a few words why a download failed, or why a file could not be written."""
+    """Return in a few words why a download failed, why an archive is unusable, or why a file could not be written."""
     from requests import RequestException
 
     if isinstance(error, RequestException):

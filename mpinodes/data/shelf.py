@@ -1,14 +1,14 @@
 """Cache arrays that are read from files or drawn from the seed, so that the ranks of a host make the arrays only once.
 
-Inside the context manager `shared(FOLDER)`, the first rank that needs certain arrays saves them in a folder. All ranks
-of the host then memory-map the saved files:
+While a folder is shared (`with shared(FOLDER)`), the first rank that needs certain arrays saves them in this folder.
+All ranks of the host then memory-map the saved files:
 
     FOLDER/KEY.lock      locked by the rank that makes the arrays
     FOLDER/KEY/0.npy     the first array; further arrays are 1.npy, 2.npy, ...
 
-KEY is a hash of the host's name and of everything that the arrays depend on. If no folder is shared, or the folder is
-not writable, each process makes its own arrays. If no folder is shared, a process keeps small arrays in memory, because
-the same process may run a further experiment with the same data.
+KEY is a hash of the host's name and of everything that the arrays depend on. If the folder is not writable, each
+process makes its own arrays. If no folder is shared, each process makes its own arrays too, and keeps small arrays in
+memory for a further run with the same data.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
     Args:
         path: the file.
         how: a text that names how the file is read; two ways of reading the same file need different texts.
-        read: reads the file and returns the arrays. While a folder is shared, only one rank of the host calls `read`.
+        read: reads the file and returns the arrays.
 
     Raises:
         BadInput: the file cannot be found or accessed, or `read` rejects its content.
@@ -75,12 +75,12 @@ def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
 
 
 def drawn_once(words: str, draw: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays that `draw` makes. The arrays are cached and read-only.
+    """Return the arrays that `draw` makes. The arrays are read-only, and cached under the text `words`.
 
-    - While a folder is shared (`shared`), only one rank of the host calls `draw`. If the folder cannot be written,
-      every rank calls `draw`.
-    - If no folder is shared, this process keeps the arrays for the next call with the same `words`, unless they have
-      more than `HELD` bytes. If all kept arrays would have more than `HELD` bytes, the oldest arrays are dropped.
+    - If a folder is shared: one rank of the host calls `draw`, and all ranks use the arrays. If the folder cannot be
+      written, every rank calls `draw`.
+    - If no folder is shared: this process keeps arrays in memory, up to `HELD` bytes together. The oldest arrays are
+      dropped first, and larger arrays are not kept.
 
     Args:
         words: a text that names everything that the arrays depend on.

@@ -32,14 +32,14 @@ class Source:
     """Hold N samples: all targets, and a function that returns the features of chosen rows.
 
     Attributes:
-        targets: (N,) labels −1 and +1, class numbers (0, 1, ... or as in the file: digit, CIFAR class, LIBSVM label),
-            or real values.
+        targets: (N,) labels −1 and +1, class numbers, or real values. Class numbers are 0, 1, ..., or as in the file.
         dimension: the number of features of a sample.
-        features: maps row numbers (k,), from 0, to features (k, dimension). Only the chosen rows are converted to
-            floats, so that a rank with 1/64 of the rows needs memory for these rows alone.
-        upstream: the number of records in the published files with these file names; None if the number is unknown.
+        features: maps row numbers (k,), from 0, to features (k, dimension). Only the features of these rows are
+            converted to floats, to save memory.
+        upstream: the number of records in the original files that are published under these file names; None if the
+            number is unknown.
         files: the files from which the samples are read.
-        records: the number of records in `files`; -1 means that this number is N.
+        records: the number of records in `files`; -1 stands for N.
         columns: the names of the features, then the name of the target; empty if the file has no names.
     """
 
@@ -59,8 +59,7 @@ class Source:
 def content(path: Path) -> NDArray[np.uint8]:
     """Return the bytes of a file. A file that is packed by gzip or bzip2 is unpacked.
 
-    The first bytes of the file tell whether it is packed. A file that is not packed is memory-mapped. While a folder is
-    shared (`mpinodes.data.shelf`), the ranks of a host share one unpacked copy.
+    The unpacked bytes are cached (`mpinodes.data.shelf`). A file that is not packed is memory-mapped.
 
     Raises:
         BadInput: the file is missing, unreadable or empty, or its packed data are truncated or corrupt.
@@ -111,7 +110,7 @@ def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int],
     Args:
         targets: the N targets, as in the file.
         labels: the possible labels; the first label gets the smallest number.
-        place: maps the index of a target to the target's place in the file, for the error message.
+        place: maps the index of a target to a text with the target's place in the file, for the error message.
 
     Raises:
         BadInput: a target equals none of the labels, or more than one; the message names its place.
@@ -130,8 +129,8 @@ def signs(targets: Sequence[str | float], labels: Labels, place: Callable[[int],
 def _label_of(target: str | float, labels: Labels) -> int | None:
     """Return the index of the label that equals a target; None if no label or several labels equal the target.
 
-    Target and label are first compared as texts, without blanks and double quotes around the target. If no text is
-    equal, target and label are compared as numbers: the target 1 then equals the label 1.0, and also the label True.
+    Target and label are compared as texts, or as numbers if no text is equal. As numbers, the target 1 equals the
+    labels 1.0 and True. Blanks and double quotes around the target do not count.
     """
     word = str(target).strip()
     same = [k for k, label in enumerate(labels) if str(label).strip() in (word, word.strip('"'))]

@@ -42,10 +42,9 @@ class FileFacts:
         columns: the number of features of a sample; 0: as many as the file has.
         labels: the possible labels. Two labels become the targets −1 and +1, and more labels become 0, 1, ... If
             `labels` is empty, the targets in the file must be numbers.
-        header: whether the first line of a .csv contains column names. With None the reader decides by the entries of
-            the line. If all entries are finite numbers, the reader raises an error. If no entry is a finite number, the
-            line contains names; else the line is a sample. If `labels` are stated and `target` is not, the last entry
-            may be a label. Then the line contains names if no other entry is a finite number.
+        header: whether the first line of a .csv contains column names; None: the reader decides. The line then contains
+            names if no entry is a finite number (the last entry does not count if `labels` are stated and `target` is
+            not). If all entries are finite numbers, the reader raises an error.
         target: the name of the target's column; empty: the last column is the target.
     """
 
@@ -59,16 +58,14 @@ NOTHING = FileFacts()
 
 
 def read(path: Path, stated: FileFacts = NOTHING) -> Source:
-    """Return the samples of a user's file, in the format that the ending of the file's name tells.
+    """Return the samples of a user's file. The ending of the file's name tells the format.
 
     - `.npz`: dense arrays `features` (N, d) and `targets` (N,).
     - `.csv`: numbers separated by commas. The first line may contain names.
     - `.parquet`: columns of numbers, or of texts of numbers.
     - `.libsvm`, `.svm`, `.txt`, also with `.gz` or `.bz2`: LIBSVM text.
 
-    The target of a .csv or .parquet is its last column, or the column that the user states. The numbers of an .npz,
-    .csv or .parquet stay in memory as long as the `Source` exists. While a folder is shared (`data.shelf`), the ranks
-    of a host share these numbers.
+    The target of a .csv or .parquet is its last column, or the column that the user states.
 
     Raises:
         BadInput: the file is missing, empty or malformed, has an unknown ending or an entry that is not finite, or
@@ -97,11 +94,10 @@ class _Table(NamedTuple):
 
     Attributes:
         features: (N, d); NaN stands for an entry that is no number.
-        targets: (N,) numbers. If the user states labels, a list of the N entries of the target's column as they are in
-            the file.
+        targets: (N,) numbers; or, if the user states labels, a list of the N targets as they are in the file.
         names: the names of the features, then the name of the target; empty if the file has no names.
-        where: maps row and column (d for the target) of an entry to three texts for an error message: its place in the
-            file, the entry, and a remedy if the entry is no number.
+        where: maps the row and the column of an entry to three texts for an error message: the entry's place in the
+            file, the entry, and a remedy if the entry is no number. Column d is the target.
     """
 
     features: NDArray[Any]
@@ -249,11 +245,13 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
 
 
 def _numbers_rows(column: NDArray[np.float64], name: str) -> bool:
-    """Return whether a column seems to be the index of a data frame, which numbers the rows.
+    """Return whether a column looks like the index of a data frame: a number for each row, made by a library.
 
-    An index consists of whole numbers, all different. If the column has the name X or V1, or has no name, each number
-    must also be 1 more than the number before. In a column with another name, any order and gaps are allowed. If there
-    is only one row, the result is false.
+    - If the column has the name X or V1, or no name: it is an index if each number is a whole number, and 1 more than
+      the number before.
+    - If the column has another name: it is an index if the numbers are whole numbers and all different.
+
+    The result is false if there is only one row.
     """
     is_plain = name.upper() in ("X", "V1", "")
     steps = np.diff(column if is_plain else np.sort(column))
@@ -316,8 +314,7 @@ def require_no_index(frame: Any, target: str, where: str) -> None:
 def kept(data: dict[str, Any]) -> dict[str, Any]:
     """Write a user's data frame to a .csv in the folder runs/frames, and use this file as the data of the experiment.
 
-    The file names contain a number. If a file with a lower number already has the same content, that file is used. The
-    file names do not contain a hash of the content, because a hash would reveal something about private rows.
+    The name of the file contains a number. If an earlier file has the same content, that file is used.
 
     Args:
         data: the section `data` of an experiment, in which the value of `file` is a data frame.
@@ -348,7 +345,7 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     numbers = {"b": "Int64", "f": "Float64"}  # for true and false as 1 and 0, and all digits of float32
     kinds = {name: numbers[k.kind] for name, k in frame.dtypes.items() if k.kind in numbers and k != "float64"}
     content = frame.astype(kinds).to_csv(index=False).encode()
-    number = 1
+    number = 1  # not a hash of the content, which would reveal something about private rows
     try:
         FOLDER.mkdir(parents=True, exist_ok=True)
         while True:
