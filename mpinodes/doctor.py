@@ -224,7 +224,10 @@ def look_around(folder: Path | None) -> RankFacts:
 
 
 def try_folder(asked: Path) -> Line:
-    """Check that 1 MB can be written to the output directory or, if it does not exist, to its nearest existing parent."""
+    """Check that 1 MB can be written to the output directory.
+
+    If the directory does not exist, its nearest parent directory that exists is checked.
+    """
     folder = next(path for path in (asked.absolute(), *asked.absolute().parents) if os.path.exists(path))
     try:
         with tempfile.TemporaryFile(dir=folder) as trial:

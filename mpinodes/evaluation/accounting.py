@@ -32,8 +32,7 @@ from mpinodes.summary import summary as typed
 class Accounting:
     """Compute the privacy loss of one run: call `close` with the events of all releases, then read the results.
 
-    An event describes one release (a vector of a message, or a gradient): its noise scale, its sensitivity, and the
-    round of its new loss function. A loss function is new if no earlier message of the agent depends on it.
+    An event describes the noise and the sensitivity of one release, which is a vector of a message or a gradient.
 
     Attributes:
         solver: the accuracy and the number of steps of the agents' local solves; None if the algorithm has no local
@@ -45,10 +44,7 @@ class Accounting:
         self._key = _key(setup)
 
     def close(self, events: Events, horizons: NDArray[np.int64], tell: Callable[[int, int], None]) -> None:
-        """Compute and store the claimed and the proven ε of the run after each of h rounds, and other privacy results.
-
-        The other results are the noise scales, the accuracy of local solves, and bounds on ε toward a single node, if
-        the run has them.
+        """Compute the privacy results of the run, above all the claimed and the proven ε after each of h rounds.
 
         - No ε is proven if the stream states a reason (`unproven_because`), if it is unknown whether the noise key is
           secret, or if the privacy accountant cannot prove an ε.
@@ -80,14 +76,14 @@ class Accounting:
         self.solver = _solver(setup.algorithm.solver_tolerance, events) if setup.algorithm.solves else None
 
     def publish(self, together: Together, mark: str) -> None:
-        """Add this run to `together`, from which the privacy loss of publishing all repeats of the job is computed.
+        """Add this run to `together`, which computes the privacy loss of publishing all repeats of the job.
 
         If no ε is proven for this run, no ε is proven for all repeats together.
 
         Args:
             together: the object to which the earlier repeats were added.
-            mark: a value that identifies the present state of the data files (`siblings.files_mark`). The files may
-                change before the next repeat, and a changed file may contain different samples.
+            mark: a value that identifies the present state of the data files (`siblings.files_mark`). If this state
+                changes, a sample of one repeat is not known to be the same sample in the next repeat.
         """
         if np.isnan(self._losses.network[-1].epsilon):
             together.take_unproven("no epsilon is proven for one of the runs alone")
@@ -96,15 +92,18 @@ class Accounting:
         together.take(cost, (same_things(self._setup, job=None), mark))
 
     def variables(self) -> Variables:
-        """Return the privacy results as variables of record.h5, by name: the ε that the paper claims, and the proven ε.
+        """Return the privacy results as variables of record.h5, by name.
 
-        The proven ε is given at δ = 0 and at the run's δ. Each ε has a value for each round after which results are
-        measured, once for each agent and once for the network. A value is nan if no ε is claimed or proven.
+        Three kinds of ε are returned for every horizon, once for each agent and once for the network: the ε that the
+        paper claims, the proven ε at δ = 0, and the proven ε at the run's δ. A value is nan if no ε is claimed or
+        proven.
 
-        In some algorithms, agents first send noised data, and from some round on only relay what they receive. For such
-        algorithms mpinodes may also prove a bound on ε against an adversary that sees only what one node sees. The
-        result then has four more variables: this bound and the distance in hops, for each node and each agent; the part
-        of the bound that is due to relayed messages; and, for each agent, the ε of all messages before relaying.
+        If all agents only relay messages from some round on, there may be four more variables. They concern an
+        adversary that sees only what one node sees:
+
+        - For each node and agent: a bound on ε, the part of the bound that is due to relayed messages, and the distance
+          in hops.
+        - For each agent: the ε of all messages before relaying.
         """
         claimed, agents, network = self._losses
         privacy = self._setup.experiment.privacy
@@ -137,7 +136,7 @@ class Accounting:
         """Return the privacy section of summary.json.
 
         Args:
-            sharing: the names of other runs that drew the same noise, but have other data or may have other data.
+            sharing: the names of other runs that drew the same noise, but may have other data.
         """
         (claimed, agents, network), setup, e = self._losses, self._setup, self._setup.experiment
         granted = samples = seen = None
@@ -220,18 +219,8 @@ def _default() -> Experiment:
 def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
     """Return the section of summary.json on the noise of a run.
 
-    The main results are four numbers:
-
-    - `scale`: the largest noise scale.
-    - `least_scale`: the smallest noise scale.
-    - `release`: the largest (L1 sensitivity)/(noise scale) of a release. For Laplace noise and public batches, this is
-      the largest pure ε of a single release, without the effects of hidden state and of rounding.
-    - `calibrated_scale`: the largest (L1 sensitivity)/(nominal ε). With this noise scale, the ε of a single release
-      would be the nominal ε.
-
-    The four numbers are computed from the releases that depend on a new loss function. A loss function is new if no
-    earlier message of the agent depends on it. If there are no such releases, the numbers are computed from all
-    releases.
+    Scales and sensitivities are those of the releases that depend on a new loss function (a loss function that no
+    earlier message of the agent depends on). If there are no such releases, they are those of all releases.
     """
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.
@@ -287,15 +276,12 @@ def _solver(tolerance: float, history: Events) -> typed.SolverSummary:
 
 
 def _key(setup: Setup) -> typed.KeyState | None:
-    """Return who knows the noise key: "secret" (nobody), "rehearsal" (everybody with the seed) or "unknown".
+    """Return who knows the noise key of the run; None if the run has no noise.
 
-    The result is None if the run has no noise. A user-defined mechanism is tested in the rounds 1, 2, 3 and the last
-    round, for the first and the last agent: the mechanism draws noise with nine keys, and then again with the first
-    key. The result is "unknown" in three cases:
-
-    - A coordinate of the noise is the same number for all nine keys.
-    - The two draws with the first key differ.
-    - The mechanism raises an error.
+    - "secret": nobody knows the key.
+    - "rehearsal": everybody with the seed knows the key.
+    - "unknown": a user-defined mechanism fails a test of its noise. It raises an error, draws other noise when it gets
+      the same key again, or draws a coordinate that is the same number for nine keys.
     """
     e, d = setup.experiment, setup.dimension
     if not e.private:

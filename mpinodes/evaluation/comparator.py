@@ -1,27 +1,30 @@
 """Find the best fixed decision in hindsight (the comparator), with a proven bound on its error.
 
 The comparator minimizes F(v) = Σ_t Σ_i f_i^t(v) over all v in the set 𝒳, where f_i^t is the loss of agent i in round t.
-A certificate is a proven bound on F(x) − min F, where x is the computed point. The method depends on the losses and on
-𝒳:
+The method depends on the losses and on 𝒳:
 
-- Piecewise linear losses on a set 𝒳 that states its `cones`: Clarabel solves a quadratic or second-order cone program.
-- Other losses on 𝒳 = R^d, unless they are strongly convex in each sample: Newton's method if F is smooth and
-  regularized and d is moderate, else L-BFGS-B.
-- All other cases: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue, Candès 2015).
-  If the losses have a Hessian, d is moderate and 𝒳 states its cones, Newton's method takes over after many iterations.
-  Each of its steps is a quadratic program over 𝒳, solved by Clarabel.
+- If the losses are piecewise linear and 𝒳 states its `cones`: Clarabel solves a quadratic or second-order cone program.
+- If other losses are not strongly convex in each sample and 𝒳 = R^d: Newton's method if F is smooth and regularized and
+  d is moderate, else L-BFGS-B.
+- In all other cases: accelerated projected gradient with adaptive restart (Beck, Teboulle 2009; O'Donoghue, Candès
+  2015). If the losses have a Hessian, d is moderate and 𝒳 states its cones, Newton's method takes over after many
+  iterations. Each of its steps is a quadratic program over 𝒳, solved by Clarabel.
 
-The certificate is the least of the bounds that apply; if no bound applies, the certificate is inf:
+A certificate is a proven bound on F(x) − min F, where x is the computed point. The certificate is the least of the
+bounds that apply; if no bound applies, the certificate is inf:
 
 - For a cone program of piecewise linear losses: the duality gap at feasible multipliers.
 - If 𝒳 is bounded: the Frank-Wolfe gap max_{v ∈ 𝒳} ⟨∇F(x), x − v⟩, which is a bound for any convex F.
 - If 𝒳 is unbounded and F is known to be μ-strongly convex: ‖∇F(x)‖²/(2μ).
 - For built-in losses: F(x), because built-in losses are never negative.
 
-The duality gap is computed as follows. Let A be the features, b the targets, w the weights of the samples, and μ the
-regularizer. Sample j adds to F the largest s_j(⟨A_j, v⟩ − b_j) over all s_j in [w_j lo_j, w_j hi_j], where lo_j and
-hi_j are the two slopes of its loss. Therefore min F ≥ −s·b + min_{v ∈ 𝒳} (⟨Aᵀs, v⟩ + (μ/2)‖v‖²) for any vector s of
-such numbers.
+The duality gap is F(x) minus the following lower bound on min F. Let A be the features, b the targets, w the weights of
+the samples, and μ the regularizer. Let lo_j and hi_j be the two slopes of the loss of sample j. For any vector s of
+numbers s_j in [w_j lo_j, w_j hi_j],
+
+    min F ≥ −s·b + min_{v ∈ 𝒳} (⟨Aᵀs, v⟩ + (μ/2)‖v‖²),
+
+because sample j adds to F the largest s_j(⟨A_j, v⟩ − b_j) over all these s_j.
 """
 
 from __future__ import annotations
@@ -69,14 +72,14 @@ class Comparator(NamedTuple):
 def best(total: SampleLoss, feasible: Set, start: Vector, others: Sequence[Vector] = ()) -> Comparator:
     """Minimize F, the sum of all loss functions, over the feasible set 𝒳.
 
-    The result is the point that the solver finds, or a guess if F is less there.
+    The guesses and 0 are projected onto 𝒳, and the solver starts from the projected point with the least F. If F is
+    less at this point than at the solver's result, this point is the result.
 
     Args:
         total: F, a convex sum of loss functions without clipping.
         feasible: 𝒳.
         start: (d,) a guess of the minimizer.
-        others: further guesses. All guesses and 0 are projected onto 𝒳. The solver starts from the projected point with
-            the least F. The solver accepts an error that is a small part of F(projected 0) − min F.
+        others: further guesses.
     """
     with np.errstate(all="ignore"):  # steep losses may overflow far from the minimum
         points = [feasible.project(x) for x in (start, *others, np.zeros_like(start))]
@@ -166,7 +169,7 @@ def _projected_gradient(total: SampleLoss, feasible: Set, start: Vector, lost: f
         total: F.
         feasible: 𝒳.
         start: (d,) a point in 𝒳.
-        lost: F at the projected 0. An error that is a small part of `lost` − min F is accepted.
+        lost: F at the projection of 0 onto 𝒳. An error that is a small part of `lost` − min F is accepted.
     """
     smoothness, d = _smoothness(total), len(start)
     step = 1 / max(smoothness, np.finfo(float).tiny) if smoothness < np.inf else 1.0
@@ -209,7 +212,7 @@ def _newton(total: Any, feasible: Set, x: Vector, step: float, wanted: float) ->
     """Improve the point x by Newton's method. Return the point with the least certificate, and that certificate.
 
     A certificate is a proven bound on F(x) − min F. Each step minimizes the quadratic model of F at x over the feasible
-    set 𝒳. Then a step of projected gradient moves coordinates that are close to the boundary of 𝒳 onto the boundary.
+    set 𝒳, and then makes a step of projected gradient.
 
     Args:
         total: F, with a Hessian.
@@ -291,16 +294,15 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
     """Minimize a piecewise linear F by a sequence of small programs, which are solved by Clarabel.
 
     The loss function of a sample has one kink, at which its slope changes. A program is small because it contains only
-    the kinks that are nearest to the best point so far. All other loss functions are treated as linear. If the solution
-    of a program is beyond a kink that the program does not contain, the bound on F(x) − min F is still valid, but
-    large. The next program then contains this kink too, unless there are very many such kinks. The number of nearest
-    kinks doubles from program to program.
+    the kinks that are nearest to the best point so far; all other loss functions are treated as linear. Each program
+    contains more kinks than the program before.
 
     Args:
         total: F.
         feasible: the feasible set.
         start: (d,) a feasible point.
-        lost: F at the projected 0. An error that is a small part of `lost` − min F is accepted.
+        lost: F at the projection of 0 onto the feasible set. An error that is a small part of `lost` − min F is
+            accepted.
     """
     n, lowest = len(total.targets), Comparator(start, 0.0, np.inf)
     has_minimum = feasible.bounded or total.regularizer  # then the problem with few kinks also has a minimum
@@ -327,15 +329,13 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
     """Minimize a piecewise linear F over the feasible set 𝒳 by Clarabel, with some loss functions made linear.
 
     The loss function of a chosen sample keeps its kink, at which its slope changes. The loss function of any other
-    sample is replaced by a linear function with one of the two slopes. For the chosen samples, the program is
+    sample is replaced by a linear function with one of the two slopes. For the chosen samples, with features A, targets
+    b, and slopes lo and hi, the program is
 
         min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳.
 
-    If 𝒳 is `solid` (a point of 𝒳 stays in 𝒳 if some coordinates are set to 0), the program leaves out each coordinate
-    in which all features are zero. An optimal value of such a coordinate is 0.
-
     Args:
-        total: F, with features A, targets b, and slopes lo and hi of each loss.
+        total: F, with the regularizer μ.
         feasible: 𝒳.
         some: (n,) whether a sample is chosen.
         side: (n,) for a sample that is not chosen, the slope of its linear loss function: hi if positive, else lo.
@@ -345,6 +345,7 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
 
     whole = total.features
     used = np.flatnonzero(whole.any(axis=0)) if isinstance(whole, np.ndarray) else np.unique(whole.indices)
+    # In a coordinate without features, 0 is optimal if a point of 𝒳 stays in 𝒳 when the coordinate is set to 0.
     used = used if feasible.solid else np.arange(whole.shape[1])
     a, b = sparse.csr_array(whole[np.flatnonzero(some)])[:, used], total.targets[some]
     divisor = np.broadcast_to(total.divisor, len(some))
@@ -383,7 +384,7 @@ def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
 
 
 def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:
-    """Return a lower bound on the minimum of F over the feasible set 𝒳: the dual objective at some multipliers.
+    """Return a lower bound on the minimum of F over the feasible set 𝒳: the dual objective at given multipliers.
 
     Args:
         total: F, a sum of piecewise linear losses.

@@ -39,8 +39,8 @@ class Evaluator:
 
     Attributes:
         judged: the decisions, losses and best fixed decisions of the finished run, which metrics read; set by `close`.
-        variables: the values of the metrics that are not computed in every round, by name; filled by `close`. Metrics
-            that do not apply to the run, have no number, or failed, are missing.
+        variables: the values of the metrics that have no value for each round, by name; set by `close`. Metrics that do
+            not apply to the run, have no number, or failed, are missing.
     """
 
     judged: Judged
@@ -74,7 +74,7 @@ class Evaluator:
         return variables
 
     def recall(self, columns: Mapping[str, Vector]) -> None:
-        """Add the next rounds of a stored run from the recorded values of its metrics, without the estimates.
+        """Add the next rounds of a stored run: the recorded values of its metrics take the place of the estimates.
 
         Args:
             columns: for each metric name, an array whose first axis is the round. The name "loss" is required.
@@ -98,13 +98,12 @@ class Evaluator:
     def close(self, tell: Tell, known: Mapping[int, Comparator] | None = None) -> None:
         """End the run: find the best fixed decisions (comparators), and compute the metrics that need the whole run.
 
-        If the comparators are left out (`left_out`), their values are nan. If a user-defined metric fails, a warning is
-        printed, and the metric is left out.
+        If a user-defined metric fails, a warning is printed, and the metric is left out.
 
         Args:
             tell: a function that is called with the number of comparators found and the number of all comparators.
             known: maps a number of rounds to the comparator of these first rounds, from another run on the same losses.
-                Known comparators are not computed again. If the losses are the same in every round, `known` is ignored.
+                Known comparators need not be computed.
         """
         meter, feasible = self._meter, self._setup.feasible
         meter.end()
@@ -145,12 +144,12 @@ class Evaluator:
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {reason}\n")
 
     def summary(self) -> WorthSummary:
-        """Return the results of the run for summary.json: the last values of the metrics, and three baselines.
+        """Return the results of the run for summary.json: the last values of the metrics, and results without learning.
 
-        - Metrics that state `summarized = False` are left out. The value is None if a metric does not apply to the run.
-          Sums over rounds are also given per round, and values of agents also as the mean over agents.
-        - The three baselines are results without learning: the accuracy of always predicting the largest class, the
-          error of always predicting the mean target, and the results at the starting point.
+        - The value of a metric is None if the metric does not apply to the run. Metrics that state `summarized = False`
+          are left out.
+        - The results without learning are the accuracy of always predicting the largest class, the error of always
+          predicting the mean target, and the results at the starting point.
         - If the comparator or the accuracy is not computed, the result states why.
         """
         values: dict[str, Any] = {}
@@ -179,7 +178,7 @@ class Evaluator:
 
 
 def rules(metrics: Sequence[type[Metric]]) -> dict[str, Rule]:
-    """Return how each value of a metric in summary.json is merged over repeats, for example by the mean.
+    """Return the rules by which the values of metrics in summary.json are merged over repeats, such as the mean.
 
     The keys of the result are the dotted keys of the values in summary.json.
     """
@@ -199,17 +198,17 @@ def label(metric: type[Metric] | Metric) -> str:
 def shown_key(metric: type[Metric] | Metric) -> str:
     """Return the dotted key, in summary.json, of the number that tables and figures show for a metric.
 
-    If the metric adds up over rounds, this number is divided by the number of rounds. If the metric has a value for
-    each agent, this number is the mean over the agents.
+    - If the metric adds up over rounds, the number is divided by the number of rounds.
+    - If the metric has a value for each agent, the number is the mean over the agents.
     """
     return f"{key(metric)}{'_per_round' * metric.per_round}{'_mean' * ('agent' in metric.dims)}"
 
 
 def _values(metric: Metric | type[Metric], last: Any, rounds: int) -> dict[str, Any]:
-    """Return the values of a metric for summary.json: the last value, and numbers that are computed from it.
+    """Return the values of a metric for summary.json, by dotted key: the last value, and numbers that follow from it.
 
-    If the metric adds up over rounds, the last value is also divided by `rounds`. If the metric has a value for each
-    agent, the means over the agents are added. The keys of the result are dotted.
+    - If the metric adds up over rounds, there is also the last value divided by `rounds`.
+    - If the metric has a value for each agent, there are also the means over the agents.
     """
     values = {key(metric): last}
     if metric.per_round:
@@ -254,16 +253,14 @@ def left_out(setup: Setup, meter: Meter) -> str:
 def _expected_seconds(setup: Setup, meter: Meter) -> float:
     """Estimate how many seconds the computation of the best fixed decisions (comparators) takes on one core.
 
-    The estimate depends only on the class of the losses, and on the numbers of samples, features and horizons, so it is
-    the same on all machines. It is 0 for piecewise linear losses with sparse features, and for all other losses that
-    depend only on a linear prediction. The estimate was fitted to 3,000 to 60,000 samples with 10 to 784 features and
-    norms of about 1. The true time may be a tenth of the estimate, or a few times the estimate.
+    The estimate is the same on all machines. The true time may be a tenth of the estimate, or a few times the estimate.
     """
     kind, shares, d = meter.losses.kind, setup.stream.shares, setup.dimension
     owners = len(setup.samples) if setup.algorithm.decomposable else 1
     most = np.inf if shares is None else sum(len(share) for share in shares[:owners])
     rounds = meter.horizons[-1:] if setup.stream.batch == "all" else meter.horizons
     samples = np.minimum(rounds * float(sum(setup.samples[:owners])), most)
+    # fitted to 3,000 to 60,000 samples with 10 to 784 features and norms of about 1
     if issubclass(kind, PiecewiseLinearLoss):
         factor = 6e-7 if kind.needs_labels else 3e-8 * np.minimum(samples, d)
         return float(np.sum(factor * samples * np.minimum(samples, d))) if meter.losses.is_dense else 0.0
@@ -278,10 +275,8 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
     Args:
         meter: the sums of losses of the finished run.
         feasible: 𝒳, the feasible set.
-        tell: a function that is called after each computed horizon, with the number of horizons done and the number of
-            all horizons. If the losses are the same in every round, the function is not called.
-        known: results of another run on the same losses, by horizon; these horizons are not computed. If the losses are
-            the same in every round, `known` is not used.
+        tell: a function that may be called with the number of horizons done and the number of all horizons.
+        known: results of another run on the same losses, by horizon; these horizons need not be computed.
     """
     everything, began = meter.losses.everything, np.nan_to_num(meter.last[0])
 
@@ -302,11 +297,12 @@ def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comp
 
 
 def best_of_rounds(everything: Total, feasible: Set, horizons: np.ndarray, fixed: list[Comparator]) -> Vector:
-    """Return the sum of the least losses of single rounds, and the length of the path of the minimizers: (2, h).
+    """Return sums on the minimizers v(t) of the losses Σ_i f_i^t of single rounds t, as an array (2, h).
 
-    Let v(t) be the minimizer of Σ_i f_i^t(v), the loss of round t alone. For each of h horizons, row 0 of the result
-    has the sum over t of the least losses Σ_i f_i^t(v(t)), and row 1 has the sum over t of ‖v(t) − v(t − 1)‖. Each sum
-    is over the rounds t up to the horizon.
+    Column k has the sums over the rounds t up to the horizon k:
+
+        row 0    Σ_t Σ_i f_i^t(v(t))        the least losses
+        row 1    Σ_t ‖v(t) − v(t − 1)‖      the length of the path of the minimizers, from t = 2
 
     Args:
         everything: the losses f_i^t of all agents i and rounds t.

@@ -39,10 +39,10 @@ def blocks(total: int, width: int) -> list[slice]:
 
 
 class Examined(ABC):
-    """Evaluate many decisions on a data set. A decision is also called a point.
+    """Evaluate many points (decisions) on a data set.
 
-    The result for a point is called its mark: the accuracy or the root mean squared error of its predictions. Sparse
-    features stay in memory. Dense features are read from the source again for each evaluation.
+    The result for a point is called its mark. A mark is the accuracy of the point's predictions, or their root mean
+    squared error.
     """
 
     def __init__(self, source: Source) -> None:
@@ -51,9 +51,9 @@ class Examined(ABC):
 
     @abstractmethod
     def naive(self) -> float:
-        """Return the accuracy or error of the best constant prediction: the largest class, or the mean of the targets.
+        """Return the accuracy of always predicting the largest class, or the error of always predicting the mean.
 
-        The mean is that of the training samples, or of the test samples if the run has no training samples.
+        The mean is that of the training targets, or of the test targets if the run has no training samples.
         """
 
     @abstractmethod
@@ -104,8 +104,8 @@ class Labelled(Examined):
     def is_predicted(self, dimension: int) -> bool:
         """Return whether the losses depend on the labels; if not, the run has no accuracy.
 
-        This is tested with the first samples at a random point: their losses with the first label are compared with
-        their losses with the last label.
+        The losses of the first samples at a random point are computed with the first label and with the last label, and
+        compared.
 
         Raises:
             BadInput: the method `predict` of the loss class fails, or returns no valid indices of labels.

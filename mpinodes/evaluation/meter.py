@@ -25,9 +25,8 @@ _BY_HORIZON = ("horizons", "total", "last", "mean", "judged")
 class Meter:
     """Add up the losses of a run round by round, and store the sums at h horizons.
 
-    A horizon is a round at which results are measured. There are n agents and k deciders. A decider makes a decision
-    and has a loss. If the objective is decomposable, every agent is a decider (k = n). Otherwise the network is the
-    only decider (k = 1).
+    A horizon is a round at which results are measured. A decider makes a decision and has a loss. If the objective is
+    decomposable, each of the n agents is a decider (k = n). Otherwise the network is the only decider (k = 1).
 
     Attributes:
         losses: the losses of all deciders.
@@ -38,9 +37,8 @@ class Meter:
         total: (h, 2 + n) losses of the network, summed over the rounds up to a horizon: at its decisions, at its
             running averages, and at the estimate of each agent.
         last, mean: (h, d) the last and the average decision, averaged over the deciders.
-        marks: for each measure and data set, such as "accuracy.test", an array (h, 2, k). The entries [:, 0] are the
-            accuracy or root mean squared error of the average decision, and the entries [:, 1] of the last decision.
-            Complete after `end`.
+        marks: for each measure and data set, such as "accuracy.test", an array (h, 2, k) of accuracies or root mean
+            squared errors: [:, 0] of the average decisions, and [:, 1] of the last decisions. Complete after `end`.
         judged: (h, k, d) for an offline method, the decisions whose optimality gap is reported; (0, k, d) for an online
             method.
         whole: (h, k) for an offline method, the loss at each decision in `judged`, averaged over all rounds and agents;
@@ -77,8 +75,8 @@ class Meter:
     def by_set(self, name: str) -> dict[str, Vector]:
         """Return the accuracies or the root mean squared errors of the run, by data set ("train", "test").
 
-        Each array has the shape (h, 2, k): for h rounds, for the average and the last decision, and for k deciders. The
-        result is empty if the run has no accuracy or no error.
+        Each array has the shape (h, 2, k): h horizons, the average and the last decision, and k deciders. The result is
+        empty if the run has no accuracy or no error.
 
         Args:
             name: "accuracy" or "rmse".
@@ -169,8 +167,8 @@ class Meter:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state that the method `state` of an earlier object returned.
 
-        The stored run may have another total number of rounds than this run. Let s be the last round of the stored run.
-        The rounds at which results are measured are those of the stored run up to s, and those of this run after s.
+        The horizons that the earlier object has reached stay. All later horizons are those of this run, which may have
+        another number of rounds.
         """
         for name in _SUMS:
             setattr(self, name, state[name])
@@ -187,8 +185,7 @@ class Meter:
     def end(self) -> None:
         """End the run: compute the accuracies, the errors and `whole`.
 
-        If the run ended early, results are also measured at its last round, and the horizons that it did not reach are
-        removed.
+        If the run ended early, its last round becomes the last horizon.
         """
         at = int(np.searchsorted(self.horizons, self.seen))
         if self.horizons[at] != self.seen:
@@ -206,16 +203,12 @@ class Meter:
             self.whole = values.reshape(self.whole.shape) / (rounds * self._deciders)
 
     def _penalty(self, points: Vector) -> Vector:
-        """Return the regularizer (λ/2)‖x‖² of each point x. The last axis of `points` has the coordinates.
-
-        The result is contiguous in memory, because NumPy sums an array in an order that depends on the layout.
-        """
+        """Return the regularizer (λ/2)‖x‖² of each point x. The last axis of `points` has the coordinates."""
+        # contiguous, because NumPy sums an array in an order that depends on its layout
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
     def _keep(self, at: int, last: Vector) -> None:
         """Store the decisions of a round at which results are measured, and the averages of the decisions so far.
-
-        If the run has accuracies or errors, these decisions are kept until `_examine` computes the numbers.
 
         Args:
             at: the index of the round in `horizons`.

@@ -84,8 +84,7 @@ class Lost(NamedTuple):
 class Losses(ABC):
     """Compute the losses of all deciders in any rounds, without the regularizer.
 
-    If the objective is decomposable, each agent is a decider; else the network is the only decider. Under bandit
-    feedback, the method `played` includes a small part of the regularizer.
+    If the objective is decomposable, each agent is a decider; else the network is the only decider.
 
     Attributes:
         kind: the class of the losses.
@@ -125,12 +124,11 @@ class Losses(ABC):
     def played(self, first: int, columns: Columns, points: Points) -> Lost:
         """Return the losses of consecutive rounds from `first` on, at the points at which agents learn their losses.
 
-        Usually these points are the decisions themselves, and the result is that of `at`. Under bandit feedback, agents
-        learn the loss at two points x + r u and x − r u around a decision x (`losses.two_point`). The result is then
-        the mean of the losses at both points. The losses at running averages are those of `at` in all cases.
+        - Without bandit feedback, these points are the decisions, and the result is that of `at`.
+        - With bandit feedback, there are two points for each decision. The result is the mean of the losses at both
+          points, plus the excess of the mean regularizer at both points over the regularizer at the decision.
 
-        The caller adds the regularizer (λ/2)‖x‖² at each decision x. Its mean over the two points is
-        (λ/2)(‖x‖² + r²). Therefore this method already includes the missing term (λ/2)r² in the result.
+        The losses at running averages are those of `at` in both cases.
 
         Args:
             first: the first of the rounds.
@@ -174,9 +172,9 @@ class Changing(Losses):
     def columns(self, first: int, last: int) -> Columns:
         """Return the coordinates of a decision on which the losses of rounds `first` to `last` depend.
 
-        If features are sparse and the loss is a function of a·x, these are the coordinates in which some feature vector
-        a is not 0. If all features are 0, the result is coordinate 0. In all other cases, the result is all
-        coordinates.
+        - If features are sparse and the loss is a function of a·x: the coordinates in which some feature vector a is
+          not 0 (coordinate 0 if all features are 0).
+        - In all other cases: all coordinates.
         """
         features, *_ = self._samples.of(first, last)
         loss = self._samples.first
@@ -202,7 +200,7 @@ class Changing(Losses):
         return Lost(lost[:, 0], lost[:, 1], everybodys, None)
 
     def _sums(self, features: Features, targets: Vector, divisor: Any, points: Vector) -> Vector:
-        """Return the sum of the losses of each of g groups of samples, at each of p points for the group: (g, p).
+        """Return the sum of the losses of each of g groups of samples, at each of the group's p points: (g, p).
 
         Args:
             features: the samples of all groups, one group after another.
@@ -236,8 +234,7 @@ class ConstantLosses(Losses):
     def at(self, first: int, columns: Columns, points: Points) -> Lost:
         """Return the losses of consecutive rounds, at points that have all coordinates.
 
-        The arguments `first` and `columns` are not used, because all rounds have the same losses, which need all
-        coordinates.
+        The arguments `first` and `columns` are not used, because all rounds have the same losses.
         """
         rounds, owners, _ = points.decisions.shape
         lost, training = np.zeros((2, rounds)), np.zeros(rounds)
@@ -260,14 +257,14 @@ class ConstantLosses(Losses):
 def _blocks(features: Features, targets: Vector, points: int) -> list[tuple[Features, Vector]]:
     """Split samples into blocks of rows, so that computing the losses of a block fits into the processor's cache.
 
-    Samples with sparse features stay in one block. The blocks do not depend on how many rounds are computed together,
-    so sums of losses are the same to the last bit.
+    Samples with sparse features stay in one block.
 
     Args:
         features: the features of the samples, one row for each sample.
         targets: the targets of the samples.
         points: the number of points at which the losses are computed.
     """
+    # The blocks do not depend on how many rounds are computed together, so sums are the same to the last bit.
     if not isinstance(features, np.ndarray):
         return [(features, targets[None])]
     # Features stored by columns halve the time of a product with a few rows.

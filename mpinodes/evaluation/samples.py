@@ -1,12 +1,10 @@
 """Read the samples of a run round by round, and sum the losses of any consecutive rounds.
 
-`Samples` reads the samples of consecutive rounds. When the run has ended, `Samples` makes a `Total`, which sums the
-losses of any consecutive rounds. A `Total` holds the samples of the run, and knows in which rounds each sample was
-used. If samples are used in only one round, `Samples` does not keep them, and reads all samples a second time to make
-the `Total`.
+`Samples` reads the samples of consecutive rounds. At the end of the run, `Samples` makes a `Total`, which sums the
+losses of any consecutive rounds. A `Total` holds the samples of the run, and the rounds in which each sample was used.
 
-If the samples have more than `KEPT` bytes and fewer than `COLUMNS` features, they are replaced by a few samples with
-the same sum of losses (`Squares`), provided that the class of the losses itself defines a method `condensed`.
+`Squares` is a `Total` for samples that are too large to hold in memory. It replaces the samples by fewer samples with
+the same sum of losses, if the class of the losses defines how (`condensed`).
 """
 
 from __future__ import annotations
@@ -38,8 +36,8 @@ class Total:
     Args:
         loss: any loss of the run; all losses of the run have the class and the regularizer of this loss.
         owners: the number of losses in a round: the number of agents, or 1 if all agents share one loss.
-        block: the samples of the run: features, targets and divisors. The loss of a sample is divided by the sample's
-            divisor; an infinite divisor removes the sample from all sums.
+        block: the samples of the run: features, targets and divisors. The divisor of a sample divides its loss; an
+            infinite divisor removes the sample from all sums.
         rows: a function that maps a first and a last round to the indices of the samples that these rounds use; None if
             every round uses all samples.
 
@@ -79,7 +77,7 @@ class Total:
         return self._loss(self._features[rows], self._targets[rows], divisor, number)
 
     def _indices(self, first: int, last: int) -> Iterator[NDArray[np.int64]]:
-        """Yield the indices of the samples that the rounds `first` to `last` use, for some rounds at a time."""
+        """Yield the indices of the samples that the rounds `first` to `last` use, in one array for every few rounds."""
         assert self._rows
         at_once = max(1, BYTES_AT_ONCE // (8 * len(self._rows(1, 1))))
         for start in range(first, last + 1, at_once):
@@ -109,7 +107,7 @@ class Squares(Total):
         self._left: tuple[Features, Vector] = loss.features[:0], loss.targets[:0]
 
     def content(self, rounds: int) -> tuple[Any, ...]:
-        """Return a function that has no pickle, because the samples are too many to compare."""
+        """Return a tuple with a function that has no pickle, so that results that depend on the sums are not cached."""
         return (lambda: rounds,)
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
@@ -138,10 +136,9 @@ class Samples:
     Attributes:
         first: the loss of the first owner in round 1; all losses of the run have the same class.
         owners: the number of owners.
-        of_each: the number of samples of an owner in a round. If this number is not the same in all rounds of a
-            user-defined stream, it is the largest number. A smaller round is then padded with copies of its first
-            sample (a round without samples: with a sample of zeros). The losses of the copies are divided by infinity,
-            so that the copies add 0.
+        of_each: the number of samples of an owner in a round. If a user-defined stream has different numbers, it is the
+            largest number. A smaller round is then padded with samples whose losses are divided by infinity, so that
+            they add 0.
         of: a function that maps a first and a last round to the samples of these rounds; the function caches its last
             result.
     """
@@ -178,8 +175,8 @@ class Samples:
     def _is_summed(self) -> bool:
         """Return whether the samples of the run are replaced by fewer samples with the same sum of losses (`Squares`).
 
-        The samples are replaced if they are large, have few features, and the class of the loss defines the method
-        `condensed` itself. An inherited method `condensed` does not count.
+        The samples are replaced if they are large and have few features, if the class of the loss itself defines the
+        method `condensed`, and if the numbers of samples cannot differ between rounds.
         """
         condenses = "condensed" in vars(type(self.first)) and not self._varying
         return condenses and self._size > KEPT and self._dimension < COLUMNS

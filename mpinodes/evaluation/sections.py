@@ -13,11 +13,10 @@ from mpinodes.summary.summary import BoundSummary, FaultsSummary, FeedbackSummar
 
 
 def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
-    """Return the section of summary.json on what agents learn of their losses; None if they learn gradients at once.
+    """Return the section of summary.json on delayed and bandit feedback; None if agents learn gradients at once.
 
-    The section has the delay of the feedback, and the number of points at which an agent learns its loss
-    (`feedback.points`). It also has the distance between a decision and these points, in round 1 and in round `rounds`.
-    If agents learn gradients, the distance in round `rounds` is None.
+    The section has the delay in rounds, the number of points at which an agent learns its loss, and the distance of
+    these points from the decision in round 1 and in round `rounds`.
     """
     asked = setup.experiment.feedback
     if not (asked.points or asked.delay):
@@ -27,7 +26,7 @@ def feedback_of(setup: Setup, rounds: int) -> FeedbackSummary | None:
 
 
 def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
-    """Return the section of summary.json on faults; None if no faults are simulated.
+    """Return the section of summary.json on faults of messages; None if no faults are simulated.
 
     The section has five sums over the first `rounds` rounds: the numbers of sent, lost and late messages, the delays of
     the late messages in rounds, and the numbers of absent agents.
@@ -49,9 +48,10 @@ def faults_of(setup: Setup, rounds: int) -> FaultsSummary | None:
 def bound_section(bound: Bound, measured: Variable | None) -> BoundSummary:
     """Return the section of summary.json that compares a theorem's bound with the measured value, at the last round.
 
-    If the run has several measured values, for example one for each agent, the largest value counts. If `measured` is
-    None, or if the run violates an assumption of the theorem, the section states that the bound does not apply, and
-    why. The ratio `times` is None if the bound is not finite, or if the measured value is missing or not above 0.
+    - If the run has several measured values, such as one for each agent: the largest value counts.
+    - If the run violates an assumption of the theorem, or `measured` is None: the section says why the bound does not
+      apply.
+    - If the bound is not finite, or the measured value is missing or not above 0: the ratio `times` is None.
     """
     value, most = float(bound.values[-1]), float(np.max(measured.values[-1])) if measured else None
     return BoundSummary(
