@@ -3,14 +3,14 @@
 The runs are divided into classes, such that runs of different classes have no sample in common. The privacy loss of all
 runs is the largest privacy loss of a class.
 
-The privacy loss of a class is composed from the privacy losses of its runs. Let a unit be what `privacy.adjacency`
-protects: a sample, a round or an agent.
+The privacy loss of a class follows from the privacy losses of its units. A unit is what `privacy.adjacency` protects: a
+sample, a round or an agent.
 
-- If the units of the runs can be matched, the privacy losses of each unit are added over the runs, and the largest sum
-  counts.
-- If not all units can be matched and the units are samples, the largest privacy loss of a sample in each run is added,
-  although these samples may differ.
-- If not all units can be matched and the units are rounds or agents, nothing is proven.
+- If each unit of one run is known to be the same unit in the other runs: the privacy losses of each unit are added over
+  the runs, and the largest sum counts.
+- If this is not known, and units are samples: the largest privacy losses of a sample in each run are added, although
+  these samples may differ.
+- If this is not known, and units are rounds or agents: nothing is proven.
 """
 
 from __future__ import annotations
@@ -82,10 +82,8 @@ class Finished(FinishedRun):
     def noise(self) -> Hashable:
         """Return an identifier of the noise of the run: runs with the same noise have the same identifier.
 
-        The identifier depends on the data files, unless `noise.key` is set. Two results are no identifiers:
-
-        - None, if the run has no noise, or if no other run can have the same noise.
-        - An empty text, if experiment.toml does not identify the noise.
+        - None: the run has no noise, or no other run can have the same noise.
+        - An empty text: experiment.toml does not identify the noise.
         """
         e = self.experiment
         if not e.reproducible or not e.private:
@@ -98,12 +96,12 @@ class Finished(FinishedRun):
     def cost(self) -> tuple[Hashable, Cost]:
         """Return an identifier of the order of the samples, and the privacy cost of every sample in the run.
 
-        If two runs have equal identifiers, sample k is the same sample in both runs, for every k. With
-        `privacy.adjacency` = one-round or one-agent, rounds or agents take the place of samples.
+        If two runs have equal identifiers, sample k of one run is sample k of the other run. With `privacy.adjacency` =
+        one-round or one-agent, rounds or agents take the place of samples.
 
-        The costs are computed from the data and the recorded privacy events (noise and sensitivity of each message). If
-        the data cannot be read again, or have changed, only the largest cost of a sample is returned. This cost is
-        computed from summary.json, and the identifier differs from that of every other run.
+        The costs are computed from the data and the recorded noise. If the data cannot be read again, or have changed,
+        the only cost is that of the worst sample, from summary.json. The identifier then differs from that of every
+        other run.
 
         Raises:
             Unproven: the data cannot be read or have changed, and summary.json does not determine the privacy loss.
@@ -171,8 +169,8 @@ def read(places: Sequence[Path]) -> list[Finished]:
 def _same_run(first: Finished, other: Finished) -> bool:
     """Return whether two runs have the same settings and the same records.
 
-    Settings that do not change messages may differ. The paths of the data files may also differ, if the files are the
-    same. Two records are the same if both contain the losses, and all variables that both contain are equal bit by bit.
+    Settings that do not change messages may differ, and also the paths of data files with the same content. Two records
+    are the same if both contain the losses, and all variables that both contain are equal bit by bit.
     """
     mark = files_mark_of(first.place / "experiment.toml")
     there = at_one_place(other.experiment, other.place / "experiment.toml", first.experiment, mark)
@@ -189,8 +187,8 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
     """Divide runs into two lists: different runs, and runs that repeat an earlier run bit by bit.
 
     Raises:
-        Unproven: two different runs have the same noise, so the difference of their messages has no noise. Also raised
-            if there are several runs, and the noise of one run is not identified.
+        Unproven: two different runs have the same noise, so the difference of their messages has no noise; or there are
+            several runs, and experiment.toml of a run does not identify its noise.
     """
     once: list[Finished] = []
     again: list[Finished] = []
@@ -216,14 +214,14 @@ def counted_once(runs: Sequence[Finished]) -> tuple[list[Finished], list[Finishe
 def disjoint(first: Finished, other: Finished) -> bool:
     """Return whether two runs are known to have no sample in common.
 
-    The first rule of this list that applies determines the result:
+    The first case that applies determines the result:
 
-    - If the runs read the same data file, the result is False.
-    - If `data.identity` is set for both runs, the result is True only if the two values differ.
-    - If one of the runs reads a data file or the user's Python file, the result is False.
-    - If the runs use different data sets, the result is True only if both data sets are built-in.
-    - If the runs use the same data set, the result is True only if its samples are drawn from the seed, and the two
-      seeds differ.
+    - If both runs read the same data file: False.
+    - If both runs set `data.identity`: True if the two values differ, else False.
+    - If a run reads a data file, or the user's Python file: False.
+    - If the runs use different data sets: True if both data sets are built-in, else False.
+    - If the runs use the same data set: True if its samples are drawn from the seed and the two seeds differ, else
+      False.
     """
     a, b = first.experiment.data, other.experiment.data
     if a.get("file") and a.get("file") == b.get("file"):
@@ -250,11 +248,11 @@ def on_the_same_data(runs: Sequence[Finished]) -> list[list[Finished]]:
 def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
     """Return the privacy loss of publishing all runs of a list, and whether the samples of these runs can be matched.
 
-    For `privacy.adjacency` = one-round or one-agent, rounds or agents take the place of samples. The attribute `cost`
-    of each run is deleted, to free memory.
+    Samples can be matched if sample k of one run is known to be sample k of every other run. With `privacy.adjacency` =
+    one-round or one-agent, rounds or agents take the place of samples.
 
     Args:
-        runs: runs that may have samples in common.
+        runs: runs that may have samples in common. The attribute `cost` of each run is deleted, to free memory.
         delta: the δ of the proven epsilon.
 
     Raises:

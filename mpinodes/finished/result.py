@@ -42,8 +42,7 @@ class Result:
     def record(self) -> xarray.Dataset:
         """Return the content of record.h5, read into memory.
 
-        A job with repeats (runs that differ in the seed) has the additional axis `repeat`. Its coordinate `seed` is the
-        seed of each repeat.
+        A job with repeats (runs that differ in the seed) has the additional axis `repeat`, with the coordinate `seed`.
         """
         from mpinodes.runlog.reader import load
 

@@ -1,8 +1,8 @@
 """Read finished runs as one table: a row for each run, with the settings in which the runs differ and the results.
 
-If every agent has its own loss, the loss of a round is the sum of the agents' losses. The table divides such sums, and
-regrets that are computed from them, by the number of agents. If all agents share one loss, this loss is the loss of the
-round, and nothing is divided. So both kinds of runs are comparable.
+In some runs every agent has its own loss, and in other runs all agents share one loss. The table makes both kinds of
+runs comparable: if every agent has its own loss, the sum of the losses in a round is divided by the number of agents,
+and so are regrets.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class FinishedRun:
         return [*cells, *facts, (WARNINGS, " ".join(run_warnings.of(s)))]
 
     def losses(self, variable: str) -> int:
-        """Return the number of losses that a metric sums in one round.
+        """Return the number of losses that a metric sums in one round: the number of agents, or 1.
 
-        The result is the number of agents if every agent has its own loss and the metric sums these losses. In all
-        other cases the result is 1, also if the run has no such metric.
+        The number of agents is returned if every agent has its own loss and the metric sums these losses. If the run
+        has no such metric, 1 is returned.
 
         Args:
             variable: the name of the metric in record.h5.
@@ -111,8 +111,8 @@ class FinishedRun:
     def bits(self) -> Hashable:
         """Return a value that is equal for two runs with the same settings and the same results.
 
-        Four things are ignored: the name of the run, settings that cannot change a result, the seconds, and the
-        warnings.
+        Differences in the name of the run, in settings that cannot change a result, in seconds and in warnings are
+        ignored.
         """
         asked = sorted((key, repr(value)) for key, value in self.keys.items() if key != "name")
         apart = ("seconds", WARNINGS.name)  # only the later run warns that both runs have the same noise
@@ -154,12 +154,12 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Fin
     """Return the finished runs in some directories, each run once.
 
     A directory may be a run, a job with repeats (runs that differ in the seed), or a study. A directory may also
-    contain directories of these kinds, directly or in its subdirectory `runs`.
+    contain such directories, directly or in its subdirectory `runs`.
 
     Args:
         places: the directories.
-        left_out: a list, to which the function appends a reason for each run in a subdirectory that cannot be read. If
-            the argument is None, a run that cannot be read raises BadInput.
+        left_out: a list, to which a reason is added for each run in a subdirectory that cannot be read. If it is None,
+            such a run raises BadInput.
 
     Raises:
         BadInput: one of `places` is not a finished run and contains no run, or none of the runs can be read.
@@ -201,10 +201,9 @@ def unfinished(place: Path) -> list[str]:
 
 
 def members(study: Path) -> list[Path]:
-    """Return the directories of all runs that are listed in a study's table.csv; an empty list without this file.
+    """Return the directories of all runs in the table.csv of a study, finished or not; empty without this file.
 
-    The runs may be finished or not. Runs of an earlier study in the same directory are not in table.csv, and are not
-    returned.
+    Runs of an earlier study in the same directory are not in table.csv.
     """
     try:
         with (study / TABLE).open(newline="", encoding="utf-8") as file:
@@ -214,9 +213,9 @@ def members(study: Path) -> list[Path]:
 
 
 def differing(runs: Sequence[FinishedRun]) -> list[str]:
-    """Return the keys of the settings in which the runs differ, sorted as the list `ORDER` states.
+    """Return the keys of the settings in which the runs differ, in the order of the list `ORDER`.
 
-    The key `name` is left out if, in every run, `name` and `algorithm.name` are equal.
+    If `name` equals `algorithm.name` in every run, `name` is left out.
     """
     keys = dict.fromkeys(key for run in runs for key in run.keys)
     if all(run.keys["name"] == run.keys.get("algorithm.name") for run in runs):
