@@ -24,7 +24,7 @@ def _records(path: Path) -> NDArray[np.uint8]:
         raise BadInput(f"{path}: record {whole + 1}, from byte {whole * RECORD} on, has {rest} of {RECORD} bytes")
     records = data.reshape(whole, RECORD)
     for k in np.flatnonzero(records[:, 0] >= CLASSES)[:1]:
-        raise BadInput(f"{path}: record {k + 1}, at byte {k * RECORD}: label {records[k, 0]}; CIFAR-10 has 0 to 9")
+        raise BadInput(f"{path}: record {k + 1}, at byte {k * RECORD}: label {records[k, 0]} is not one of 0 to 9")
     return records
 
 

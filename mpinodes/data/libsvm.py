@@ -90,7 +90,7 @@ def _read(path: Path, dimension: int | None, labels: Labels) -> Arrays:
     for k in np.flatnonzero((columns <= before) | (columns > most) | ~(np.abs(entries) <= LARGEST))[:1]:
         index, value, where = columns[k], entries[k], place(int(np.searchsorted(stops, k, side="right")) - 1)
         if index <= before[k]:
-            raise BadInput(f"{where}: index {index} after {before[k]}: indices count from 1 and ascend")
+            raise BadInput(f"{where}: index {index} must be above {before[k]}, because indices count from 1 and ascend")
         if index > most:
             raise BadInput(f"{where}: index {index} is above {most}, the number of features")
         raise BadInput(f"{where}: '{index}:{value:g}' {unfit(value)}")

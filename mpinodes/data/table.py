@@ -29,7 +29,7 @@ from mpinodes.data.source import LARGEST, Labels, Source, lines, listed, number_
 INDEX = ("unnamed: 0", "__index_level_0__")  # the names that libraries give to an index without a name
 # Names, in lower case, that pandas, R and polars may give to an index, and that a user may also give to a feature.
 _may_be_index = re.compile(r"x|v1||index|level_\d+|unnamed\W*_*\d+|row[._]?(names?|nr|index|id)|\.\.\.1").fullmatch
-DROP = "seems to be the index of a data frame: drop this column (index=False), or give the column a name"
+SEEMS_AN_INDEX = "seems to be the index of a data frame: drop this column (index=False), or give the column a name"
 FOLDER = Path("runs", "frames")  # the folder to which data frames are written
 SPARSE = (".libsvm", ".svm", ".txt")
 
@@ -129,7 +129,7 @@ def _checked(path: Path, stated: FileFacts) -> Arrays:
     require_fit(targets[:, None], width)
     for name, column in zip(names[:-1], features.T, strict=False):  # an .npz has no names
         if not stated.columns and _may_be_index(name.lower()) and _numbers_rows(column, name):
-            raise BadInput(f"{path}: column {name!r} {DROP}; if it is a feature, state data.columns={width}")
+            raise BadInput(f"{path}: column {name!r} {SEEMS_AN_INDEX}; if it is a feature, set data.columns={width}")
     return features, targets, np.array(names, str)
 
 
@@ -233,7 +233,7 @@ def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], 
     """
     stripped, target = [name.strip() for name in names], target.strip()
     if index := [name for k, name in enumerate(stripped) if name.lower().startswith(INDEX) or not (name or k)]:
-        raise BadInput(f"{place}: column {index[0]!r} {DROP}")
+        raise BadInput(f"{place}: column {index[0]!r} {SEEMS_AN_INDEX}")
     if target and stripped.count(target) != 1:
         number = stripped.count(target) or "no"
         raise BadInput(

@@ -128,7 +128,7 @@ def test_cifar_rows_are_counted_from_file_to_file(tmp_path):
     ("data", "message"),
     [
         (records([1, 2]).tobytes()[:-100], r"b.bin: record 2, from byte 3073 on, has 2973 of 3073 bytes"),
-        (records([1, 2, 10]).tobytes(), r"b.bin: record 3, at byte 6146: label 10; CIFAR-10 has 0 to 9"),
+        (records([1, 2, 10]).tobytes(), r"b.bin: record 3, at byte 6146: label 10 is not one of 0 to 9"),
         (b"", r"b.bin: empty"),
     ],
 )
@@ -185,10 +185,10 @@ def read_whole(path, dimension=None):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1 1:2\n\n1 0:3 2:1\n", r"x: line 3: index 0 after 0: indices count from 1 and ascend"),
-        ("1 0:3\n", r"x: line 1: index 0 after 0: indices count from 1"),
-        ("1 1:2 2:1\n1 2:1 2:1 3:1\n", r"x: line 2: index 2 after 2: indices count from 1 and ascend"),
-        ("1 4:2 2:1\n", r"x: line 1: index 2 after 4"),
+        ("1 1:2\n\n1 0:3 2:1\n", r"x: line 3: index 0 must be above 0, because indices count from 1 and ascend"),
+        ("1 0:3\n", r"x: line 1: index 0 must be above 0, because indices count from 1"),
+        ("1 1:2 2:1\n1 2:1 2:1 3:1\n", r"x: line 2: index 2 must be above 2, because indices count from 1 and ascend"),
+        ("1 4:2 2:1\n", r"x: line 1: index 2 must be above 4"),
         ("1 1:2\n1 1:nan 2:1\n", r"x: line 2: '1:nan' is not a finite number"),
         ("1 1:inf\n", r"x: line 1: '1:inf' is not a finite number"),
         ("1 1:2\n1 2:1 12", r"x: line 2: '12' is not index:value"),

@@ -100,7 +100,7 @@ class Run:
             ValueError: the algorithm states that it takes no steps (`Algorithm.takes_steps`).
         """
         if self.steps is None:
-            raise ValueError("this algorithm states takes_steps = False, so the run has no step schedule; state True")
+            raise ValueError("the class states takes_steps = False, so it has no step schedule: set takes_steps = True")
         return self.steps
 
 
