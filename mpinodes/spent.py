@@ -1,8 +1,8 @@
 """Compute the privacy loss of publishing several finished runs: python -m mpinodes.spent RUN...
 
-A RUN is the directory of a finished run, with all its repeats. The privacy losses of runs on the same data are
-composed. If the records say which samples each run used, the losses are composed for each sample separately. If the
-runs use several data sets without common samples, the result is the largest privacy loss of a single data set.
+A RUN is the directory of a finished run, with all its repeats. If runs use the same data, their privacy losses are
+composed. The losses are composed for each sample separately, if the records say which samples each run used. If runs
+use data sets without common samples, the result is the largest privacy loss of a single data set.
 
 Two runs on your own files count as runs on the same data, unless both data.file and data.identity are different. With
 different names in data.identity, you declare that the data sets have no common sample. The result holds only if the

@@ -1,10 +1,11 @@
 """Provide UCI's Adult data: is the income above 50,000 dollars (+1) or not (−1)?
 
-There are 30,162 training and 15,060 test samples with d = 105 features. Rows with a missing value are left out. 98
-features are one-hot indicators, six are numbers that are scaled to [0, 1] by public constants, and one is the constant
-1. A sample with an L2 norm above 1 is then scaled to norm 1. The papers on ADMM use all 45,222 rows for training, and
-divide each of the six numbers by its largest value in the data. To do the same, set data.rows=all and
-data.scaling=maxima.
+There are 30,162 training and 15,060 test samples, which are the rows without a missing value. A sample has d = 105
+features: 98 one-hot indicators, six numbers that are scaled to [0, 1] by public constants, and the constant 1. The
+features are then divided by their L2 norm.
+
+The papers on ADMM use all 45,222 rows for training, and divide each of the six numbers by its largest value in the
+data. To do the same, set data.rows=all and data.scaling=maxima.
 """
 
 from __future__ import annotations

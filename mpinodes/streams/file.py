@@ -127,9 +127,9 @@ class File(LabelledStream):
 
         The possible reasons are:
 
-        - the samples are divided by label (only if all agents share one file);
-        - a fact about the file, such as the labels, is not stated in the settings and is therefore read from the data;
-        - a column seems to be scaled by its own mean or standard deviation.
+        - The samples are divided by label (only if all agents share one file).
+        - A fact, such as the names of the labels, is read from the file, because the settings do not state the fact.
+        - A column seems to be scaled by its own mean or standard deviation.
         """
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
@@ -150,8 +150,8 @@ class File(LabelledStream):
     def public(self) -> str:  # type: ignore[override]
         """Return a condition under which the privacy proof holds, or "" if there is no condition.
 
-        The condition is about columns whose largest absolute value is exactly 1. If the user has divided such a column
-        by its largest absolute value, the scale depends on the data.
+        If the largest absolute value in a column is exactly 1, the condition says that public constants must have
+        scaled this column, because the maximum of the column would depend on the data.
         """
         names = self._scaled[1]
         condition = "to a largest size of exactly 1: what is proven holds if public constants scaled them."
@@ -161,12 +161,10 @@ class File(LabelledStream):
     def _scaled(self) -> list[str]:
         """Return two texts that name columns which seem to be scaled by numbers computed from the data.
 
-        The first text names columns with standard deviation 1, the second text columns with a largest absolute value of
-        1. A text is "" if there are no such columns.
-
-        The columns are tested several times: in each file, then in all files together, then in the training samples.
-        A text names only the columns of the first test that finds a column.
+        The first text names columns with standard deviation 1. The second text names columns with a largest absolute
+        value of 1. A text is "" if there are no such columns.
         """
+        # Each file, all files, and the training samples are tested; the first test that finds columns names them.
         reasons = ["", ""]
         for source in (*self._files, self._whole, self._sources[0]):
             names = source.columns or tuple(map(str, range(source.dimension + 1)))
@@ -283,16 +281,16 @@ class File(LabelledStream):
 def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Find columns that seem to be scaled by numbers computed from the data.
 
-    A column is not reported if all of its entries that are not 0 have the same absolute value, as labels ±1 have.
+    A column is not reported if all of its nonzero entries have the same absolute value, as labels ±1 have.
 
     Args:
         source: the samples.
         with_targets: whether to check the targets too.
 
     Returns:
-        Two arrays (d + 1,) of booleans, with an entry for each column, and a last entry for the targets. The first
-        array marks columns with standard deviation 1 up to rounding, the second array columns with a largest absolute
-        value of exactly 1.
+        Two arrays (d + 1,) of booleans, one entry for each column and a last entry for the targets. The first array is
+            true for columns with standard deviation 1 up to rounding. The second array is true for columns whose
+            largest absolute value is exactly 1.
     """
     total, width = len(source.targets), source.dimension
     sums, sizes = np.zeros((3, width + 1)), np.zeros(width + 1)

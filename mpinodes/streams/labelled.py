@@ -1,9 +1,11 @@
-"""Provide the base of streams with a fixed training set: divide the samples among the agents, and choose batches.
+"""Provide the base classes of streams with a fixed training set that is divided among the agents.
 
-An agent's share is its set of training rows. A batch is the set of samples that an agent uses in one round. An epoch is
-one pass over a share. `LabelledStream` is the base class of all data sets in this folder except `olr`, and `FileStream`
-the base class of the data sets with published files. `deal` divides the rows among the agents, and `BatchOrder` chooses
-the samples of a round. The last functions of this module combine and split data sets (`Source`).
+- `LabelledStream` is the base class of all data sets in this folder except `olr`.
+- `FileStream` is the base class of the data sets whose files are downloaded.
+- `BatchOrder` chooses the samples that an agent uses in a round, called a batch.
+- `deal` divides the training samples among the agents.
+
+The other functions combine and split data sets (`Source`).
 """
 
 from __future__ import annotations
@@ -55,19 +57,18 @@ LOSSES_BY = ("of", "_own", "_batches", "_size", "_order", "samples", "groups", "
 
 
 class Cycle(Struct, frozen=True):
-    """Map a round to its batch, if an agent uses the same batches in every epoch (a pass over its samples).
+    """Map a round to the index of its batch, if an agent uses the same batches in every pass over its samples.
 
-    The samples of a batch are then always used together, so privacy accounting treats a batch as one unit, a group
-    (`Stream.groups`).
+    Privacy accounting treats such a batch as one unit (`Stream.groups`), because its samples are always used together.
 
     Attributes:
-        batches: the number of batches in an epoch.
+        batches: the number of batches in a pass.
     """
 
     batches: int
 
     def __call__(self, t: int) -> list[int]:
-        """Return a list with one number: the index of the batch of round t within its epoch, counted from 0."""
+        """Return a list with one number: the index of the batch of round t within its pass, counted from 0."""
         return [(t - 1) % self.batches]
 
 
@@ -83,8 +84,7 @@ class BatchOrder:
         owner: the agent, or 0 if all agents share the samples. Different owners have different random orders.
         samples: the number of training samples of the agent.
         batch: the number of samples in a round.
-        shuffle: whether a new random order is drawn for every epoch. If not, every epoch uses the samples in their
-            order.
+        shuffle: whether each epoch uses the samples in a new random order. If False, the order never changes.
     """
 
     seed: int
@@ -95,7 +95,7 @@ class BatchOrder:
     _latest: dict[int, Indices] = field(default_factory=dict, compare=False, repr=False)  # epoch -> its order
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what a pickle of this order has: the settings, without the latest orders."""
+        """Return the class and the settings, from which pickle makes an equal object."""
         return BatchOrder, (self.seed, self.owner, self.samples, self.batch, self.shuffle)
 
     def __call__(self, t: int) -> list[int]:
@@ -130,11 +130,11 @@ class BatchOrder:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class LabelledStream(Stream):
-    """Provide a fixed training set that is divided among the agents, each of which uses its share in batches.
+    """Provide a fixed training set that is divided among the agents.
 
-    In each round, an agent uses the next `batch` samples of its share. An epoch is one pass over the share. If fewer
-    than `batch` samples are left at the end of an epoch, the agent does not use them in this epoch. With `batch` =
-    "all", an agent uses all its samples in every round, for any number of rounds.
+    In each round, an agent uses the next `batch` samples of its share. If fewer than `batch` samples are left at the
+    end of a pass over the share, the agent skips these samples. With `batch` = "all", an agent uses all its samples in
+    every round.
     """
 
     lengthens = ("epochs",)
@@ -184,8 +184,8 @@ class LabelledStream(Stream):
     def makes_all_losses(self) -> bool:
         """Return whether this class makes losses and numbers samples exactly as `LabelledStream` does.
 
-        The result is False if a subclass overrides one of the methods in `LOSSES_BY`, or if a user's subclass defines
-        `make_loss` or `__post_init__`.
+        The result is False if the class overrides a method in `LOSSES_BY`, or if a user's class defines `make_loss` or
+        `__post_init__`.
         """
         users = [vars(part) for part in type(self).__mro__ if not part.__module__.startswith("mpinodes.streams.")]
         if any({"make_loss", "__post_init__"} & part.keys() for part in users):
@@ -308,10 +308,10 @@ class LabelledStream(Stream):
         return loss
 
     def merged(self, agent: int) -> Recurring:
-        """Return a callable object that merges the losses of several rounds of an agent into one loss.
+        """Return an object that merges the losses of consecutive rounds of an agent into one loss.
 
-        The arguments of the object are a first round and a last round. The object returns the loss of all samples that
-        the agent uses in these rounds and in the rounds between them.
+        The object is called with a first and a last round. It returns the loss of all samples that the agent uses from
+        the first to the last round.
         """
         features, targets = self._own(agent)
         return Recurring(features, targets, self._size(agent), self.make_loss, self._order(agent).between)
@@ -322,8 +322,6 @@ class LabelledStream(Stream):
 
     def _own(self, agent: int) -> tuple[Features, Vector]:
         """Return the features and targets of the agent's samples, after checking them.
-
-        An error message reveals something about a sample; privacy accounting does not count such an error message.
 
         Raises:
             BadInput: a sample belongs to two agents, exceeds the stated bounds on features, or has a number that is too
@@ -343,6 +341,7 @@ class LabelledStream(Stream):
             ("a target of size", np.abs(targets), LARGEST),
             ("norm", row_norms(features), self.feature_norm),
         )
+        # An error message reveals something about a sample, for which privacy accounting does not account.
         for quantity, sizes, most in limits:
             for k in np.flatnonzero(~(sizes <= most * (1 + 1e-9)))[:1]:
                 reason = unfit(sizes[k]) or f"is above {most:g}, the stated bound{self.remedy}"
@@ -365,9 +364,10 @@ class LabelledStream(Stream):
     def groups(self, agent: int) -> Callable[[int], Sequence[int]]:
         """Return a function that maps a round to the indices of the groups of samples that the agent uses in the round.
 
-        The samples of a group are always used together; privacy accounting treats a group as one unit. If all epochs
-        have the same batches, or if there is only one epoch, each batch is a group. If epochs have different orders,
-        each sample is a group of its own, whose index is the index of the sample among the agent's samples.
+        Privacy accounting treats a group as one unit, because the samples of a group are always used together.
+
+        - If all epochs have the same batches, or if there is only one epoch, each batch is a group.
+        - If epochs have different orders, each sample is a group of its own. Index 0 is the agent's first sample.
         """
         if not self.shuffle or self.epochs == 1 or self.batch == "all":
             return Cycle(self._batches(agent))
@@ -385,7 +385,7 @@ class LabelledStream(Stream):
 
     @cached_property
     def _newest(self) -> dict[int, BatchOrder]:
-        """Return a cache with one entry: the `BatchOrder` of the agent for which `samples` was called last."""
+        """Return a cache for the latest `BatchOrder` that `samples` made, by agent."""
         return {}
 
     def labelled(self) -> Mapping[str, Source]:
@@ -434,17 +434,16 @@ class FileStream(LabelledStream):
 def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
     """Divide the training samples among the agents; return for every agent the indices of its samples, ascending.
 
-    The setting `partition` has four values. Except with shared, no sample belongs to two agents.
+    The setting `partition` has four values:
 
     - shared: every agent has all samples.
-    - even: the samples are divided at random, by the seed. The agents' numbers of samples differ by at most 1.
+    - even: the samples are divided at random into shares whose sizes differ by at most 1.
     - uneven: the samples are divided at random into shares of different sizes. Some samples may belong to no agent.
-    - by-label: the samples are sorted by label, and each agent gets consecutive samples. The agents' numbers of samples
-      differ by at most 1.
+    - by-label: the samples are sorted by label, and divided into consecutive shares whose sizes differ by at most 1.
 
     Args:
         targets: (N,) the targets of all training samples, by which `partition` = by-label sorts them.
-        stream: its settings state the partition, the sizes of shares and the batch.
+        stream: its settings state the partition, the sizes of shares, the batch and the seed.
 
     Raises:
         BadInput: there are too few samples for a batch of every agent, or `sizes` does not fit the number of agents,

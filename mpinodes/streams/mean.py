@@ -1,9 +1,9 @@
 """Provide synthetic points in a cube, whose mean is to be estimated.
 
+The points lie in the cube [−R, R]^p. Each coordinate is normal with mean 0.7R and variance 1, truncated to [−R, R].
+
 The data are from M. Showkatbakhsh, C. Karakus, S. Diggavi, "Differentially Private Consensus-Based Distributed
-Optimization", section V. All agents have the same number of points in the cube [−R, R]^p. Each coordinate is normal
-with mean 0.7R and variance 1; a coordinate outside [−R, R] is drawn again. The paper states neither the dimension p nor
-the number R.
+Optimization", section V. The paper states neither the dimension p nor the number R.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
 """Provide synthetic data for online linear regression, for any number of rounds.
 
+A sample of round t has the features a(t) and the target b(t); x̂ is the parameter that is to be found:
+
+    a(t) uniform in [−0.5, 0.5]^d,  b(t) = a(t)·x̂ + N(0, 0.2),  x̂ ~ N(0, I)
+
 The data are from H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondecomposable Objectives",
-section 6.1. The features a(t) of round t are uniform in [−0.5, 0.5]^d, the targets are b(t) = a(t)·x̂ + N(0, 0.2), and
-the true parameter is x̂ ~ N(0, I). We take the number 0.2 as the variance of the noise, not as the standard deviation.
+section 6.1. We take the number 0.2 as the variance of the noise, not as the standard deviation.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ FEWEST = 10
 
 
 def every_round(t: int) -> range:
-    """Return the index of the group of samples that is used in round t, as a range with the one number t − 1.
+    """Return range(t − 1, t), whose only entry is the index of the group of samples that is used in round t.
 
     The samples of a group are always used together. Each round uses new samples, so each round has its own group.
     """
@@ -87,7 +90,7 @@ class OLR(Stream):
         return features, features @ truth + sqrt(self.variance) * draw.standard_normal(number)
 
     def groups(self, agent: int) -> Callable[[int], range]:
-        """Return a function that maps a round to the index of its group of samples, as a range with one number.
+        """Return the function `every_round`, which maps a round to the index of its group of samples.
 
         The samples of a group are always used together. Each round uses new samples, so each round has its own group.
         """

@@ -1,5 +1,9 @@
 """Provide base classes for topologies: graphs that repeat after a period, and graphs that are drawn at random.
 
+- `Periodic`: a graph that repeats after a period of rounds.
+- `EachRound`: a graph that is drawn anew in every round, by the method `draw(rng)`.
+- `Connected`: a random graph that stays the same for the whole run. Graphs are drawn until a drawn graph is connected.
+
 The fields of a topology class, except `seed`, are the keys `topology.<field>` of an experiment. To define a new
 topology, write a module like this example, which defines a star graph::
 
@@ -17,10 +21,6 @@ topology, write a module like this example, which defines a star graph::
         @cached_property
         def phases(self):
             return (both_ways(frozenset((0, i) for i in range(1, self.agents))),)
-
-There are two other base classes. `EachRound` is for a graph that is drawn anew in every round, by the method
-`draw(rng)`. `Connected` is for a random graph that stays the same for the whole run: it draws graphs until a drawn
-graph is connected.
 """
 
 from __future__ import annotations

@@ -18,9 +18,8 @@ __all__ = ["Eulerian"]
 class Eulerian(EachRound):
     """Draw in every round a strongly connected digraph in which each agent's in-degree equals its out-degree.
 
-    The graph begins as a directed ring of all agents in random order. Then `cycles` random permutations are drawn, and
-    the cycles of each permutation are added to the graph. A cycle is left out if its length is one, or if the graph
-    already has an edge of the cycle. Degrees may therefore differ between agents.
+    The graph is a directed ring of all agents in random order, to which the cycles of `cycles` random permutations are
+    added. A cycle is left out if its length is one, or if the graph already has an edge of the cycle.
     """
 
     cycles: Annotated[int, Meta(ge=0, description="random permutations whose cycles are added to the ring")] = 2

@@ -20,11 +20,11 @@ __all__ = ["Expander"]
 
 @dataclass(frozen=True)
 class Expander(Periodic):
-    """Draw a random undirected graph in which every agent has the same degree d, and which is a Ramanujan graph.
+    """Draw a random Ramanujan graph: an undirected graph with equal degrees d, on which information spreads fast.
 
-    In such a graph the largest eigenvalue of the adjacency matrix is d, and all other eigenvalues have an absolute
-    value of at most 2 √(d − 1). For an infinite family of graphs of degree d, no smaller bound is possible (Lubotzky,
-    Phillips and Sarnak 1988). At most `ATTEMPTS` graphs are drawn until a drawn graph is a Ramanujan graph.
+    In a Ramanujan graph, the largest eigenvalue of the adjacency matrix is d, and all other eigenvalues have an
+    absolute value of at most 2 √(d − 1) (Lubotzky, Phillips and Sarnak 1988). Random graphs are drawn until one of them
+    is a Ramanujan graph, at most `ATTEMPTS` graphs.
 
     Raises:
         BadInput: no graph with this number of agents has this degree at every agent.

@@ -43,8 +43,7 @@ def _missing(sends: Matrix, start: int) -> NDArray[np.bool_]:
 def connectivity(topology: Topology, rounds: int) -> int:
     """Return the least B such that the union of the graphs of any B consecutive rounds is strongly connected.
 
-    If the graph repeats after a period, B holds for all rounds. If the graph never repeats, B holds for the first
-    min(rounds, `LONGEST_CHECK`) rounds.
+    If the graph never repeats, only the first `LONGEST_CHECK` rounds of the run are checked.
 
     Args:
         topology: the graph.
@@ -77,10 +76,10 @@ def connectivity(topology: Topology, rounds: int) -> int:
 
 
 def _waits(topology: Topology, last: int) -> Iterator[int]:
-    """Yield for t = 1, 2, ... the least number k of rounds such that a union of k graphs is strongly connected.
+    """Yield for t = 1, 2, ... how many rounds from t on have a strongly connected union of graphs.
 
-    The union has the edges of the graphs of rounds t to t + k − 1. The generator ends at the first t for which round
-    t + k − 1 would be later than the round `last`.
+    The yielded number is the least k such that the union of the graphs of rounds t to t + k − 1 is strongly connected.
+    The generator ends at the first t for which there is no such k with t + k − 1 ≤ `last`.
     """
     window: deque[Matrix] = deque()
     count = np.zeros((topology.agents, topology.agents), dtype=np.int64)
@@ -93,10 +92,9 @@ def _waits(topology: Topology, last: int) -> Iterator[int]:
 
 
 def _first_rounds(topology: Topology, rounds: int) -> range:
-    """Return the rounds, from round 1 on, in which a graph is checked.
+    """Return the rounds of one period of the graph, without rounds after the end of the run.
 
-    These are the rounds of one period. If the graph never repeats, these are the first `LONGEST_CHECK` rounds. Rounds
-    after the end of the run are left out.
+    If the graph never repeats, return the first `LONGEST_CHECK` rounds instead.
 
     Args:
         topology: the graph.

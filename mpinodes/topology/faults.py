@@ -1,23 +1,18 @@
 """Draw the faults of a run: messages that are lost or late, and agents that are absent.
 
-Faults are drawn from the seed, are public, and are equal on every rank. Sender and receiver know which messages are
-lost or late, so an agent knows which agents its message will reach. An absent agent sends no messages, and no agent
-sends messages to an absent agent. A late message that was sent before the receiver became absent still arrives.
+Faults are drawn from the seed, are public, and are equal on every rank. So a sender knows which agents its message will
+reach. An absent agent sends no messages, and no agent sends messages to an absent agent. A late message that was sent
+before the receiver became absent still arrives.
 
 The mixing methods handle faults as follows:
 
-- Push-sum works on directed graphs that change from round to round. If messages are lost, only the graph changes: it
-  has an edge for each message that arrives. The weights of a message sum to 1 over its receivers, so no mass is lost
-  (A. Nedić, A. Olshevsky, "Distributed Optimization Over Time-Varying Directed Graphs", 2015).
-- In push-sum, a late message is equivalent to a message that passes through virtual agents, one agent for each round of
-  the delay (C. Hadjicostis, T. Charalambous, "Average Consensus in the Presence of Delays in Directed Graph
-  Topologies", 2014).
-- In the other mixings that allow faults, the receiver computes the weights, which sum to 1 over the senders. Of several
-  messages of one sender that arrive in a round, the receiver mixes only the newest (A. Nedić, A. Ozdaglar, "Convergence
-  Rate for Consensus with Delays", 2010).
-
-If senders did not know which messages are lost, algorithms with running sums would be needed (C. Hadjicostis, N.
-Vaidya, A. Domínguez-García, "Robust Distributed Average Consensus via Exchange of Running Sums", 2016).
+- Push-sum, lost messages: the graph of a round has an edge for each message that arrives. The weights of a message sum
+  to 1 over its receivers (A. Nedić, A. Olshevsky, "Distributed Optimization Over Time-Varying Directed Graphs", 2015).
+- Push-sum, late messages: a late message passes through virtual agents, one agent for each round of the delay (C.
+  Hadjicostis, T. Charalambous, "Average Consensus in the Presence of Delays in Directed Graph Topologies", 2014).
+- Other mixings that allow faults: the weights that a receiver computes sum to 1 over the senders. If several messages
+  of one sender arrive in a round, the receiver mixes only the newest message (A. Nedić, A. Ozdaglar, "Convergence Rate
+  for Consensus with Delays", 2010).
 """
 
 from __future__ import annotations
@@ -59,12 +54,10 @@ class Faulty(Links):
 
     @cached_property
     def _standing(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return two arrays (n,) that stay the same for the whole run; each entry is a number of rounds for one agent.
+        """Return for each agent the delay that is added to all its messages, and the shift of its intervals of absence.
 
-        - The first array is the additional delay of all messages of an agent. It is 0 unless the agent is a straggler.
-        - The second array is a shift of the intervals of absence. An agent is either present or absent during a whole
-          interval of `faults.absence` rounds. The shift lets the intervals of different agents begin in different
-          rounds.
+        Both are arrays (n,) of numbers of rounds, which stay the same for the whole run. The delay is 0 unless the
+        agent is a straggler. An agent is either present or absent during a whole interval of `faults.absence` rounds.
         """
         n, rng = self.graph.agents, self._draws[SLOW].at(0)
         order, phase = rng.permutation(n), rng.integers(self.faults.absence, size=n)
@@ -91,10 +84,9 @@ class Faulty(Links):
         return self.graph.sends(t) & present[:, None] & present
 
     def lateness(self, t: int) -> NDArray[np.int64]:
-        """Return an (n, n) matrix of the delays, in rounds, of the messages that are sent in round t.
+        """Return a matrix (n, n) of the delays, in rounds, of the messages that are sent in round t.
 
-        Entry [j, i] is for the message of agent j to agent i. It is −1 if no message is sent, or if the message is
-        lost.
+        Entry [j, i] is for the message of agent j to agent i. The entry is −1 if this message is lost or not sent.
         """
         return self._latest(t)
 
@@ -119,7 +111,7 @@ class Faulty(Links):
     def heard(self, t: int, agent: int) -> tuple[tuple[int, int], ...]:
         """Return the messages that an agent receives in round t, as sorted pairs (sender, round of sending).
 
-        The agent's own message of round t is one of them. If the attribute `each` is false, only the newest message of
+        The agent's own message of round t is included. If the attribute `each` is false, only the newest message of
         each sender is returned.
         """
         messages = [(agent, t)]
@@ -129,11 +121,11 @@ class Faulty(Links):
         return tuple(messages) if self.each or not self.most_late else tuple(dict(messages).items())
 
     def neighborhood(self, t: int, agent: int) -> Neighborhood:
-        """Return the neighbors of an agent in round t, after faults.
+        """Return the in-neighbors and out-neighbors of an agent in round t, with faults.
 
-        The in-neighbors are the senders of the messages that arrive in round t. If the attribute `each` is true, a
-        sender of several of these messages appears several times. The out-neighbors are the agents that receive, in
-        round t or later, the message that the agent sends in round t.
+        - The in-neighbors are the senders of the messages that arrive in round t. If `each` is true, a sender appears
+          once for each of its messages.
+        - The out-neighbors are the agents that the agent's message of round t will reach, in round t or later.
         """
         inn = tuple(j for j, _ in self.heard(t, agent) if j != agent)
         return Neighborhood(t, agent, inn, self._out(t, agent))
@@ -141,8 +133,8 @@ class Faulty(Links):
     def carried(self, t: int, agent: int) -> Neighborhood:
         """Return the neighbors of an agent for the messages that are sent in round t, whenever these messages arrive.
 
-        The in-neighbors are the senders whose message of round t reaches the agent. The out-neighbors are the agents
-        that receive the agent's own message of round t. A lost message reaches no agent.
+        - The in-neighbors are the senders whose message of round t reaches the agent.
+        - The out-neighbors are the agents that the agent's own message of round t reaches.
         """
         inn = np.flatnonzero(self.lateness(t)[:, agent] >= 0)
         return Neighborhood(t, agent, tuple(inn.tolist()), self._out(t, agent))

@@ -1,10 +1,13 @@
 """Read topologies from files: networkx node-link JSON, GraphML, or a list of edges.
 
-The file is JSON if its name ends with .json or its first character is { or [, and GraphML if its first character is <.
-Any other file is a list of edges.
+The format depends on the name and the first character of the file:
+
+- JSON: the file's name ends with .json, or its first character is { or [.
+- GraphML: the first character is <.
+- List of edges: all other files.
 
 JSON and GraphML state whether the graph is directed; without a statement, a JSON graph is undirected. These attributes
-of the graph and of edges have a meaning, and all other attributes are ignored:
+have a meaning, and all other attributes are ignored:
 
 - `name`, of the graph: the title of the graph.
 - `period`, of the graph: the number of rounds after which the graph repeats; the default is 1.
@@ -19,7 +22,7 @@ names may say which columns are the source and the target. Without this line, a 
 list of neighbors, or a matrix.
 
 Names of nodes are whole numbers, texts or, in JSON, lists of these. If all names are whole numbers, agents are numbered
-in the order of these numbers, otherwise in the order in which the file names the nodes.
+in the order of these numbers; otherwise in the order in which the file names the nodes.
 """
 
 from __future__ import annotations
@@ -291,13 +294,13 @@ def _head(lines: Sequence[_Line]) -> tuple[int, int] | None:
 
 
 def _require_weights(lines: Sequence[_Line]) -> None:
-    """Reject a list of edges if a third or later word of a line is no weight, or may be the name of a neighbor.
+    """Reject a list of edges if a word after the first two words of a line may not be the weight of an edge.
 
-    - A weight is a number other than 0, because a 0 in a matrix means that there is no edge.
-    - If only some nodes have numbers as names, a whole number is rejected, as in the line `e 1 2`.
-    - If the file may be a list of neighbors (in each line a node and all its neighbors), the name of a node is
-      rejected. Two conditions must hold for such a list: no line names a neighbor twice; and either all lines begin
-      with different words, or there are as many lines as different words.
+    A word is rejected in these cases:
+
+    - The word is not a number other than 0: a 0 in a matrix means that there is no edge.
+    - The word is a whole number, and only some nodes have numbers as names, as in the line `e 1 2`.
+    - The word is the name of a node, and the file may be a list of neighbors: each line has a node and its neighbors.
 
     Raises:
         BadInput: a word is rejected; the message names the first such word.
@@ -305,6 +308,7 @@ def _require_weights(lines: Sequence[_Line]) -> None:
     names, words = {word for line in lines for word in line.words[:2]}, {word for line in lines for word in line.words}
     # Some nodes are numbers and some are not, as in the DIMACS line `e 1 2`.
     mixed = 0 < sum(map(str.isdecimal, names)) < len(names)
+    # A list of neighbors names no neighbor of a line twice, and has a line for each node.
     neighbours = all(len({*line.words[1:]}) == len(line.words) - 1 for line in lines)
     neighbours = neighbours and len(lines) in (len({line.words[0] for line in lines}), len(words))
     for line in lines:
