@@ -4,10 +4,12 @@ A study is an experiment in which some keys have several values. There is a run 
 the keys in study.grid, of the seeds in study.seeds, and of the lists on the command line. The keys in study.zip vary
 together, and so do the keys in study.cases. study.exclude leaves runs out.
 
-The settings of all runs are checked before the first run starts. Each run is computed in one process; the results are
-bit-identical to those under mpirun. The number of runs at the same time is the number of cores. With --mpi, a separate
-mpirun computes each run, one after the other. Under mpirun -n N, N - 1 ranks compute the runs. To continue a study,
-give the same command again, or the directory of the study.
+The settings of all runs are checked before the first run starts. To continue a study, give the same command again, or
+the directory of the study. The results are bit-identical to those under mpirun. The processes that do the runs are:
+
+- without options: as many processes as there are cores. A process may do several runs that differ only in the seed.
+- with --mpi: a separate mpirun for each run, one after the other.
+- under mpirun -n N: N - 1 ranks.
 
 Exit code 1: a run failed. 2: the command line or the settings of a run are invalid, or the output cannot be written.
 """

@@ -1,8 +1,8 @@
 """Watch runs while they go on, from another shell: python -m mpinodes.watch RUN...
 
 The command prints the number of completed rounds, the mean loss so far, the rounds per second and the remaining time.
-After the last round, it prints which part of the summary is being computed. It only reads files of the runs, so it does
-not slow the runs down.
+After the last round, the command prints which part of the summary is being computed. The command only reads files of
+the runs, so it does not slow the runs down.
 
 The command ends when all runs have ended. Exit codes: 0; 1 if a run failed or ended before its last round; 2 if a RUN
 exists, but is neither the directory of a run nor empty. A run counts as failed if no new round comes for a long time.

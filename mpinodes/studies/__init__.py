@@ -24,10 +24,10 @@ def sweep(
 ) -> Swept | None:
     """Do all runs of a study that are not done yet, and write the table of the study.
 
-    If a run fails, the other runs are still done. The number of runs at the same time is:
+    If a run fails, the other runs are still done. The number of processes that do runs is:
 
-    - without `mpi` and `world`: the number of cores;
-    - with `mpi`: one;
+    - without `mpi` and `world`: the number of cores, but at most the number of runs;
+    - with `mpi`: one, which starts one mpirun after another;
     - with `world`: the number of ranks besides rank 0.
 
     Args:
@@ -42,9 +42,9 @@ def sweep(
         The directory, the table and the failures of the study; None on all ranks except rank 0.
 
     Raises:
-        mpinodes.core.errors.BadInput: no run was started, for one of these reasons: the study or `part` is malformed;
-            the directory of the study has other content, is in use, or cannot be written; some runs cannot be done. In
-            the last case, the message names these runs.
+        mpinodes.core.errors.BadInput: no run was started. The study or `part` is malformed; some runs cannot be done
+            (the message names these runs); or the directory of the study has other content, is in use, or cannot be
+            written.
     """
     from mpinodes.studies import pools, sweeping
     from mpinodes.studies.plans import in_lockstep

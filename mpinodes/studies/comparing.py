@@ -1,8 +1,8 @@
 """Compare runs: group runs with equal settings, and compute means and differences of their results over seeds.
 
-An axis is a key, other than the seed, in which the runs differ. Runs with equal values of all axes form a group; they
-usually differ only in the seed. The values of the first axis are compared with each other: a difference is taken
-between two runs with the same seed, and these differences are averaged over the seeds.
+An axis is a key, other than the seed, in which the runs differ. A group is all runs with equal values of all axes;
+these runs usually differ only in the seed. The values of the first axis are compared with each other: a difference is
+taken between two runs with the same seed, and these differences are averaged over the seeds.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ class Comparison:
 
     Attributes:
         title: the name of the study, or the names of the directories.
-        runs: the runs; of runs with equal settings and bit-identical results, only the first run.
+        runs: the runs, without repetitions: a run with the same settings and results as an earlier run is left out.
         axes: the keys of the axes. The values of the first key are compared. The seed is never an axis.
-        over: the keys, besides the seed, that differ between runs with equal values of the axes. Means are taken over
-            these keys and the seed.
-        listed: the values of each axis, in the order in which the study lists them; empty if no study was read.
-        again: the repetitions that are not in `runs`.
+        over: the keys, besides the axes and the seed, that distinguish runs. Means are taken over these keys and the
+            seed.
+        listed: maps each key that the study varies to its values in the order of the study; empty if no study was read.
+        again: the runs that are left out of `runs` as repetitions.
         remarks: facts about the runs, as whole sentences.
     """
 
@@ -120,12 +120,11 @@ class Comparison:
 
     @classmethod
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
-        """Read the runs of a study, or any runs, and choose the axes: the keys that distinguish the runs.
+        """Read finished runs, and choose the axes: the keys that distinguish the runs.
 
-        By default, the axes are the keys that the study varies and in which the runs differ. These keys are not used if
-        there is no study, or if two runs with the same seed have equal values of these keys. Then the keys in which the
-        runs differ are tried one after the other. A key becomes an axis unless the axes chosen before determine its
-        value.
+        By default, the axes are the keys that the study varies and in which the runs differ. If there is no study, or
+        if these keys and the seed do not distinguish all runs, the axes are all keys in which the runs differ, except
+        keys whose values follow from earlier axes or from a privacy budget.
 
         Args:
             places: the directory of a study, directories of runs, or directories that contain runs.
@@ -175,7 +174,7 @@ class Comparison:
 
     @cached_property
     def groups(self) -> dict[tuple[Any, ...], list[FinishedRun]]:
-        """Return the runs in groups: a mapping from the values of the axes to the runs that have these values.
+        """Return the runs in groups: a mapping from values of the axes to the list of runs that have these values.
 
         An axis is a key, other than the seed, that distinguishes runs.
         """
@@ -189,8 +188,8 @@ class Comparison:
     def points(self, axis: str) -> list[Any]:
         """Return the distinct values that a key has in the runs.
 
-        Numbers are in ascending order. If a value is not a number, the values have the order in which the study lists
-        them; values that the study does not list come last, in the order of the runs.
+        - If all values are numbers, they are in ascending order.
+        - In all other cases, they are in the order of the study; values that are not in the study come last.
         """
         values = list(dict.fromkeys(_values(self.runs, axis)))
         listed = [*self.listed.get(axis, []), *values]
@@ -214,8 +213,8 @@ class Comparison:
     def estimates(self, name: str) -> dict[tuple[Any, ...], Estimate | None]:
         """Return the mean of a result over each group of runs, with the uncertainty of the mean.
 
-        A group is all runs with equal values of the axes, the keys that distinguish runs. The returned dictionary maps
-        these values to the mean, or to None if a run of the group lacks the result.
+        A group is all runs with equal values of the keys in `axes`. The returned dictionary maps these values to the
+        mean; the mean is None if a run of the group lacks the result.
         """
         estimates: dict[tuple[Any, ...], Estimate | None] = {}
         for values, runs in self.groups.items():
@@ -226,10 +225,8 @@ class Comparison:
     def differences(self, names: Sequence[str]) -> list[Difference]:
         """Return the mean differences of results between each two values of the compared key, the first key of `axes`.
 
-        The other keys of `axes` have equal values on both sides of a difference. For each seed that both sides have,
-        the difference between the runs with this seed is taken. If a side has several runs with this seed, their
-        results are averaged first. These differences are averaged over the seeds. If no seed gives a difference of a
-        result, the result is left out.
+        A difference is taken between runs with the same seed and equal values of the other keys in `axes`, and is
+        averaged over the seeds. A result without any difference is left out.
 
         Args:
             names: the names of the results.
@@ -250,11 +247,10 @@ class Comparison:
         return differences
 
     def beyond(self) -> list[tuple[str, str]]:
-        """Return the keys that differ between runs without being axes, each with a text on its values.
+        """Return the keys besides the axes in which the runs differ, each with a text on its values.
 
-        Axes are the keys by whose values runs are grouped. The keys `seed` and `name` are left out, and keys of the
-        optimization problem come first. If an axis determines the value of a key, the text says which value the key has
-        at each value of the axis.
+        Axes are the keys by whose values runs are grouped. The keys `seed` and `name` are left out. If an axis
+        determines the value of a key, the text says which value belongs to which value of the axis.
         """
         keys = [key for key in differing(self.runs) if key not in (*self.axes, SEED, "name")]
         keys.sort(key=lambda key: PROBLEM.index(key.partition(".")[0]) if key.partition(".")[0] in PROBLEM else 9)
@@ -290,9 +286,9 @@ def _named(text: str, items: Sequence[str]) -> list[str]:
 
 
 def _chosen_by_budgets(runs: Sequence[FinishedRun]) -> set[str]:
-    """Return the keys whose values mpinodes computes, so that a run keeps its privacy budget.
+    """Return the keys whose values mpinodes computes from a privacy budget.
 
-    `privacy.epsilon` and `privacy.noise_multiplier` are among these keys only if every run has `privacy.budget.kept_by`
+    `privacy.epsilon` and `privacy.noise_multiplier` are among these keys only if all runs have `privacy.budget.kept_by`
     = noise.
     """
     noise = all(run.keys.get("privacy.budget.kept_by") == "noise" for run in runs)
@@ -318,10 +314,10 @@ def _parts(runs: Sequence[FinishedRun], keys: Sequence[str]) -> int:
 
 
 def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[str]:
-    """Choose keys, besides the seed, that distinguish the runs, and return them in the order of the candidates.
+    """Return the candidates that distinguish the runs, in their order.
 
-    A candidate is left out in two cases: the keys chosen before determine its value in every run, or mpinodes computed
-    its value from a privacy budget.
+    A candidate is left out if the candidates before it determine its value in every run, or if mpinodes computes its
+    value from a privacy budget.
     """
     keys: list[str] = []
     chosen = _chosen_by_budgets(runs)
@@ -334,7 +330,8 @@ def _inferred(runs: Sequence[FinishedRun], candidates: Sequence[str]) -> list[st
 def compared_results(comparison: Comparison) -> list[str]:
     """Return the names of the metrics that tables of differences and figures show, the most important first.
 
-    These are the built-in metrics with a rank (`Metric.compared` is not 0) for which at least one run has a value.
+    The metrics are those built-in metrics that have a rank (`Metric.compared` is not 0), and a value in at least one
+    run.
     """
     ranks = {metric.name: metric.compared for metric in BUILT_IN if metric.compared}
     shown = {m.variable: tables.short(m.key) for run in comparison.runs for m in run.summary.metrics}
@@ -345,8 +342,8 @@ def compared_results(comparison: Comparison) -> list[str]:
 def chosen_results(comparison: Comparison) -> list[str]:
     """Return the names of the results in the tables that people read.
 
-    These are the metrics of `compared_results`, the claimed and the proven ε of the network, and the bytes sent. A
-    result that no run has is left out.
+    The results are the metrics of `compared_results`, the claimed and the proven ε of the network, and the bytes sent.
+    A result that no run has is left out.
     """
     costs = [tables.CLAIMED, tables.PROVEN, "bytes_sent"]
     there = [name for name in costs if any(run.results.get(name) is not None for run in comparison.runs)]

@@ -169,8 +169,7 @@ def means(comparison: Comparison) -> pandas.DataFrame:
     """Return a table with a row for each group of runs: the mean of every result over the runs of the group.
 
     A group is all runs with equal values of the keys that distinguish runs. Further columns are the standard deviation
-    and the 95 % confidence interval of each mean. All numbers of a result are None if a run of the group lacks the
-    result. For a single run, deviation and interval are None.
+    and the 95 % confidence interval of each mean. A number that is unknown is None.
     """
     rows: list[dict[str, Any]] = []
     columns = {name: comparison.estimates(name) for name in comparison.results}
@@ -224,9 +223,9 @@ def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) ->
 def mean_and_deviation(mean: float, std: float | None) -> str:
     """Return mean ± standard deviation as text, such as "0.835 ± 0.012".
 
-    - Both numbers are rounded to the second digit of the deviation, but at most to integers.
-    - If the mean is at least 10^6, or the deviation is below 10^-7, the text has four digits of the mean and one of the
-      deviation.
+    - Both numbers are rounded to the second digit of the deviation, or to integers if the deviation is at least 10.
+    - If the mean is at least 10^6, or the deviation is below 10^-7, the mean has four digits and the deviation has one
+      digit.
     - If the deviation is 0 or unknown, the text is the mean alone.
     - If the mean is not finite, the text is "inf".
     """

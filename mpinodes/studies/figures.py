@@ -1,8 +1,8 @@
 """Draw the figures of a comparison: curves against rounds, and results against keys with numeric values.
 
 The axes of a comparison are the keys in which the compared runs differ. The colour of a line shows the value of the
-first axis. Different values of the next axes are shown in different panels, for as many axes as give at most
-`MOST_PANELS` panels. Lines of one colour in one panel differ in the remaining axes.
+first axis, and its panel shows the values of the next axes. The lines of one colour in one panel differ in the
+remaining axes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_ro
 def curves() -> dict[str, Curve]:
     """Return the curves that a comparison draws against rounds, by file name.
 
-    These are the first curve of each figure that a single run has, and the proven ε of the network.
+    The curves are the first curve of each figure of a single run, and the proven ε of the network.
     """
     return {name: figure.curves[0] for name, figure in curve_figures().items()} | {"privacy": PRIVACY}
 
@@ -50,8 +50,8 @@ def curves() -> dict[str, Curve]:
 class Plot(NamedTuple):
     """Hold the data of one figure.
 
-    Each line shows a group of runs with equal values of the keys in `axes`. The tuple of these values identifies the
-    line.
+    Each line shows a group of runs with equal values of the keys in `axes`. The tuple of these values is the key of the
+    line in `lines` and `guesses`.
 
     Attributes:
         file: the name of the file, without .png.
@@ -73,19 +73,18 @@ class Plot(NamedTuple):
 
     @property
     def sides(self) -> int:
-        """Return for how many keys the figure has separate panels, one for each combination of their values.
+        """Return how many keys are shown by panels: each combination of their values has a panel.
 
-        Colors show the first key in `axes`. Panels show the next keys: all of them, or 2, or 1, or none. The first of
-        these numbers is taken with which the figure has at most `MOST_PANELS` panels.
+        The keys are counted from the second key in `axes`. The number is the first of these with which the figure has
+        at most `MOST_PANELS` panels: all keys, 2, 1, 0.
         """
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
-        """Return the finite values that some lines show, to compute the limits of the vertical axis.
+        """Return the finite values that some lines show: their means, and their accuracies in `guesses`.
 
-        The values are the means of each line, and the accuracy of always predicting the largest class (`guesses`). If
-        no value is finite, the array [0] is returned.
+        If no value is finite, the array [0] is returned.
 
         Args:
             groups: the lines, each identified by its values of the keys in `axes`.
@@ -158,7 +157,7 @@ def _plots(comparison: Comparison) -> Iterator[Plot]:
 
 
 def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the curves of a run by file name; a curve is the rounds at which a quantity was measured, and its values.
+    """Return the curves of a run by file name, each as a pair: the rounds of measurement, and the values.
 
     Losses that sum over agents are divided by the number of agents. Values for each agent are averaged over the agents.
     """
@@ -178,8 +177,8 @@ def _curves(run: FinishedRun) -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[Any, ...], float]) -> Plot:
     """Return the data of a figure that shows a result against a key whose values are numbers.
 
-    There is a line for each combination of values of the other keys. Values of the key that are not finite are left
-    out. If the key has several values, a line with a single point is left out.
+    The figure has a line for each combination of values of the other keys. Values of the key that are not finite are
+    left out. A line with a single point is left out if the key has several values.
 
     Args:
         comparison: the runs.
@@ -205,10 +204,7 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
 
 
 def _drawn(comparison: Comparison, plot: Plot) -> Figure:
-    """Draw a figure with a panel for each combination of values of the next `plot.sides` keys after the first key.
-
-    The values of the first key have different colours.
-    """
+    """Draw a figure, in which colours show the first key in `plot.axes`, and panels show the next `plot.sides` keys."""
     places = [{x: k for k, x in enumerate(comparison.points(axis))} for axis in plot.axes]
     sides = plot.axes[1 : 1 + plot.sides]
     settings = {group[1 : 1 + len(sides)] for group in plot.lines}

@@ -1,9 +1,8 @@
 """Choose the order of the runs of a study, and predict the time until all runs are done.
 
-Two runs are of the same kind if they have the same algorithm, data, graph, rounds and agents, and differ only in
-settings such as the seed or ε. Runs of the same kind take about the same time. The first runs of a study are one run of
-each kind, in random order. All other runs follow, the longest first, so that all cores have work until the end. If no
-run of a kind is done yet, the time of such a run is predicted from its rounds, agents and dimension.
+Runs of the same kind have the same algorithm, data, graph, rounds and agents, and take about the same time. One run of
+each kind is done first, then all other runs, the longest first. If no run of a kind is done yet, the time of such a run
+is predicted from its rounds, agents and dimension.
 """
 
 from __future__ import annotations
@@ -60,9 +59,7 @@ def in_order(plans: Sequence[PlannedRun]) -> list[PlannedRun]:
 
 
 class Forecast:
-    """Predict how long the unfinished runs of a study will take.
-
-    The prediction assumes that all workers are busy from the start to the end, and start the runs in the given order.
+    """Predict how long the unfinished runs of a study will take, if no worker is ever idle.
 
     Args:
         plans: the runs, in the order in which they start.
@@ -89,10 +86,7 @@ class Forecast:
             self._worked += outcome.seconds
 
     def left(self) -> float | None:
-        """Return the predicted number of seconds until all runs are done; None if no run has shown how long it takes.
-
-        A run of an unknown kind that has already started is expected to take twice the time that it has taken so far.
-        """
+        """Return the predicted number of seconds until all runs are done; None if no duration of a run is known."""
         if not self._times:
             return None
         elapsed = self._clock() - self._begun

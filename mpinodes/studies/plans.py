@@ -49,23 +49,19 @@ LONGEST, SHORT = 90, 8  # the most characters of settings in a directory's name,
 class PlannedRun:
     """Describe a run of a study, after its settings were checked.
 
-    The experiment determines a hash, from which the name of the directory is made.
-
     Attributes:
         settings: the values of the keys that the study varies, by dotted key.
         name: the name of the run's directory.
-        digits: the hash of the experiment (`identity`). The name of a new run's directory ends with the first eight
-            digits of the hash, or with all digits if another finished run has the short name.
+        digits: the hash of the experiment (`identity`).
         experiment: the experiment. If `is_ready`, its noise has the scale that keeps the privacy budget.
         agents: the number of agents.
         dimension: the number of coordinates of a decision.
-        noise: a text that identifies the noise and the data paths of the run: two runs with the same text draw the same
-            noise. The text is empty if the run has no noise, secret noise or a `noise.key`, or if the noise scale is
-            not computed yet.
+        noise: a text that identifies the noise and the data paths: runs with the same text draw the same noise. Empty
+            if there is no noise, if the noise is secret or set by `noise.key`, or if its scale is not computed yet.
         is_done: whether the directory contains the finished run.
         is_ready: whether the noise scale that keeps the privacy budget is already computed.
-        near: the value at which the search for the noise scale starts: the nominal epsilon, or 1 over the noise
-            multiplier, of a run with the same settings and perhaps another seed; 0 if unknown.
+        near: the number at which the search for the noise scale starts: `privacy.epsilon`, or 1 over the noise
+            multiplier, of a similar run; 0 if unknown.
         connected_over: the least B such that the union of the graphs of any B consecutive rounds is strongly connected;
             0 if the run is done.
     """
@@ -99,9 +95,8 @@ def shown(settings: dict[str, Any]) -> str:
 def planned(point: GridPoint, runs: Path) -> PlannedRun | str:
     """Check the settings of one run of a study, and return its plan, or a text that says why the run cannot be done.
 
-    The check is the check of `--dry-run`. To find the noise scale that keeps a privacy budget takes long, and the scale
-    seldom depends on the seed. Therefore this function computes the scale only for the first seed of each setting. Runs
-    with other seeds compute the scale when they start.
+    If the study has a privacy budget, the noise scale is computed here only for the first seed of each setting. Runs
+    with other seeds compute their noise scale when they start.
 
     Args:
         point: the settings and the experiment of the run.
@@ -155,9 +150,9 @@ def _own_noise(setup: Setup, noise: str) -> str:
 
 
 def identity(e: Experiment) -> str:
-    """Return a text that identifies an experiment: all settings as TOML, except settings that do not make another run.
+    """Return a text that is equal for equal experiments: all settings as TOML, except settings that identify no run.
 
-    The exceptions are the values that mpinodes computes from a privacy budget, the output directory, and `report`.
+    The output directory, `report`, and values that mpinodes computes from a privacy budget are left out.
     """
     privacy = e.privacy
     if (budget := privacy.budget) is not None:
@@ -170,8 +165,7 @@ def identity(e: Experiment) -> str:
 def is_done(place: Path, setup: Setup) -> bool:
     """Return whether a directory contains this run, and the run is finished.
 
-    The run in the directory must have the same settings, and must have read data files with the same content. The files
-    may have moved since.
+    The run in the directory must have the same settings and data files with the same content.
     """
     if summary_of(place) is None:
         return False
@@ -186,9 +180,7 @@ def is_done(place: Path, setup: Setup) -> bool:
 def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str]:
     """Do runs in this process, which computes all agents; return for each run "", or the reason if the run fails.
 
-    The rounds of runs that differ only in noise and data are computed together, as many at once as fit into memory. If
-    this fails, for example because a part of a user takes one run only, a line on stderr says so, and these runs are
-    done one after another.
+    The rounds of runs that differ only in noise and data are computed together, as many as fit into memory.
 
     Args:
         plans: the plans of the runs, which differ in the seed only.
@@ -226,14 +218,14 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
 
 
 class _Job(Job):
-    """Do a run in this process. Its rows may have been computed before."""
+    """Do a run in this process. The numbers that its agents log may have been computed before."""
 
     def __init__(self, computed: Chunk | None) -> None:
         super().__init__(signals=Signals(()))
         self._computed = computed
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """Yield the numbers that all agents log: the rows that were computed before, if there are any."""
+        """Yield the numbers that all agents log. If the numbers were computed before, they are not computed again."""
         return iter([self._computed]) if self._computed else super().chunks(run, place)
 
 
@@ -257,8 +249,8 @@ def _done(make_setup: Callable[[], Setup], computed: Chunk | None = None) -> str
 def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -> list[str]:
     """Do runs; return for each run "", or the reason if the run fails.
 
-    What earlier, unfinished attempts have left in the runs' directories is deleted first. The reason of a failure is
-    also written into the directory of the run.
+    Before the runs, their old directories are deleted. The reason of a failure is also written into the run's
+    directory.
 
     Args:
         plans: the plans of the runs, which differ in the seed only.

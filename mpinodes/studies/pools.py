@@ -1,8 +1,7 @@
 """Distribute the runs of a study: over worker processes, over the ranks of an MPI job, or one mpirun after another.
 
-A pool is called with two arguments: a task and a sequence of items. It applies the task to each item, and yields
-for each item, as soon as the item is done, a pair: the index of the item and the result of the task. With the pool of
-`processes`, the result is None if the worker process of the item died.
+A pool is a function that applies a task to each item of a sequence. As soon as an item is done, the pool yields a pair:
+the index of the item, and the result of the task.
 """
 
 from __future__ import annotations
@@ -62,9 +61,8 @@ def by_executor(executor: Executor, do: Callable[[Any], Any], items: Sequence[An
 def processes(size: int) -> Iterator[Pool]:
     """Provide worker processes for a `with` block: yield a pool that applies a task to items in these processes.
 
-    The yielded pool yields the index and the result of each item. If a worker process dies, the result of
-    its item is None, and the other items are not affected. When the block ends, the worker processes end. If an
-    exception leaves the block, the workers and their child processes are killed.
+    If a worker process dies, the result of its item is None, and the other items are not affected. The worker processes
+    end with the block. If the block raises an exception, the worker processes and their child processes are killed.
 
     Args:
         size: the number of worker processes.

@@ -1,6 +1,6 @@
 """Do a study as a Slurm job array: each task of the array does a part of the runs.
 
-A job after the array does the runs that the array has left undone.
+A last job does the runs that the array has left undone, and writes the table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ SCRIPT, LOGS = "slurm.sh", "slurm"
 def submit(words: list[str]) -> str:
     """Check all runs of a study, and submit a Slurm job array that does the runs; return a text on what was done.
 
-    A last job is submitted, too: it does the runs that the array has left undone, and writes the table. If Slurm is not
-    installed, only the script of the array is written.
+    A last job, which is submitted too, does the runs that the array has left undone, and writes the table. If Slurm is
+    not installed, only the script of the array is written.
 
     Args:
         words: the words after `mpinodes sweep` that name the study.

@@ -171,9 +171,9 @@ def _section(tree: Tree) -> Tree:
 def _with(tree: Tree, word: str) -> Tree:
     """Return the settings of a study, changed by one word of the command line.
 
-    The word key=value sets a value in all runs. The word key=a,b,c varies the key. Both replace the values that the
-    settings have for the key: a value for all runs, or a list in study.grid or study.seeds. There is one exception: a
-    number in study.seeds is kept with seed=3, and the seeds of the study are then counted from 3.
+    - The word key=value sets a value in all runs, and replaces a list of values of the key.
+    - The word key=a,b,c varies the key, and replaces a value of the key for all runs.
+    - If study.seeds is a number, the word seed=3 keeps this number; the seeds are then counted from 3.
 
     Raises:
         BadInput: the word is malformed, or its key cannot be varied.

@@ -99,7 +99,7 @@ class Swept:
 def sweep(study: Study, planner: Pool, runner: Pool, run: Run = in_lockstep, part: str | None = None) -> Swept:
     """Do all runs of a study that are not done yet, and write the table of the study before and after the runs.
 
-    If a run fails, the other runs are still done. The reason of a failure is written into the directory of the run.
+    If a run fails, the other runs are still done, and the reason of the failure is written into the run's directory.
 
     Args:
         study: the study.
@@ -109,7 +109,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Run = in_lockstep, par
         part: K/N: only runs K, K + N, K + 2N, ... are done, and no table is written; None means all runs.
 
     Raises:
-        BadInput: as in `ready`. No run was started.
+        BadInput: no run was started, for one of the reasons in `ready`.
     """
     place = study.place.absolute()
     failed: dict[str, str] = {}
@@ -171,8 +171,8 @@ def ready(study: Study, planner: Pool, part: str | None = None) -> Iterator[list
         part: K/N: only runs K, K + N, K + 2N, ... are planned; None means all runs.
 
     Raises:
-        BadInput: some runs cannot be done, and the message names these runs. Or `part` is malformed. Or the directory
-            of the study contains something else, is locked by another sweep, or cannot be written.
+        BadInput: `part` is malformed; some runs cannot be done (the message names these runs); or the directory of the
+            study contains something else, is locked by another sweep, or cannot be written.
     """
     numbers = re.fullmatch(r"(\d{1,9})/(\d{1,9})", part or "0/1")
     if not numbers or int(numbers[1]) >= int(numbers[2]):
@@ -203,8 +203,7 @@ def _locked(place: Path, alone: bool) -> Iterator[None]:
 
     Args:
         place: the directory.
-        alone: whether no other sweep may hold a lock. If False, sweeps of other parts of the study may hold a lock,
-            too.
+        alone: whether no other sweep may hold a lock at the same time. False: sweeps of other parts of the study may.
 
     Raises:
         BadInput: another sweep holds a lock.

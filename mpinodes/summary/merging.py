@@ -1,12 +1,12 @@
 """Merge the summaries of the repeats of a run into one summary.
 
-Each field of a summary names its merging rule in its annotation, and `merged` applies the rules:
+The annotation of a field names the rule by which the values of the repeats are merged, and `merged` applies the rules:
 
     bytes_sent: Total[int]          # merged by the sum
     solver: SolverSummary | None    # no rule: merged field by field
 
-For each mean, the standard deviation, the least and the largest value over the repeats are stored, too. These three
-numbers are missing if a repeat has no value of the field.
+For each field that is merged by the mean, the standard deviation, the least and the largest value over the repeats are
+stored, too. These three numbers are missing if a repeat has no value of the field.
 """
 
 from __future__ import annotations
@@ -104,16 +104,18 @@ Least = Annotated[T, least]
 def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, float]]:
     """Merge the structs of several repeats into one struct, field by field.
 
-    A field that is unset in all structs stays unset. A field without a rule contains a struct, which is also merged
-    field by field; if the field is None in a repeat, this repeat is ignored.
+    - If the annotation of a field has a merging rule, this rule is applied.
+    - If a field has no rule, the field contains a struct, which is merged field by field. Repeats in which this field
+      is None are ignored.
+    - If a field is unset in all structs, the field stays unset.
 
     Args:
         parts: one or more structs of the same class.
         rules: the rule of each key, for the fields marked `BY_KEY`, such as the values of metrics.
 
     Returns:
-        The merged struct, and a dictionary by dotted key. For each field that is merged by the mean, and that all
-        structs have, the dictionary has the standard deviation, the least and the largest value.
+        The merged struct, and a dictionary by dotted key: the standard deviation, the least and the largest value of
+            each field that is merged by the mean and that all structs have.
     """
     spread: dict[str, float] = {}
 
@@ -147,10 +149,9 @@ def rule_of(hint: Any) -> Rule | None:
 
 
 def _spread(path: str, values: Sequence[Any]) -> Iterator[tuple[str, float]]:
-    """Yield the standard deviation, the least and the largest of the repeats' values, with their dotted keys.
+    """Yield the standard deviation, the least and the largest of the repeats' values, each with its dotted key.
 
-    A value that is a list is replaced by its mean. If a value is None, nothing is yielded. If there is only one value,
-    the standard deviation is 0.
+    A list is replaced by its mean. If a value is None, nothing is yielded. The standard deviation of one value is 0.
     """
     if any(value is None for value in values):
         return

@@ -110,10 +110,9 @@ class TogetherSummary(Struct, kw_only=True):
 
     Attributes:
         runs: the number of repeats.
-        by: how the privacy losses of the repeats are added: "sample", "round", "agent" or "maxima". With the first
-            three, the losses of each sample, round or agent are added over the repeats, and the result is the largest
-            sum. "maxima" means that it is unknown which samples of some repeats are the same. Then the loss of the
-            worst sample of each of these repeats is added.
+        by: how the privacy losses of the repeats are added. "sample", "round" or "agent": the losses of each sample,
+            round or agent are added, and the result is the largest sum. "maxima": the largest losses of repeats are
+            added, because it is unknown which samples of these repeats are the same.
         network: the privacy loss of the network.
         agents: the privacy loss of each agent.
         unproven_because: the reason why nothing is proven; empty if a privacy loss is proven.
@@ -147,10 +146,11 @@ class BudgetSummary(Struct, kw_only=True):
 class NoiseSummary(Struct, kw_only=True):
     """Hold the scales of the noise in a run.
 
-    A release is a vector of a message, or a gradient, after noise was added. The calibrated scale is the scale for
-    which (L1 sensitivity)/(scale) is the nominal ε. The numbers `scale`, `least_scale`, `calibrated_scale` and
-    `release` describe only releases with a new loss function: a loss function that no earlier message of the agent
-    used. If there are no such releases, these numbers describe all releases.
+    A release is a vector with noise: a vector of a message, or a gradient. The fields `scale`, `least_scale`,
+    `calibrated_scale` and `release` describe only releases with a new loss function, which no earlier message of the
+    agent used. If there are no such releases, these fields describe all releases. The calibrated scale is:
+
+        calibrated_scale = (largest L1 sensitivity of a release)/(nominal ε)
     """
 
     mechanism: Same[str]  # privacy.mechanism
@@ -169,9 +169,9 @@ class NoiseSummary(Struct, kw_only=True):
 
 
 class ViewsSummary(Struct, kw_only=True):
-    """Hold the proven ε of agents if the attacker is a single node, by the distance of this node from the agent.
+    """Hold the proven ε of agents against a single node, for each distance of this node from the agent.
 
-    The node knows only the messages that it receives, and colludes with no other node. At each distance, the ε is the
+    The node knows only the messages that it receives, and colludes with no other node. For each distance, the ε is the
     largest over all agents.
 
     Attributes:
@@ -378,10 +378,9 @@ def times(value: float | None, measured: float | None) -> float | None:
 
 
 def mean_bounds(repeats: Sequence[list[BoundSummary]]) -> list[BoundSummary]:
-    """Merge the bounds of all repeats: average the bounds over the repeats, and also the measured values.
+    """Merge the theorem bounds of all repeats: average the bounds over the repeats, and also the measured values.
 
-    A theorem bounds the mean over the noise. Therefore bounds and measured values are averaged before they are
-    compared. A mean is None if a repeat has no value. The merged bound applies if the bounds of all repeats apply.
+    A mean is None if a repeat has no value. The merged bound applies if the bounds of all repeats apply.
     """
     merged = []
     for bounds in zip(*repeats, strict=True):
@@ -555,8 +554,8 @@ class Summary(WorthSummary, kw_only=True):
     def losses_in_a_round(self, metric: ShownMetric) -> int:
         """Return over how many loss functions a metric sums in one round.
 
-        This is the number of agents if the metric sums over agents and every agent has its own loss function. Otherwise
-        it is 1.
+        The result is the number of agents if the metric sums over agents, and if every agent has its own loss function.
+        In all other cases, the result is 1.
         """
         sums_agents = metric.sums_agents or metric.variable in SUMS_AGENTS
         return self.agents if sums_agents and self.decomposable else 1
@@ -565,7 +564,7 @@ class Summary(WorthSummary, kw_only=True):
 def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
     """Return the content of summary.json with the values of all metrics collected in the dictionary `values`.
 
-    A key that is no field of the class `kind` belongs to a metric. In `values`, it becomes a dotted key such as
+    A key that is no field of the class `kind` belongs to a metric. In `values`, such keys are dotted, as
     `accuracy.test`.
     """
     fields = {key: value for key, value in tree.items() if key in kind.__struct_fields__ and key != "values"}
@@ -575,9 +574,9 @@ def parted(tree: dict[str, Any], kind: type[WorthSummary]) -> dict[str, Any]:
 
 
 def whole(worth: WorthSummary) -> dict[str, Any]:
-    """Return the content of summary.json as nested dictionaries; each metric has its own key beside the other fields.
+    """Return the content of summary.json as nested dictionaries, in which each metric has its own key.
 
-    The inverse function is `parted`. If the key of a metric is dotted and its value is None, the metric is left out.
+    The inverse function is `parted`. Values that are None are left out if the key of the metric is dotted.
     """
     tree: dict[str, Any] = msgspec.to_builtins(worth, enc_hook=float)
     values = nested({key: value for key, value in tree.pop("values").items() if value is not None or "." not in key})
