@@ -341,7 +341,7 @@ class Step:
         if self._noises != isinstance(wanted, Say) and not isinstance(wanted, (Start, Relay)):
             raise ValueError(
                 f"message() returned a {type(wanted).__name__} in round {t}: an algorithm with "
-                "noises_gradients = True may only return a Say, a Start or a Relay, and other algorithms no Say"
+                "noises_gradients = True may only return a Say, a Start or a Relay; no other algorithm may return a Say"
             )
         overspent = 0 < self._last_release < t and not isinstance(wanted, (Start, Relay))
         return Relay() if overspent else wanted

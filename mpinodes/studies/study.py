@@ -233,7 +233,7 @@ def _axes(tree: Tree) -> tuple[Axis, ...]:
     for key, values in flat(study.get("grid", {})):
         _require_list(values, f"study.grid.{key}", key)
         if not _are_distinct(values):
-            raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice; remove it once")
+            raise BadInput(f"study.grid.{key} = {values!r}: a value comes twice in the list; remove it once")
         axes.append(Axis("study.grid", key, tuple({key: value} for value in values)))
     axes += [*_zip(study), *_cases(study), *_seeds(study, tree)]
     table_of: dict[str, str] = {}
@@ -268,7 +268,7 @@ def _zip(study: Tree) -> Iterator[Axis]:
     distinct = [key for key, values in columns.items() if _are_distinct(values)]
     if not distinct:
         raise BadInput(
-            "study.zip: at least one list must have no value twice, to name the runs; or use [[study.cases]]"
+            "study.zip: one list must have different values only, which name the runs; or use [[study.cases]]"
         )
     rows = zip(*columns.values(), strict=True)
     yield Axis("study.zip", distinct[0], tuple(dict(zip(columns, row, strict=True)) for row in rows))

@@ -87,7 +87,7 @@ class Swept:
         if shared := [plan for plan in self.plans if noises[plan.noise] > 1]:
             first, second, *_ = (plan.name for plan in shared if plan.noise == shared[0].noise)
             reason = "because they differ in no setting that a message depends on, except perhaps the rounds"
-            lines.append(f"  {len(shared)} runs share their noise with others, as {first} and {second}, {reason}")
+            lines.append(f"  {len(shared)} runs share their noise with others, such as {first} and {second}, {reason}")
         runs_here, names = self.directory / RUNS, {plan.name for plan in self.plans}
         summaries = filter(None, (summary_of(runs_here / name) for name in names))
         lines += [f"  WARNING: {line}" for line in run_warnings.counted([*map(run_warnings.of, summaries)]).values()]
