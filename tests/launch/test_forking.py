@@ -179,7 +179,7 @@ def test_signals_that_are_ignored_stay_so(tmp_path: Path):
 STOPPING = """
 import os, runpy, signal
 from mpinodes.launch import launching
-end_in, launching.LEAST_START = launching.end_in, 3
+end_in, launching.LEAST_START, launching.RANK_STARTS = launching.end_in, 3, 0.5
 
 def stop_after(seconds):
     end_in(seconds)
@@ -258,17 +258,27 @@ def test_no_two_ranks_draw_the_same_where_nobody_seeds(tmp_path: Path):
     assert len(set(drawn)) == len(drawn) >= 2 * (RANKS - 1)
 
 
+IMPATIENT = """
+import runpy
+from mpinodes.launch import forking
+forking.PATIENCE = 2
+runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
+"""
+
+
 def test_a_directory_that_is_gone(tmp_path: Path):
     gone = tmp_path / "gone"
     gone.mkdir()
     there = ["sh", "-c", f'rmdir {gone}; exec "$@"', "sh"]
     words = [*WORDS, "rounds=10", f"output.dir={tmp_path / 'run'}"]
-    assert command([*there, *on_one_core(*words)], gone).code == 0
+    assert command([*there, *on_one_core(*words, by=("-c", IMPATIENT))], gone).code == 0
     assert (tmp_path / "run" / "summary.json").exists()
 
 
 NO_MORE = """
 import errno, os, runpy, sys
+from mpinodes.launch import forking
+forking.PATIENCE = 2
 fork, made, me = os.fork, 0, os.getpid()
 
 def limited():
@@ -312,4 +322,4 @@ def test_jobs_of_containers_that_share_a_network_keep_apart(tmp_path: Path):
 
 def test_where_there_is_no_room_for_what_is_handed_over_ranks_go_on_as_they_are(tmp_path: Path):
     large = {f"LARGE_{i}": "x" * 100_000 for i in range(4)}
-    assert command(on_one_core(*WORDS, "rounds=10"), tmp_path, env=large).code == 0
+    assert command(on_one_core(*WORDS, "rounds=10", by=("-c", IMPATIENT)), tmp_path, env=large).code == 0
