@@ -1,8 +1,8 @@
 """Run serial and parallel tests by one command.
 
 A test marked `@pytest.mark.mpi(min_size=N)`, the marker of pytest-mpi, runs on N ranks. Under plain pytest, this file
-starts `mpirun -n N python -m pytest --with-mpi` once for all tests of a directory on N ranks, in a process group of its
-own and with a time limit.
+starts `mpirun -n N python -m pytest --with-mpi` once for all such tests of a directory, N being the most that any needs,
+in a process group of its own and with a time limit.
 Under `mpirun -n 8 python -m pytest --with-mpi`, a rank that fails prints its report and ends the whole job, so that no
 other rank waits forever.
 """
@@ -67,12 +67,11 @@ def _run_under_mpi(ranks: int, nodes: tuple[str, ...], root: Path) -> Done:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Under plain pytest, run the parallel tests of a directory that need as many ranks under one mpirun."""
-    ranks = _ranks(pyfuncitem)
-    if ranks is None or _in_world(pyfuncitem.config):
+    """Under plain pytest, run all parallel tests of a directory under one mpirun, on as many ranks as any needs."""
+    if _ranks(pyfuncitem) is None or _in_world(pyfuncitem.config):
         return None
-    beside = [item for item in pyfuncitem.session.items if item.path.parent == pyfuncitem.path.parent]
-    nodes = tuple(item.nodeid for item in beside if _ranks(item) == ranks)
+    beside = [item for item in pyfuncitem.session.items if item.path.parent == pyfuncitem.path.parent and _ranks(item)]
+    ranks, nodes = max(map(_ranks, beside)), tuple(item.nodeid for item in beside)
     done = _run_under_mpi(ranks, nodes, pyfuncitem.config.rootpath)
     if done.code != 0 or " passed" not in done.out or " skipped" in done.out:
         pytest.fail(f"exit {done.code}\n{done.err[-4000:] or done.out[-4000:]}", pytrace=False)
