@@ -43,7 +43,7 @@ def _choose(kind: registry.PartKind, suits: Callable[[Any], bool]) -> str:
 def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
     """Yield an error message for each conflict between the settings and the chosen classes.
 
-    These conflicts are found before the data and the graph are read.
+    Only conflicts that can be found without the data and the graph are reported.
     """
     algorithm, stream, loss = parts.algorithm, parts.stream, parts.loss
     partition, batch = e.data["partition"], e.shown

@@ -50,8 +50,8 @@ class Request(Tree):
     def located(self, problem: str) -> str:
         """Return an error message with the place of the mistake, a file and a line, added at its beginning.
 
-        The place is where a file sets the key that the message begins with, or else the section of this key. If no file
-        sets the key or its section, the message is returned unchanged.
+        The place is the line that sets the key at the beginning of the message, or else the line that begins the
+        section of this key. If no file sets the key or its section, the message is returned unchanged.
 
         Args:
             problem: the error message.

@@ -43,14 +43,15 @@ class Kind(IntEnum):
 class Sampling(IntEnum):
     """Name how an agent draws the batch of samples from which a release (a noised vector) is computed.
 
-    The fields `l1` and `l2` of an `Event` bound how much the release changes if one sample changes. The field `rate` is
-    the number below.
+    The fields `l1` and `l2` of an `Event` bound how much the release changes if one sample changes. The way of drawing
+    determines which change of a sample is meant, and what the field `rate` means:
 
-    - NONE: the batch is public. `rate` is 0.
+    - NONE: the batch is public, and `rate` is 0.
     - POISSON: each sample is in the batch with probability `rate`, by secret random numbers. `l1` and `l2` are for one
       sample whose gradient becomes zero.
-    - POISSON_REPLACED: as POISSON, but `l1` and `l2` are for one replaced sample. Privacy accounting counts it as two
-      samples whose gradients become zero, each with `l1`/2 and `l2`/2.
+    - POISSON_REPLACED: each sample is in the batch with probability `rate`, by secret random numbers. `l1` and `l2` are
+      for one replaced sample. Privacy accounting counts a replaced sample as two samples whose gradients become zero,
+      each with `l1`/2 and `l2`/2.
     - FIXED: the batch has a fixed size, the share `rate` of all samples, and is drawn by secret random numbers. `l1`
       and `l2` are for one replaced sample of the batch.
     """
@@ -340,8 +341,8 @@ class Events(msgspec.Struct, frozen=True):
         two ratios:
 
         - The ratio for a sample that no earlier message of the agent depends on is l1/l2, or 1 if l2 is 0 or inf.
-        - The ratio for other samples is √k, where k coordinates may change. It counts only if d is known and the
-          leakage of the message is a `Feedback` or a `Hidden`.
+        - The ratio for any other sample is √k, where k coordinates may change. This ratio counts only if d is known and
+          the leakage of the message is a `Feedback` or a `Hidden`.
 
         The result has the axes of `data`, and then an axis for the vectors of a message.
         """

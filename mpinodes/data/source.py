@@ -141,8 +141,8 @@ def _label_of(target: str | float, labels: Labels) -> int | None:
 def number_of(text: str) -> float:
     """Return an entry of a text file as a number; NaN if the entry is no number.
 
-    The words true and false are 1 and 0, and `inf` is a number. An entry with an underscore, or with a digit outside
-    ASCII, is no number.
+    The words true and false count as 1 and 0, and `inf` is a number. An entry with an underscore, or with a digit
+    outside ASCII, is no number.
     """
     try:
         return float(text) if text.isascii() and "_" not in text else nan

@@ -220,7 +220,8 @@ def _noise(setup: Setup, history: Events) -> typed.NoiseSummary:
     """Return the section of summary.json on the noise of a run.
 
     Scales and sensitivities are those of the releases that depend on a new loss function (a loss function that no
-    earlier message of the agent depends on). If there are no such releases, they are those of all releases.
+    earlier message of the agent depends on). If there are no such releases, scales and sensitivities are those of all
+    releases.
     """
     e, epsilon = setup.experiment, setup.experiment.privacy.epsilon
     # Both arrays hold the largest ε, the largest L1 sensitivity, the largest scale, and the smallest scale times −1.
@@ -280,8 +281,8 @@ def _key(setup: Setup) -> typed.KeyState | None:
 
     - "secret": nobody knows the key.
     - "rehearsal": everybody with the seed knows the key.
-    - "unknown": a user-defined mechanism fails a test of its noise. It raises an error, draws other noise when it gets
-      the same key again, or draws a coordinate that is the same number for nine keys.
+    - "unknown": a user-defined mechanism fails a test of its noise. In this test, the mechanism raises an error, draws
+      other noise when it gets the same key again, or draws a coordinate that is the same number for nine keys.
     """
     e, d = setup.experiment, setup.dimension
     if not e.private:

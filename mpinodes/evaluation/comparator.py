@@ -334,11 +334,13 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
 
         min over v, e of Σ e/divisor + (μ/2)‖v‖²  s.t.  e ≥ lo (Av − b), e ≥ hi (Av − b), v ∈ 𝒳.
 
+    The linear functions of the other samples are added to the objective.
+
     Args:
         total: F, with the regularizer μ.
         feasible: 𝒳.
         some: (n,) whether a sample is chosen.
-        side: (n,) for a sample that is not chosen, the slope of its linear loss function: hi if positive, else lo.
+        side: (n,) the sign that selects the slope of a sample that is not chosen: hi if the sign is positive, else lo.
     """
     import clarabel
     from scipy import sparse

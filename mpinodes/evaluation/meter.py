@@ -1,6 +1,6 @@
-"""Add up the losses of decisions round by round, and store the sums at the rounds where results are measured.
+"""Add up the losses of decisions round by round, and store the sums at the horizons.
 
-These rounds are called horizons. The module `evaluation.regret` has the formulas.
+A horizon is a round at which results are measured. The module `evaluation.regret` has the formulas.
 """
 
 from __future__ import annotations

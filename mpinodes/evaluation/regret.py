@@ -17,12 +17,12 @@ x_i(t):
     training loss of round t     = the mean over agents i of the mean loss at x_i(t) of agent i's samples, without
                                    regularizer; only if the loss functions are the same in all rounds
 
-Offline methods have further results, where F = Σ_t Σ_i f_i^t / (n T) over all T rounds of the experiment. Here x_i(t)
-may be replaced by x̃_i(t):
+Offline methods have further results. Let F = Σ_t Σ_i f_i^t / (n T), over all T rounds of the experiment. Depending on
+the method, the decision x is x_i(t) or the average x̃_i(t):
 
-    optimality gap of agent i    = F(x_i(t)) − min F
-    decision error               = ‖mean_i x_i(t) − argmin F‖²
-    agent decision error         = ‖x_i(t) − argmin F‖²
+    optimality gap of agent i    = F(x) − min F
+    decision error               = ‖mean of x over all agents − argmin F‖²
+    agent decision error         = ‖x − argmin F‖²
 
 In an average of decisions, the decision of round s has weight 1, or weight s if the attribute `averaging` of the
 algorithm is "linear".
@@ -36,8 +36,8 @@ If agents learn their loss at two points in a round (`feedback.points`), y_i(t) 
 points, and the loss of a round is the mean of the losses at both points.
 
 A regret may be negative, because decisions that differ between rounds and agents may have a smaller total loss than any
-fixed decision. A decision may also lie outside 𝒳. Examples are a point that is made of noisy messages, and the decision
-of a nondecomposable problem if 𝒳 is not a product over the blocks (a ball of the full vector).
+fixed decision. A decision may also lie outside 𝒳, for example if it is made of noisy messages, or if 𝒳 is a ball of the
+full vector and agents decide blocks.
 """
 
 from __future__ import annotations

@@ -82,6 +82,8 @@ class Finished(FinishedRun):
     def noise(self) -> Hashable:
         """Return an identifier of the noise of the run: runs with the same noise have the same identifier.
 
+        Two results have a special meaning:
+
         - None: the run has no noise, or no other run can have the same noise.
         - An empty text: experiment.toml does not identify the noise.
         """
@@ -142,7 +144,7 @@ class Finished(FinishedRun):
 
 
 class Unproven(Exception):
-    """Raised if no privacy loss is proven for several runs together; the message of the exception gives the reason."""
+    """Signal that no privacy loss is proven for several runs together; the message gives the reason."""
 
 
 def read(places: Sequence[Path]) -> list[Finished]:

@@ -27,13 +27,13 @@ class Run:
     """Hold the public constants of a run that its algorithm may use.
 
     No constant depends on the values of samples; the numbers of samples and of their features are public. The constants
-    that begin with `grad_` are bounds on gradients, one for each agent. They hold for the clipped gradient, restricted
-    to the agent's block of coordinates (`blocks`); inf means that no bound is known.
+    that begin with `grad_` are bounds on gradients, one for each agent. These bounds hold for the clipped gradient,
+    restricted to the agent's block of coordinates (`blocks`); inf means that no bound is known.
 
     Attributes:
         agents: n, the number of agents.
-        rounds: T, the number of rounds of the run. An algorithm that states `anytime` (that its messages do not depend
-            on T) sees `sys.maxsize` instead; only its method `validate` sees T.
+        rounds: T, the number of rounds of the run. If the algorithm states `anytime` (its messages do not depend on T),
+            this number is `sys.maxsize`, except in the method `validate`.
         dimension: d, the dimension of a decision.
         blocks: for each agent, the coordinates of the gradient that the agent uses: the block that it decides, or all.
         degrees: the number of out-neighbors of each agent in round 1.
@@ -46,10 +46,11 @@ class Run:
             The data part is the gradient without the regularizer. If the algorithm states `gradients_in_set`, the two
             points are in 𝒳.
         grad_lipschitz: the Lipschitz constant (L2) of the data part of the gradient.
-        sample_weight: the factor on a sample's loss, for each agent. A secret batch adds the further factor 1/rate.
+        sample_weight: for each agent, the factor on a sample's loss in the loss of a round. In a secret batch, the loss
+            also has the factor 1/rate.
         replaced: for each agent, how many samples of a round differ between adjacent data sets: all samples for
-            `privacy.adjacency = one-agent`, else 1. It is 1 also for one-round, because the gradient of the whole round
-            is then clipped like the gradient of one sample.
+            `privacy.adjacency = one-agent`, else 1. For one-round it is 1, because the gradient of the whole round is
+            clipped like the gradient of one sample.
         sample_sensitivity: a bound on half of the L2 change of one sample's unclipped gradient, at one point, when the
             sample is replaced; inf if no bound is known or the loss may be nonconvex.
         sample_curvature: the largest norm of a sample's Hessian; inf if the norm is unknown or the loss may be
@@ -63,8 +64,8 @@ class Run:
         grad_rounding: for each agent, the largest L2 error that rounding causes in a two-point gradient estimate; 0 if
             gradients are revealed. An algorithm with hidden parts must include this error in the `offset` of its
             leakage.
-        rates: for each agent, the probability or share with which secret coins take a sample into a batch; 0 where
-            batches are public.
+        rates: for each agent, the probability with which a sample is in a secret batch, or the share of the samples in
+            a secret batch; 0 if batches are public.
     """
 
     agents: int
@@ -133,8 +134,8 @@ class Bound(NamedTuple):
 class Algorithm(ABC, Generic[S]):
     """Define the messages and the state updates of an agent as pure functions of a state S.
 
-    An algorithm is a frozen dataclass of hyper-parameters. Each field is a key `algorithm.<field>`; a field must not
-    have the name of an attribute below. The algorithm object never changes between rounds: all values that the next
+    An algorithm is a frozen dataclass of hyper-parameters. Each field is a key `algorithm.<field>`, and must not have
+    the name of an attribute of this class. The algorithm object never changes between rounds: all values that the next
     round needs are in S, a named tuple. A method must not store, change or randomly draw anything. The state and the
     inbox are read-only, and a method returns new objects.
 
@@ -231,8 +232,8 @@ class Algorithm(ABC, Generic[S]):
     def decision(self, s: S) -> Vector:
         """Return the agent's estimate of all d coordinates of a decision; by default the field x of the state.
 
-        If agents decide blocks of coordinates, the agent's decision is its block of the estimate. Otherwise the
-        decision is the estimate, with three exceptions:
+        Usually the agent's decision is this estimate, or the block of the estimate that the agent decides. There are
+        three exceptions:
 
         - If the algorithm states `decides_release`: the decision is the release.
         - If the algorithm states `noises_gradients`: the decision is the point at which `update` takes the first
@@ -297,7 +298,7 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def hides(self) -> bool:
-        """Return whether messages depend on hidden state: data of earlier rounds that the releases do not determine.
+        """Return whether messages depend on hidden state: parts of the state that the releases do not determine.
 
         By default, the result is true if the class attribute `hidden` names a part of the state.
         """

@@ -186,9 +186,9 @@ class Stream(ABC):
         return None
 
     def source_rows(self, agent: int) -> NDArray[np.int64] | None:
-        """Return, for each sample of an agent, its row number in the data source; None if the source has no rows.
+        """Return the row number in the data source of each sample of an agent; None if the source has no rows.
 
-        The result is an array; its indices are the sample numbers of `samples(agent)`.
+        Entry k of the result is for the sample with the index k (see `samples`).
         """
         return None
 
