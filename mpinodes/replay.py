@@ -9,8 +9,8 @@ compared with the recorded messages of the run. For every agent, the command pri
 The data of each round except the last are changed, one round at a time. The messages are compared up to the first
 message that depends on the changed data. For about --rounds of these rounds, all later messages are compared, too.
 
-Exit code 1: a message moved by more than the accountant assumes, or a fact that a message states about itself, such as
-its sensitivity, depends on the data. Exit code 2: the directory cannot be replayed.
+The exit code is 1 if a message moved by more than the accountant assumes, or if a fact that a message states about
+itself, such as its sensitivity, depends on the data. The exit code is 2 if the directory cannot be replayed.
 """
 
 from __future__ import annotations

@@ -13,15 +13,16 @@ from mpinodes.launch.launching import command, show
 
 
 def drawn(run: Path) -> list[Path]:
-    """Draw the page (HTML) and the figures of a run, and return the paths of the pages.
+    """Draw the page (HTML) and the figures (PNG, SVG and PDF) of a run, and return the paths of the pages.
 
-    The figures are written as PNG, SVG and PDF. There is one page for the run. If a job of several repeats (runs that
-    differ in the seed) is unfinished, there is a page for each repeat that has a record. If there is a record but no
-    summary yet, the summary of the recorded rounds is first computed and written.
+    - If the run is an unfinished job of several repeats (runs that differ in the seed), there is a page for each repeat
+      that has a record.
+    - If there is a record but no summary yet, the summary of the recorded rounds is first computed and written.
 
     Raises:
-        BadInput: one of four reasons. The directory contains no run that this version of mpinodes can read; no round is
-            recorded; a process still works on the unfinished run; or the directory cannot be written.
+        BadInput: the directory contains no run that this version of mpinodes can read, or no round of the run is
+            recorded. The error is also raised if the directory cannot be written, or a process still works on the
+            unfinished run.
     """
     from mpinodes.presentation.draw import draw
     from mpinodes.runlog.reader import is_recorded

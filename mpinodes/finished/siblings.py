@@ -1,8 +1,10 @@
 """Find runs in neighbouring directories that have the same noise as a run, but different data.
 
 Two such runs together reveal their data, because the difference of their messages has no noise. To find such runs,
-experiment.toml begins with up to two comment lines. One line identifies the noise; it is written if the noise is drawn
-from the seed. The other line identifies the data files; it is written if there are data files.
+experiment.toml begins with up to two comment lines:
+
+- One line identifies the noise, if the noise is drawn from the seed.
+- One line identifies the data files, if there are data files.
 """
 
 from __future__ import annotations
@@ -28,9 +30,9 @@ FILES = "# files "  # begins the next line, which contains the `files_mark`
 def headed(setup: Setup) -> str:
     """Return the text of the file experiment.toml for a run: up to two comment lines, then the settings.
 
-    - The first comment line identifies the noise. It is written only if the noise is drawn from the seed.
-    - The second comment line is the `files_mark`, which changes when a data file or a code file of a user's stream
-      changes. It is written only if the run reads a file of one of these two kinds.
+    - The first comment line identifies the noise, if the noise is drawn from the seed.
+    - The second comment line is the `files_mark`, a hash that changes when a data file or the code of a user-written
+      stream changes. There is no such line if the run reads none of these files.
 
     A job with repeats has no comment lines, because each repeat has its own experiment.toml.
     """
@@ -54,16 +56,13 @@ def noise_of(file: Path) -> str:
 def sharing(setup: Setup, directory: Path) -> list[str]:
     """Return the names of neighbouring run directories whose runs have the same noise as this run, but different data.
 
-    The list is empty if this run has no noise, or if its noise is not drawn from the seed. Runs of the same job are not
-    compared with each other.
+    The list is empty if this run has no noise, or noise that is not drawn from the seed. Runs of the same job are left
+    out. Two runs have different data in these cases:
 
-    Two runs have different data if a setting of the section `data` differs. Settings that change only the number of
-    rounds are ignored.
-
-    - If `noise.key` is set, a different `files_mark` also means different data: a data file, or the code of the stream,
-      was written, moved or replaced.
-    - If `noise.key` is not set, the paths of files are ignored, because the noise depends on the contents of the
-      files.
+    - A setting of the section `data` differs. Settings that change only the number of rounds are ignored. If
+      `noise.key` is not set, the paths of files are ignored, too.
+    - `noise.key` is set, and the `files_mark` differs: a data file or the code of the stream was written, moved or
+      replaced.
 
     Args:
         setup: this run.
@@ -97,8 +96,8 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
 def files_mark(setup: Setup) -> str:
     """Return a short text that changes when a data file, or a code file of the stream, is written, moved or replaced.
 
-    The text is a hash of the inodes, sizes and times of the files, so the text reveals nothing of their contents. If
-    the run reads no files, the text is empty. If a file cannot be found, the text is random.
+    The text is a hash of the inodes, sizes and times of the files; it does not depend on their contents. If the run
+    reads no files, the text is empty. If a file cannot be found, the text is random.
     """
     code = setup.experiment.data.get("path")
     try:
@@ -120,13 +119,12 @@ def files_mark_of(file: Path) -> str:
 def at_one_place(e: Experiment, file: Path, other: Experiment, mark: str) -> Experiment:
     """Return the experiment `e` with the data paths of `other`, if both experiments read the same files; otherwise `e`.
 
-    The paths of the same files differ if the files were moved between the two runs.
-
     Args:
         e: an experiment.
         file: the experiment.toml of `e`.
         other: another experiment.
-        mark: the `files_mark` of `other`. If the experiment.toml of `e` contains an equal mark, the files are the same.
+        mark: the `files_mark` (a hash of the files) of `other`. If the experiment.toml of `e` contains an equal mark,
+            the files are the same.
     """
     same = LOCATIONS if mark and files_mark_of(file) == mark else ()
     return replace(e, data=e.data | {key: other.data[key] for key in same if key in e.data and key in other.data})

@@ -15,9 +15,8 @@ from mpinodes.launch.launching import launcher
 class Parser(argparse.ArgumentParser):
     """Parse the command line of one command.
 
-    The parser prints the help text with its line breaks; under mpirun, only rank 0 prints the help text. In arguments
-    of type `Path`, a leading ~ is replaced by the home directory. If the command line is wrong, the parser raises
-    `BadInput` and does not exit.
+    If the command line is wrong, the parser raises `BadInput` and does not exit. Under mpirun, only rank 0 prints the
+    help text. In arguments of type `Path`, a leading ~ is replaced by the home directory.
 
     Args:
         command: the name of the command, as in `mpinodes <command>`.
@@ -38,7 +37,7 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("runs", nargs="+", metavar=metavar, type=Path, help=text)
 
     def print_help(self, file: Any = None) -> None:
-        """Print the help text if this process is rank 0, or was not started by mpirun."""
+        """Print the help text; under mpirun, only rank 0 prints the text."""
         if (started := launcher()) is None or started.rank == 0:
             super().print_help(file)
 

@@ -1,23 +1,25 @@
 """Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than the host has cores.
 
-There are three kinds of processes:
+Ranks run faster as forks of one process than as separate processes of mpirun. There are three kinds of processes:
 
 - The *original* is the process that mpirun started as a rank.
 - The *server* is a fork of the first original on the host.
 - A *fork* of the server does the work of a rank as if mpirun had started the fork. There is one fork for each original.
 
 Each original connects to the server and sends the state that defines the rank: command-line words, environment,
-directory, cores, standard streams, and the connection to mpirun. The server then creates the fork. The original passes
-the signals in `PASSED_ON` on to its fork, and ends with the same exit code or signal as the fork. If SIGALRM ends the
-fork, because MPI did not start or end in time, the original prints an error and ends with exit code 4. If the original
-or the server dies, the fork is killed. If an error occurs before the fork exists, the original does the work itself.
+directory, cores, standard streams, and the connection to mpirun. The server then creates the fork.
 
-Ranks run faster as forks of one process than as separate processes of mpirun, for two reasons. First, most modules are
-imported only once, and the code has the same addresses in all forks, which helps the core's branch predictor. Second,
-forks share a session. mpirun starts a new session for each rank, and Linux divides a core among sessions before it
-divides the core among processes (sched(7), "the autogroup feature"). So `sched_yield` in a separate rank yields to no
-other rank.
+- The original passes the signals in `PASSED_ON` on to its fork, and ends with the same exit code or signal as the fork.
+- If MPI does not start or end in time, SIGALRM ends the fork. The original then prints an error and ends with exit code
+  4.
+- If the original or the server dies, the fork is killed.
+- If an error occurs before the fork exists, the original does the work itself.
 """
+
+# Forks of one process are faster for two reasons. First, most modules are imported only once, and the code has the same
+# addresses in all forks, which helps the core's branch predictor. Second, forks share a session. mpirun starts a new
+# session for each rank, and Linux divides a core among sessions before it divides the core among processes (sched(7),
+# "the autogroup feature"). So `sched_yield` in a separate rank yields to no other rank.
 
 from __future__ import annotations
 
@@ -64,16 +66,18 @@ class _Fork(NamedTuple):
 def fork_with_others(words: list[str]) -> list[str]:
     """Continue the work of this rank in a new process, a fork of the server process of this host.
 
-    The process that mpirun started (the original) waits until its fork ends, and ends in the same way. If a debugger, a
-    profiler or coverage is active, no fork is created, because these tools would observe only the original. This
-    function must be called only if `has_more_ranks_than_cores` returns true.
+    The process that mpirun started waits until its fork ends, and ends in the same way. If a debugger, a profiler or
+    coverage is active, no fork is created. This function must be called only if `has_more_ranks_than_cores` returns
+    true.
 
     Args:
         words: the command-line words of this process.
 
     Returns:
-        `words`. In an original that has a fork, this function does not return.
+        The command-line words of the rank whose work the process does. In a process that has a fork, this function does
+        not return.
     """
+    # A debugger, a profiler or coverage would observe only the original.
     monitoring = getattr(sys, "monitoring", None)  # Python 3.12 on
     if sys.gettrace() or sys.getprofile() or (monitoring and any(map(monitoring.get_tool, range(6)))):
         return words
@@ -117,7 +121,7 @@ def _hand_over(line: socket, words: list[str]) -> list[str]:
     """Let a fork do the work of this rank, pass signals on to the fork, and end like the fork.
 
     Args:
-        line: a socket that is connected to the server.
+        line: a socket that is connected to the server, which creates the fork.
         words: the command-line words of this process.
 
     Returns:
@@ -174,10 +178,10 @@ class _Server:
         self._forks: list[_Fork] = []
 
     def words(self, proxy: int) -> list[str]:
-        """Create a fork for each process of mpirun that connects, and exit when all forks have ended.
+        """Create a fork for each process of mpirun that connects (an original), and exit when all forks have ended.
 
-        This method returns only in a fork. The result is the command-line words of the process that mpirun started for
-        this rank. If MPICH's proxy ends first, the proxy was killed, and the server kills all forks.
+        This method returns only in a fork: the command-line words of the original. If MPICH's proxy ends first, the
+        server kills all forks.
 
         Args:
             proxy: the process id of MPICH's proxy, which started the ranks.
@@ -242,8 +246,7 @@ class _Server:
     def _bury(self, fork: _Fork) -> None:
         """Tell an original (the process that mpirun started for a rank) how its fork has ended.
 
-        If the fork has ended because MPI did not start or end in time, end all other forks and the server, too. Only
-        the original of this fork then prints an error.
+        If the fork has ended because MPI did not start or end in time, all other forks and the server end, too.
         """
         code = os.waitstatus_to_exitcode(os.waitpid(fork.process, 0)[1])
         self._forks.remove(fork)

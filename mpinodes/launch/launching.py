@@ -1,8 +1,7 @@
 """Find out how this process was started, start and end MPI, and print messages.
 
 `launcher` reads the environment variables of mpirun or srun, `find_world` starts MPI, and `leave` ends MPI. `command`
-wraps the main function of every command: it prints errors and chooses exit codes. The first constants below are the
-exit codes.
+wraps the main function of every command: it prints errors and chooses exit codes.
 """
 
 from __future__ import annotations
@@ -86,13 +85,9 @@ def command(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
     - `BadInput`: 2. Rank 0 prints one line for each mistake.
     - `OSError`, for example if the output cannot be written: 2. The message is printed.
     - The reader of stdout has closed the pipe: 141. Nothing is printed.
-
-    Environment variables that mislead libraries (`MISLEADING`) are removed. Characters that the encoding of stdout
-    lacks are escaped. A closed standard stream is opened on /dev/null, so that no file of the command gets its file
-    descriptor.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # closed, as in a daemon
+        if getattr(sys, name) is None:  # closed, as in a daemon: no file of the command may get its descriptor
             stream = open(os.devnull, "w" if number else "r", encoding="utf-8")  # noqa: SIM115 (stays open)
             os.set_inheritable(stream.fileno(), True)
             setattr(sys, name, stream)
@@ -170,13 +165,12 @@ def family_of(path: str) -> str:
 def mpirun(python: str = sys.executable) -> list[str]:
     """Return the first words of a command that starts ranks: the path of mpirun and, for Open MPI, options.
 
-    If there is an mpirun beside the Python interpreter, this mpirun is used, because it belongs to the MPI library of
-    mpi4py. Otherwise the system's mpirun is used. The options allow Open MPI to start more ranks than cores, and to
-    start ranks as root.
+    The mpirun beside the Python interpreter is used, if there is one, and otherwise the system's mpirun. The options
+    allow Open MPI to start more ranks than cores, and to start ranks as root.
     """
     import shutil
 
-    beside = Path(python).parent / "mpirun"
+    beside = Path(python).parent / "mpirun"  # this mpirun belongs to the MPI library of mpi4py
     command = str(beside) if beside.exists() else shutil.which("mpirun") or "mpirun"
     if family_of(command) != "Open MPI":
         return [command]
@@ -184,10 +178,10 @@ def mpirun(python: str = sys.executable) -> list[str]:
 
 
 def in_words(error: BaseException) -> str:
-    """Return one line of text about an exception: its type, its message and its notes.
+    """Return one line of text about an exception: its type, its message, its notes, and a place in a user's file.
 
-    If the traceback leads through a user's files, the line ends with the last place in these files: file, line number
-    and method. Otherwise, if the message names a method of a user's file, the line ends with the place of this method.
+    The place is the last place in a user's file in the traceback. If there is none, the place is the method of a user's
+    file that the message names. If there is no such method either, the line contains no place.
     """
     import traceback
 
@@ -228,8 +222,8 @@ def refuse(error: object) -> None:
 def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | None:
     """Return the value of `deadline.seconds` from the words of a command or from the experiment's file.
 
-    If the key is not set, or its value is not a positive number, the result is None. A positive value below 0.1 becomes
-    0.1. The function reads only this key, because the start of MPI needs the deadline before the experiment is read.
+    The result is None if the key is not set, or its value is not a positive number. A positive value below 0.1 becomes
+    0.1.
 
     Args:
         words: the command-line words; the first word without "=" is the path of the experiment's file.
@@ -237,6 +231,7 @@ def deadline_of(words: Sequence[str], resumed: Path | None = None) -> float | No
     """
     import tomllib
 
+    # MPI needs the deadline before the experiment is read.
     file = next((Path(word) for word in words if "=" not in word), Path())
     values = [word.partition("=")[2].strip("'\" ") for word in words if word.startswith("deadline.seconds=")]
     with suppress(OSError, ValueError, LookupError, TypeError):
@@ -303,8 +298,7 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 def start_limit(limit: float | None) -> float:
     """Return the number of seconds after which a rank ends if MPI has not started.
 
-    If the deadline is too short for the number of ranks on a core, the result is larger than the deadline. The reason
-    is that many ranks on a core need more time to start.
+    The result is longer than the deadline if the deadline is too short for the number of ranks on a core.
 
     Args:
         limit: the deadline in seconds; None means the default `START`.
@@ -314,20 +308,16 @@ def start_limit(limit: float | None) -> float:
 
 
 def end_in(seconds: float) -> None:
-    """End this process by the signal SIGALRM after `seconds` seconds; 0 cancels an earlier call.
-
-    A Python thread could not end the process, because MPI holds Python's global lock while MPI starts or ends.
-    """
+    """End this process by the signal SIGALRM after `seconds` seconds; 0 cancels an earlier call."""
+    # A Python thread could not end the process, because MPI holds Python's global lock while MPI starts or ends.
     signal.setitimer(signal.ITIMER_REAL, min(seconds, 1e6))
 
 
 def shared_memory_lacks() -> str:
-    """Return a warning with advice if /dev/shm is too small for the MPICH ranks on this host; otherwise return "".
-
-    The check uses the total size of /dev/shm and not the free space, because all ranks must get the same result.
-    """
+    """Return a warning with advice if /dev/shm is too small for the MPICH ranks on this host; otherwise return ""."""
     ranks = started.here if (started := launcher()) else 1
     needed = max(ONE_TAKES, RANK_TAKES * min(ranks, MANY)) if ranks else 0
+    # The total size and not the free space, because all ranks must get the same result.
     size = os.statvfs(SHM).f_blocks * os.statvfs(SHM).f_frsize if os.access(SHM, os.W_OK) else 0
     if size >= needed or sys.platform != "linux":
         return ""

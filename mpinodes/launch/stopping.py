@@ -18,9 +18,9 @@ KEY_PRESS = 0.5  # seconds: two SIGINTs within this time come from one key press
 
 
 class Ended(BaseException):
-    """Raised to end this process, because a signal came after the last round of the run. A message is already printed.
+    """Raised to end this process, because a signal came after the last round of the run.
 
-    The only argument is the exit code.
+    The only argument is the exit code. A message is printed before the exception is raised.
     """
 
 
@@ -31,11 +31,10 @@ class Signals:
 
     - During the rounds, a signal sets the attribute `asked`, and the run stops a few rounds later.
     - When all rounds are recorded, SIGTERM and SIGINT make the logger raise `Ended`.
-    - A second SIGINT raises KeyboardInterrupt, unless it comes within `KEY_PRESS` seconds: then both come from one key
-      press.
+    - A second SIGINT, more than `KEY_PRESS` seconds after the first, raises KeyboardInterrupt.
 
-    The logger also writes the name of each signal to `log.txt`, because Open MPI's mpirun no longer prints the output
-    of its ranks after a signal. Outside the main thread of a program, no signal is handled.
+    The logger also writes the name of each signal to `log.txt`. Outside the main thread of a program, no signal is
+    handled.
 
     Args:
         numbers: the signals to handle.
@@ -85,6 +84,7 @@ class Signals:
             f": all rounds are recorded; to write the summary and the page: mpinodes report {self.run}" if ends else ""
         )
         text = f"received {name}{advice}"
+        # Open MPI's mpirun no longer prints the output of its ranks after a signal.
         with suppress(OSError), (self.run / "log.txt").open("a", encoding="utf-8", errors="replace") as log:
             log.write(text + "\n")
         if ends:

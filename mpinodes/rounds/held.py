@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Held:
     """Exchange the frames (messages as arrays) of one agent over simulated links that lose or delay messages.
 
-    MPI transfers each frame in the round in which the frame is sent, unless the simulated link loses the frame. This
-    class stores a late frame until the round in which the link delivers the frame.
+    A frame arrives over MPI in the round in which it is sent, unless the simulated link loses the frame. This class
+    stores a late frame until the round in which the link delivers the frame.
 
     Attributes:
         frames: (turns, n, frame width), where turns = (largest delay of a message, in rounds) + 2. Entry [s % turns, j]

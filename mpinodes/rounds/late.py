@@ -1,18 +1,17 @@
-"""Delay the feedback: an agent learns the gradient of the loss of a round k rounds later (`feedback.delay`).
+"""Delay the feedback by k rounds (`feedback.delay`): an agent learns the gradient of a round's loss k rounds later.
 
 The model is from P. Joulani, A. György, C. Szepesvári, "Online Learning under Delayed Feedback" (ICML 2013), with a
 constant delay. The gradient of f^t at the point of round t is used in round t + k, with the step size of round t + k.
 The first k rounds use no gradient. The gradient of the regularizer is public and never delayed.
 
-The message of round t + 1 is the first message that depends on the loss function of round t − k. A changed sample of
-this loss function changes the message by the change of the gradient times the step size of round t. The noise is
-therefore calibrated to the step size of round t. Changed samples of earlier loss functions matter as follows:
+Privacy. The message of round t + 1 is the first message that depends on the loss function of round t − k. A changed
+sample of this loss function changes the message by the change of the gradient times the step size of round t. The noise
+is therefore calibrated to the step size of round t. Changed samples of earlier loss functions matter as follows:
 
 - If gradients are taken at released points, such samples do not change the message further, given all earlier messages.
-  The same is true without delay.
 - If gradients are taken at hidden points, the points of round t − k may differ between adjacent data sets, even if the
-  hidden variables of round t do not differ. Therefore privacy accounting uses, in every round after the first use of a
-  changed sample, the largest possible change of the gradient (`offset`).
+  hidden variables of round t do not differ. Therefore privacy accounting uses the largest possible change of the
+  gradient (`offset`) in every round after the first message that depends on a changed sample.
 """
 
 from __future__ import annotations
@@ -53,15 +52,15 @@ class Late(Loss):
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the gradient of the loss k rounds before, plus λx, the gradient of the regularizer.
 
-        In the first k rounds, λx alone is returned. The loss k rounds before was differentiated at the point of that
-        round, and not at x.
+        The loss k rounds before was differentiated at the point of that round. In the first k rounds, λx alone is
+        returned.
         """
         return self.data_grad(x, block) + self.regularizer * x[block]
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient of the loss k rounds before, without the regularizer.
+        """Return the gradient of the loss k rounds before, without the regularizer; zeros in the first k rounds.
 
-        In the first k rounds, return zeros. The gradient of this round's loss at x is stored in the attribute `asked`.
+        The gradient of this round's loss at x is stored in the attribute `asked`.
 
         Raises:
             ValueError: the algorithm asks in one round for gradients at two points, and the gradients differ.
@@ -78,13 +77,12 @@ class Late(Loss):
 def delayed(message: Message, rounds: int) -> Message:
     """Return the message of an algorithm with the numbers for privacy accounting that hold under delayed feedback.
 
-    Two numbers change in a `Query` or `Queries`; any other message is returned unchanged:
+    Two numbers of a `Query` or `Queries` change; any other message is returned unchanged:
 
-    - `uses` is the round of the loss function on which this message is the agent's first to depend. The delay is
-      subtracted from `uses`. If the difference is below 0, `uses` becomes 0, which means no new loss function.
-    - `offset` is a number in the leakage, which states how the message depends on hidden variables of the agent.
-      `offset` becomes the largest possible change of a gradient. If no hidden variable can change a gradient, `offset`
-      stays the same.
+    - `uses`, the round of the loss function on which this message is the first to depend, decreases by the delay. If
+      the result is below 0, `uses` becomes 0, which means that there is no such loss function.
+    - `offset`, a bound on the change of a gradient through hidden state, becomes the largest possible change
+      (`offset_by`).
 
     Args:
         message: the message without delay.

@@ -39,12 +39,8 @@ def run_agents(
 ) -> Iterator[Chunk]:
     """Run all agents in one process, and yield the numbers that they log, in chunks of consecutive rounds.
 
-    A chunk has a row for each agent and round, in the format `core.events.Layout`. The generator ends in one of these
-    cases:
-
-    - the last round is computed;
-    - the plan stops the run after a chunk, because of a signal;
-    - the algorithm ends the run early (`State.left`).
+    A chunk has a row for each agent and round, in the format `core.events.Layout`. The generator ends after the last
+    round, or earlier if the plan stops the run or the algorithm ends the run (`State.left`).
 
     Args:
         setup: the set-up of the run.
@@ -52,8 +48,8 @@ def run_agents(
         keepers: for each agent, the writer of its checkpoints; empty if the run saves no checkpoints.
         saved: for each agent, its checkpoint of the round after which the run continues; empty if the run starts at
             round 1.
-        runs: the set-ups of several runs that `are_alike` accepts, beginning with `setup`, which are computed at
-            once; a row then has the axes (runs, row width). Empty: one run.
+        runs: the set-ups of several runs, beginning with `setup`, that are computed at once; a row then has the axes
+            (runs, row width). Empty: one run.
     """
     n, axis = setup.topology.agents, [len(runs)] * bool(runs)
     rows = np.empty((n, plan.longest, *axis, setup.layout.width))
@@ -108,7 +104,7 @@ def run_agents(
 
 
 def public(run: Setup) -> tuple[Any, ...]:
-    """Return the values that determine the privacy events of a run. They do not depend on the run's noise and data."""
+    """Return the values that determine the privacy events (noise and sensitivity of every message) of a run."""
     e, graph = run.experiment, run.topology
     # Noise, starting points and output move no event. Faults and some graphs depend on the seed.
     settings = replace(e, seed=e.seed if run.links else 0, name="", output=None, report=False)
@@ -119,7 +115,7 @@ def public(run: Setup) -> tuple[Any, ...]:
 def kind_of(run: Setup) -> bytes | None:
     """Return a value that is equal for runs that `run_together` accepts together; None if the run must be done alone.
 
-    Such runs have equal graphs and privacy events, no event depends on data, and the noise is drawn by NumPy.
+    Runs with equal values have equal graphs and equal privacy events (noise and sensitivity of every message).
     """
     e, algorithm = run.experiment, run.algorithm
     is_plain = e.noise.backend == "numpy" and e.noise.entropy != "os" and not e.checkpoint.every
@@ -144,14 +140,14 @@ def most_together(run: Setup) -> int:
 def run_together(runs: Sequence[Setup]) -> Vector:
     """Compute all rounds of several runs at once, and return their rows: (runs, agents, rounds, row width).
 
-    Each run has the bits that it has alone. To find out whether a user's part takes an axis of runs, the last run is
-    also computed alone if a part is a user's.
+    Each run gives the same bits as if it were computed alone. If a part is user-written, the last run is also computed
+    alone, to verify that the part works with stacked vectors of several runs.
 
     Args:
         runs: the set-ups of the runs, for which `kind_of` is equal.
 
     Raises:
-        ValueError: a part of a user does not take an axis of runs. Such a part may also raise any other error.
+        ValueError: a user-written part does not work with stacked vectors. Such a part may also raise any other error.
     """
     first, last = runs[0], runs[-1]
     parts = first.algorithm, first.mixing, first.mechanism, first.feasible, first.run.steps

@@ -1,9 +1,7 @@
 """Send data over MPI: `Network` exchanges messages between agents, and `Channel` sends logged numbers to the logger.
 
 A frame is the array of floats that an agent sends to its neighbors. A row is the array of floats that an agent logs in
-one round (`core.events`). Agents exchange frames by persistent MPI requests, which are created once for each neighbor
-and used in all later rounds. In the loop over rounds no message is pickled, each receive names its source, and there is
-no barrier.
+one round (`core.events`).
 """
 
 from __future__ import annotations
@@ -70,8 +68,8 @@ class Network:
             self._waits.in_round(requests, here.in_neighbors + here.out_neighbors)
         for j, frame in zip(arrivals.senders, arrivals.frames, strict=True):
             if frame.item(0) != t or frame.item(1) != RELEASE_FRAME:
-                got = f"a message of round {frame[0]:g}, kind {frame[1]:g}, not of round {t}, kind {RELEASE_FRAME:g}"
-                raise RoundMismatch(f"agent {self._agent} received from agent {j} {got}")
+                wrong = f"a message of round {frame[0]:g}, kind {frame[1]:g}, not of round {t}, kind {RELEASE_FRAME:g}"
+                raise RoundMismatch(f"agent {self._agent} received from agent {j} {wrong}")
         return arrivals
 
     def kept(self, arrivals: Arrivals) -> Mapping[int, Vector]:
@@ -114,10 +112,9 @@ class Network:
 class Channel:
     """Send the numbers that an agent logs to the logger, in chunks of consecutive rounds.
 
-    A row holds the numbers of one round. For each chunk, the logger sends an `Order`: the last round of the chunk, and
-    whether the agent then saves a checkpoint or stops. The order of chunk k + 2 is sent after the logger has received
-    chunk k. The agent has two buffers: it fills one buffer while the chunk in the other buffer is being sent. So memory
-    is bounded even if the logger is slow.
+    A row holds the numbers of one round. For each chunk, the logger first sends an `Order`: the last round of the
+    chunk, and whether the agent then saves a checkpoint or stops. The agent fills one buffer while the chunk in a
+    second buffer is being sent.
 
     Args:
         comm: the communicator of the agents and the logger.
@@ -129,6 +126,8 @@ class Channel:
 
     def __init__(self, comm: MPI.Comm, width: int, longest: int, waits: Waits, begin: int = 0) -> None:
         self._comm, self._logger, self._waits = comm, comm.size - 1, waits
+        # Two buffers bound the memory even if the logger is slow: the order of chunk k + 2 is sent after the logger has
+        # received chunk k.
         self._chunks = np.empty((2, longest, width))
         self._sending = [MPI.REQUEST_NULL, MPI.REQUEST_NULL]
         self._chunk, self._begin, self._order = 0, begin, Order(begin)
