@@ -35,6 +35,6 @@ class Absolute(PiecewiseLinearLoss):
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """Return the slopes −1 and 1 of the loss's two linear pieces, as arrays of the targets' shape."""
+        """Return the slopes of the loss |m − b| in the prediction m, −1 and 1, as two arrays of the targets' shape."""
         ones = np.ones_like(target)
         return -ones, ones

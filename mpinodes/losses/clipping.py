@@ -1,26 +1,25 @@
 """Clip gradients, so that the L2 norm of each sample's gradient is at most the setting `clip`.
 
-With `privacy.adjacency` = one-round, the gradient of all samples of a round together is clipped instead (`reclipped`).
-If `clip` is inf, nothing is clipped.
+With `privacy.adjacency` = one-round or `privacy.clipping` = agent, the gradient of all samples of a round together is
+clipped instead (`reclipped`). If `clip` is inf, nothing is clipped.
 
-The bound `clip` holds for all samples, even if their numbers are huge, tiny, infinite or nan. A sample's gradient is
-the product of its slope s (a number) and its features a (a vector). The norm |s|·‖a‖ may overflow or underflow although
-the gradient itself does not. A gradient that is clipped by a wrong norm may be too large. Therefore:
+A sample's gradient is the product of its slope s (a number) and its features a (a vector). The norm |s|·‖a‖ may
+overflow or underflow although the gradient itself does not. The bound `clip` holds for all samples, even if their
+numbers are huge, tiny, infinite or nan:
 
-* If no overflow or underflow is possible (`is_ordinary`), the usual formula is used. Otherwise `clipped_sum` first
-  divides the features of each sample by a power of two near their largest |entry|.
-* If a sample's slope is nan or one of its features is not finite, the sample's gradient is replaced by 0.
-* If the slope is infinite and all features are finite but not all 0, the gradient is replaced by a vector of norm
+- If the norm may overflow or underflow (not `is_ordinary`), `clipped_sum` first divides the features of each sample by
+  a power of two near their largest |entry|.
+- If the slope is nan or a feature is not finite, the gradient is replaced by 0.
+- If the slope is infinite and all features are finite but not all 0, the gradient is replaced by a vector of norm
   `clip` in the direction of the gradient.
-* The gradients that the code of a user-written loss computes are clipped once more (`enforced.Reclipped`).
+- The gradients that the code of a user-written loss computes are clipped once more (`enforced.Reclipped`).
 
-The privacy proof requires that the two replacements depend only on the sample and on the point x at which the gradient
-is taken.
+The two replacements depend only on the sample and on the point x at which the gradient is taken, as the privacy proof
+requires.
 
 Clips are enforced up to the relative error `ROUNDING`. Because of rounding, the L2 norm of the sum over k samples in d
-coordinates may exceed k·clip by a relative amount of at most (d + k)·2^-53. `ROUNDING` is larger than this amount if d
-+ k is below nine million. The accountant ignores this error and the rounding of messages, because its guarantees are
-about real numbers. `mpinodes replay` accepts the same relative error.
+coordinates may exceed k·clip by a relative amount of at most (d + k)·2^-53. This amount is below `ROUNDING` if d + k is
+below nine million. The accountant ignores rounding errors, because its guarantees are about real numbers.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ LONGEST = 1e200  # bound on Σ (|s_k| ‖a_k‖)²
 def is_ordinary(slopes: Vector, norms: Vector) -> bool:
     """Return whether clipping may use the gradient norms |s_k|·‖a_k‖, because no overflow has made a norm wrong.
 
-    If the result is true, a norm can still have lost digits by underflow, but only a norm below 1e-100. Such a gradient
-    is never clipped, because no clip is below 1e-100. If the norms are correct but very large, the result is false.
+    A norm below 1e-100 may have lost digits by underflow, but such a gradient is never clipped. If the norms are
+    correct but very large, the result is false.
 
     Args:
         slopes: (k,) the slopes s_k. If gradients are not products of a slope and features, the norms are passed again.
@@ -73,10 +72,9 @@ def row_sizes(rows: Features) -> Vector:
 
 
 def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Vector) -> Vector:
-    """Compute the sum of clipped gradients, Σ_k c_k / divisor_k, as an array (d,).
+    """Compute the sum of clipped gradients, Σ_k c_k / divisor_k, as an array (d,), without overflow or underflow.
 
-    Here c_k is the gradient s_k a_k of sample k, scaled down to the L2 norm `clip` if its norm is larger. The result is
-    correct for all finite numbers, even if products overflow or underflow.
+    Here c_k is the gradient s_k a_k of sample k, scaled down to the L2 norm `clip` if its norm is larger.
 
     - If the slope of a sample is nan, or its features are not finite, c_k is 0.
     - If the slope of a sample is infinite, and its features are finite but not all 0, c_k has the norm `clip`.
@@ -103,10 +101,10 @@ def clipped_sum(slopes: Vector, rows: Features, clip: float, divisor: float | Ve
 
 
 def reclipped(gradient: Vector, most: float) -> Vector:
-    """Return a gradient, scaled down to the L2 norm `most` if its norm is larger.
+    """Return a gradient, scaled down to the L2 norm `most` if its norm is larger; zeros if the result is not finite.
 
-    A gradient whose norm is at most `most` is returned itself, not as a copy. Because of rounding, a scaled norm may
-    exceed `most` by the relative error `ROUNDING`. If the scaled gradient is not finite, a vector of zeros is returned.
+    Because of rounding, a scaled norm may exceed `most` by the relative error `ROUNDING`. A gradient that is not scaled
+    is returned itself, not as a copy.
     """
     short = shortened(gradient, most)
     if short is gradient:

@@ -26,9 +26,8 @@ class Reclipped(Around):
     Attributes:
         clip: the largest L2 norm of a clipped gradient.
         whole: whether the gradient of all samples of the round together is clipped, and not the gradient of each
-            sample. If the wrapped loss is not a `SampleLoss`, its samples are unknown, and the gradient of the round is
-            always clipped.
-        regularizer: λ. This class adds λx itself, and asks the wrapped loss only for the gradient of the samples.
+            sample. If the wrapped loss is not a `SampleLoss`, the gradient of the round is always clipped.
+        regularizer: λ, the weight of the regularizer (λ/2)‖x‖², whose gradient λx is not clipped.
     """
 
     clip: float
@@ -46,10 +45,8 @@ class Reclipped(Around):
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
         """Return the clipped gradient of the samples at x, in the coordinates `block`, without λx.
 
-        - If each sample is clipped, the result is the sum of the samples' clipped gradients, each divided by the
-          divisor of its sample. If code of this package has clipped the gradients already, they are not clipped again.
-        - If `whole` is set, or if the wrapped loss is no `SampleLoss`, the wrapped loss computes the gradient of the
-          round, and this gradient is clipped as one vector.
+        - If `whole` is set, or the wrapped loss is no `SampleLoss`, the gradient of the round is clipped as one vector.
+        - Otherwise the result is the sum of the samples' clipped gradients, each divided by the divisor of its sample.
         - For an empty batch, the result is 0.
         """
         loss, most = self.loss, self.clip * (1 + ROUNDING / 2)
@@ -73,17 +70,15 @@ class Reclipped(Around):
 def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: float) -> Loss:
     """Return a loss with the same values as `loss`, whose gradient is clipped to given bounds.
 
-    If code of this package computes and clips the gradient of `loss`, the result is `loss` itself. Otherwise the result
-    is a `Reclipped`, which clips the gradient again.
-
-    If `loss` is a `SampleLoss` with another `clip` or another `whole` than the arguments of this function, or with
-    features that are not float64, a corrected copy takes the place of `loss`.
+    - If code of this package computes and clips the gradient of `loss`, the result is `loss` itself.
+    - Otherwise the result is a `Reclipped`, which clips the gradient again.
+    - If `loss` is a `SampleLoss` with other values of `clip` or `whole`, or with features that are not float64, a
+      corrected copy first takes the place of `loss`.
 
     Args:
         loss: the loss of an agent in a round.
         clip: the largest L2 norm of one sample's gradient or, if `whole`, of the round's gradient; inf: not clipped.
-        opaque: the largest L2 norm of the round's gradient if `loss` is not a `SampleLoss`. The sensitivity that the
-            accountant assumes follows from this bound.
+        opaque: the largest L2 norm of the round's gradient if `loss` is not a `SampleLoss`.
         whole: whether the clip bounds the gradient of the whole round.
         regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
     """
@@ -100,12 +95,11 @@ def enforced(loss: Loss, clip: float, opaque: float, whole: bool, regularizer: f
 
 
 class Stated(NamedTuple):
-    """Describe the losses of a user-written stream as the accountant assumes them. The method `fits` verifies one loss.
+    """Describe what the accountant assumes about the losses of a user-written stream; `fits` verifies one loss.
 
     Attributes:
         kind: the class of loss that `problem.loss` names.
-        stream: the stream, which states bounds on features and the possible labels. `fits` verifies these bounds and
-            labels only if the stream states that its method `make_loss` makes all its losses (`makes_all_losses`).
+        stream: the stream, which states bounds on features and the possible labels.
         run: the public constants of the run, among them λ and the factor by which a sample's loss function is
             multiplied.
         samples: the number of samples in a round, for each agent.
@@ -123,7 +117,7 @@ class Stated(NamedTuple):
         - There must be at most `self.samples[agent]` samples, each with `stream.dimension` features.
         - The factor of a sample's loss function must not exceed the factor of `self.run`.
 
-        If the stream states that `make_loss` makes all its losses, three more conditions must hold:
+        If the stream states that its method `make_loss` makes all its losses, three more conditions must hold:
 
         - There are exactly `self.samples[agent]` samples, and each factor equals the factor of `self.run`.
         - The features obey the bounds that the stream states.

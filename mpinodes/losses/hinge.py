@@ -16,7 +16,7 @@ __all__ = ["Hinge"]
 class Hinge(PiecewiseLinearLoss):
     """Define the hinge loss ℓ(m, b) = max(0, 1 − b m) of a prediction m = a·x and a label b = ±1.
 
-    At b m = 1 the subgradient is 0. Because b² = 1, the loss equals max(0, −b (m − b)), the larger of two lines.
+    At b m = 1 the subgradient is 0. Because b² = 1, the loss equals max(0, −b (m − b)), the maximum of two lines in m.
     """
 
     needs_labels = True
@@ -36,5 +36,5 @@ class Hinge(PiecewiseLinearLoss):
 
     @staticmethod
     def slopes(target: Vector) -> tuple[Vector, Vector]:
-        """Return the slopes of the loss's two lines for each label b: the smaller and the larger of 0 and −b."""
+        """Return the two slopes of the loss in the prediction m, 0 and −b, for each label b: the smaller one first."""
         return np.minimum(-target, 0.0), np.maximum(-target, 0.0)

@@ -34,8 +34,7 @@ class LinearLoss(SampleLoss):
     """Define a loss that depends on a sample only through the prediction m = a·x and the target b: ℓ(m, b).
 
     A subclass defines `point` (ℓ), `slope` (ℓ') and `curvature` (sup ℓ''). From these methods, this class computes
-    values, clipped gradients, predictions and bounds on gradients. This class has no method `prox`, which minimizes a
-    loss.
+    values, clipped gradients, predictions and bounds on gradients.
     """
 
     __slots__ = ()
@@ -60,10 +59,9 @@ class LinearLoss(SampleLoss):
 
     @classmethod
     def sample_smoothness(cls, norm: float, other: float) -> float:
-        """Return an upper bound on how far a sample's gradient changes per unit of change of the point x.
+        """Return an upper bound on the L2 change of a sample's gradient per unit of L2 change of the point x.
 
-        If the loss ℓ is convex, the bound is sup ℓ'' · `norm` · `other`. Otherwise the bound is inf, because ℓ'' may be
-        negative, so that sup ℓ'' does not bound |ℓ''|.
+        The bound is sup ℓ'' · `norm` · `other`. If the loss ℓ is not convex, ℓ'' may be negative, and the bound is inf.
 
         Args:
             norm: the largest L2 norm of a sample's features in the coordinates of the gradient.
@@ -75,11 +73,11 @@ class LinearLoss(SampleLoss):
     def slope_bound(cls) -> float:
         """Return sup |ℓ'|, the largest absolute slope of the loss, if ℓ is convex and has labels ±1; otherwise inf.
 
-        The slope of a convex ℓ is monotone in the prediction, so the largest absolute slope is a limit of ℓ' at the
-        prediction +∞ or −∞. If `slope` returns nan there, the result is inf.
+        If `slope` returns nan at the predictions +∞ or −∞, the result is inf.
         """
         if not (cls.convex and cls.needs_labels):
             return inf
+        # The slope of a convex ℓ is monotone in the prediction, so the largest absolute slope is at +∞ or −∞.
         ends, labels = np.array([-inf, inf, -inf, inf]), np.array([-1.0, -1.0, 1.0, 1.0])
         largest = float(np.abs(cls.slope(ends, labels)).max())
         return inf if np.isnan(largest) else largest
@@ -128,8 +126,8 @@ class LinearLoss(SampleLoss):
     def predict(cls, features: Features, points: Vector, labels: Vector) -> NDArray[Any]:
         """Predict a label for each sample at each point x: the label +1 if a·x > 0, otherwise −1.
 
-        The result is an array (samples, points) of indices into `labels`. If a subclass overrides `values`, or if the
-        point x has one weight vector for each class, the label with the smallest loss is predicted instead
+        The result is an array (samples, points) of indices into `labels`. If a subclass overrides `values`, or if a
+        point has one weight vector for each class, the label with the smallest loss is predicted instead
         (`SampleLoss.predict`).
         """
         if cls.per_class or cls.values.__func__ is not LinearLoss.values.__func__:  # type: ignore[attr-defined]
@@ -150,10 +148,9 @@ class SmoothLoss(LinearLoss):
 
     @classmethod
     def hessian_rank(cls, dimension: int) -> int:
-        """Return a bound on the rank of the Hessian of one sample's loss.
+        """Return 1, the rank of the Hessian ℓ'' a aᵀ of one sample's loss.
 
-        The bound is 1, because the Hessian is ℓ'' a aᵀ, unless the class overrides `value`, `grad`, `data_grad`, `prox`
-        or `hessian`. Then the bound is `dimension`.
+        If a subclass overrides `value`, `grad`, `data_grad`, `prox` or `hessian`, the result is the bound `dimension`.
         """
         names = ("value", "grad", "data_grad", "prox", "hessian")
         as_here = all(getattr(cls, name) is getattr(SmoothLoss, name) for name in names)
@@ -176,10 +173,10 @@ class SmoothLoss(LinearLoss):
 
         Args:
             v: (d,) the center.
-            step: a positive number; with inf only f is minimized.
+            step: a positive number; if inf, f alone is minimized.
             near: (d,) the first iterate.
-            tolerance: the L2 norm of the gradient at which the method stops. Rounding may prevent the norm from
-                becoming so small.
+            tolerance: the L2 norm of the gradient at which the method stops. Rounding may keep the norm above this
+                number.
 
         Returns:
             The last iterate, the L2 norm of its gradient, and the number of steps.
@@ -200,9 +197,9 @@ class SmoothLoss(LinearLoss):
 
 
 class PiecewiseLinearLoss(LinearLoss):
-    """Define a loss that is a maximum of lines: ℓ(m, b) = max of s (m − b) over all slopes s of an interval.
+    """Define a loss that is a maximum of lines in the prediction m = a·x: ℓ(m, b) = max of s (m − b) over slopes s.
 
-    Here m is the prediction a·x, and b is the target. The method `slopes` returns the two ends of the interval.
+    Here b is the target, and the slopes s form an interval. The method `slopes` returns the two ends of the interval.
     """
 
     __slots__ = ()
@@ -225,8 +222,6 @@ def dense(features: Features) -> Vector:
 
 def predictions(features: Features, points: Vector, groups: int) -> Vector:
     """Compute the predictions a_k·x of several groups of samples, each group at its own points x.
-
-    For dense features, the bits of a group's predictions do not depend on the number of groups.
 
     Args:
         features: (groups · k, d) the features a_k of all samples, sorted by group; dense or sparse.
@@ -268,11 +263,11 @@ class Around(Loss):
         return self.loss.value(x)
 
     def batch(self, draw: Callable[[int], NDArray[np.int64]], rate: float) -> Loss:
-        """Return a copy of this wrapper around a batch of the wrapped loss: only the samples that `draw` chooses."""
+        """Return a copy of this wrapper around a batch of the wrapped loss: the samples that `draw` chooses."""
         return replace(self, loss=self.loss.batch(draw, rate))
 
     def prox(self, v: Vector, step: float, near: Vector, tolerance: float) -> Solved:
-        """Return the result of `prox` of the wrapped loss; this wrapper adds neither noise nor clipping to it."""
+        """Return the result of `prox` of the wrapped loss. This wrapper does not change the result."""
         return self.loss.prox(v, step, near, tolerance)
 
 

@@ -51,8 +51,7 @@ class Logistic(SmoothLoss):
     def value_rounding(cls, dimension: int, norm: float, radius: float) -> float:
         """Return a bound on the rounding error of the loss ℓ(a·x, b) of a sample, as computed in double precision.
 
-        The bound holds for all features a and points x of length `dimension` with ‖a‖ ≤ `norm` and ‖x‖ ≤ `radius`. The
-        loss function ℓ does not amplify the errors of a·x, because |ℓ'| ≤ 1.
+        The bound holds for all features a and points x of length `dimension` with ‖a‖ ≤ `norm` and ‖x‖ ≤ `radius`.
         """
         return (2 * dimension + 20) * ROUNDING_UNIT * (norm * radius + 1)
 

@@ -18,10 +18,12 @@ def newton(
 ) -> Solved:
     """Minimize a function by Newton's method.
 
-    The method stops when the gradient norm is at most `tolerance`, when no step decreases the gradient norm any more,
-    when the Hessian cannot be inverted, or after `MOST_STEPS` steps. A Hessian costs as much as many gradients.
-    Therefore one Hessian is used for several steps (the chord method), as long as each step reduces the gradient norm
-    to a tenth or less.
+    The method stops in one of these cases:
+
+    - The gradient norm is at most `tolerance`.
+    - No step decreases the gradient norm any more.
+    - The Hessian cannot be inverted.
+    - `MOST_STEPS` steps were tried.
 
     Args:
         gradient: maps a point (d,) to the gradient (d,).
@@ -30,14 +32,13 @@ def newton(
         tolerance: the L2 norm of the gradient at which the iteration ends.
 
     Returns:
-        The last iterate, the L2 norm of its gradient, and the number of steps that were tried, at most `MOST_STEPS`. A
-        step that does not decrease the gradient norm counts, but does not change the iterate.
+        The last iterate, the L2 norm of its gradient, and the number of steps that were tried.
     """
     g = gradient(x)
     norm, steps, length = sized(g), 0, 1.0
     inverse, fresh = None, False
     while norm > tolerance and steps < MOST_STEPS:
-        if inverse is None:
+        if inverse is None:  # a Hessian costs as much as many gradients, so it is used for several steps (chord method)
             try:
                 inverse, fresh, length = np.linalg.inv(hessian(x)), True, 1.0
             except np.linalg.LinAlgError:

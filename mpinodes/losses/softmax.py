@@ -20,16 +20,16 @@ __all__ = ["Softmax"]
 class Softmax(LinearLoss):
     """Define the softmax loss ln Σ_c exp(m_c) − m_b of features a and class b, with the predictions m_c = W_c·a.
 
-    The point x is the concatenation of the weight vectors W_1, ..., W_K of the K classes.
+    The point x is the concatenation of the weight vectors W_1, ..., W_K of the K classes. Let p be the vector of the
+    probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. The derivatives in the vectors W_c, and
+    bounds on them, are:
 
-    Let p be the vector of the probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. A sample's
-    gradient is (p − e_b) ⊗ a, and its Hessian is (diag p − ppᵀ) ⊗ aaᵀ. Two bounds follow:
+    - The gradient of a sample's loss is (p − e_b) ⊗ a. Its norm is below √2 ‖a‖ if a is not 0, because ‖p − e_b‖² = (1
+      − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2.
+    - The Hessian of a sample's loss is (diag p − ppᵀ) ⊗ aaᵀ, and diag p − ppᵀ ⪯ ½ I by Gershgorin's theorem, because
+      the absolute row sums are 2 p_c (1 − p_c) ≤ ½.
 
-    - ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2. So the norm of the gradient is below √2 ‖a‖ if a is
-      not 0.
-    - diag p − ppᵀ ⪯ ½ I by Gershgorin's theorem, because the absolute row sums are 2 p_c (1 − p_c) ≤ ½.
-
-    With two classes, the two bounds do not hold with smaller numbers than √2 and ½.
+    No smaller numbers than √2 and ½ are valid, even with two classes.
     """
 
     per_class = True

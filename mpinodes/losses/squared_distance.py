@@ -18,8 +18,7 @@ __all__ = ["SquaredDistance"]
 class SquaredDistance(SmoothLoss):
     """Define the loss ½‖x − a‖² of a sample a. A sample's gradient is x − a, and its Hessian is the identity I.
 
-    The class extends `SmoothLoss` to inherit `prox`, which minimizes the loss. Unlike other subclasses of `SmoothLoss`,
-    this loss is not a function of the prediction a·x.
+    Unlike other subclasses of `SmoothLoss`, this loss is not a function of the prediction a·x.
     """
 
     predicts = False
@@ -28,9 +27,9 @@ class SquaredDistance(SmoothLoss):
 
     @classmethod
     def sample_sensitivity(cls, norm: float) -> float:
-        """Return 2 · `norm`, a bound on the change of a sample's gradient if another sample replaces the sample.
+        """Return 2 · `norm`, a bound on the change of a sample's gradient x − a if another sample b replaces a.
 
-        The gradients are x − a and x − b for two samples a and b of norm at most `norm`.
+        Both samples have at most the norm `norm`.
         """
         return 2 * norm
 
@@ -49,7 +48,7 @@ class SquaredDistance(SmoothLoss):
         """Return 1, although the Hessian I of a sample's loss has the rank d.
 
         The rank only serves to bound how far replacing a sample changes the determinant of a Hessian. All samples have
-        the same Hessian, so the determinant does not change, and any rank gives a valid bound.
+        the same Hessian, so the determinant does not change.
         """
         return 1
 

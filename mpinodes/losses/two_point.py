@@ -17,23 +17,25 @@ Estimate. An agent that asks for the gradient of the round's loss f at x
   radius R or a box of half width R. P is the projection.
 - If an agent owns only k coordinates, u is a unit vector of these coordinates, and k replaces d.
 
-The mean of g over u is the gradient, at c, of the mean of f over the ball of radius r around c (Agarwal et al.). Regret
-compares the points played with the best point of 𝒳: the loss of a round is the mean of the two losses. The regularizer
-is public, so its gradient is exact.
+The mean of g over u is the gradient, at c, of the mean of f over the ball of radius r around c (Agarwal et al.). The
+regret is that of the points played: the loss of a round is the mean of the two losses. The regularizer is public, so
+its gradient is exact.
 
 Sensitivity. The slope of each sample's loss along u is clipped to [−clip, clip], which changes nothing for a
-clip-Lipschitz loss. So ‖g‖₂ ≤ d · clip for one sample. With `privacy.adjacency` = one-round or `privacy.clipping` =
-agent, the slope of the whole round is clipped instead. If a sample is replaced, g moves only along the public u, by at
-most 2 d · clip in L2 norm. With `privacy.adjacency` = zero-out, g moves by at most d · clip, unless the slope of the
-round is clipped. In L1 norm g moves ‖u‖₁ times as far. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a
-projection onto 𝒳 after the step may change the direction.
+clip-Lipschitz loss. If a sample is replaced, g moves along the public u in these ways:
+
+- ‖g‖₂ ≤ d · clip for one sample, so g moves by at most 2 d · clip in L2 norm.
+- With `privacy.adjacency` = zero-out, g moves by at most d · clip, unless the slope of the whole round is clipped.
+- With `privacy.adjacency` = one-round or `privacy.clipping` = agent, the slope of the whole round is clipped instead of
+  the slope of each sample.
+- In L1 norm g moves ‖u‖₁ times as far. The accountant uses √d ≥ ‖u‖₁ instead of ‖u‖₁, because a projection onto 𝒳 after
+  the step may change the direction.
 
 Hidden points. Suppose that x is hidden, and that x moves because a sample of an earlier round is replaced. In exact
 arithmetic g would move by at most d β times as far as x, where β is the smoothness of the loss. But losses are computed
-in double precision, and rounding can change the difference of two losses however near the two points are. For losses of
-1e16 this change can be as large as clipping allows. So g has no Lipschitz constant in x. The accountant therefore adds,
-in every round after a sample was used, the largest error that rounding can cause (`Run.grad_rounding`), or the whole
-range of g if that error is unknown.
+in double precision, and rounding can change the difference of two losses however near the two points are. So g has no
+Lipschitz constant in x. The accountant therefore adds, in every round after a sample was used, the largest error that
+rounding can cause (`Run.grad_rounding`), or the whole range of g if that error is unknown.
 """
 
 from __future__ import annotations
@@ -109,9 +111,8 @@ class TwoPoint(Around):
         clip: the largest absolute slope along u: of each sample's loss or, if `whole`, of the loss of the round.
         whole: whether the slope of the whole round is clipped, and not the slope of each sample.
         regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
-        most: a second bound on the absolute slope of the whole round. If the loss of a user-written stream contradicts
-            what the stream states, the bound is half of the sensitivity that the accountant assumes, divided by the
-            number of coordinates that the agent decides. For all other losses the bound is inf.
+        most: a second bound on the absolute slope of the whole round; inf, unless the loss of a user-written stream
+            contradicts what the stream states.
         played: the center c of the two points played in this round; None before the first gradient of the round.
     """
 
@@ -158,8 +159,8 @@ class TwoPoint(Around):
     def _slope(self, ahead: Vector, behind: Vector) -> float:
         """Compute the clipped slope of the round's loss, without the regularizer, between two points.
 
-        If `whole` is set, the slope of the round is clipped to `clip`. If not, the slope of each sample is clipped to
-        `clip`. The slope of the round is always clipped to `most`, too.
+        If `whole` is set, the slope of the round is clipped to `clip`; otherwise the slope of each sample. In both
+        cases, the slope of the round is also clipped to `most`.
         """
         loss: Any = self.loss
         both = np.stack([ahead, behind])[None]
@@ -188,8 +189,8 @@ def two_point(
         directions: the displacements between the played points and their center, for all agents.
         feasible: the feasible set 𝒳.
         agent: the agent.
-        most: half of the sensitivity that the accountant assumes, divided by the number of coordinates that the agent
-            decides. This number bounds the slope of a round whose loss differs from what the accountant assumes.
+        most: a bound on the slope of a round whose loss is not as the accountant assumes: half of the assumed
+            sensitivity, divided by the number of coordinates that the agent decides.
         stated: what the accountant assumes about the losses of a user-written stream; None for the streams of this
             package.
     """

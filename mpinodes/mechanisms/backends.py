@@ -9,14 +9,15 @@ With the value x and the noise e, the backend lattice releases
 
     g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
 
-The right side is a function of g·rint(x/g) + e, which is the rounded value plus exact continuous noise. So rounding the
-noise costs no privacy. Rounding the value increases its L1 sensitivity by at most d·g and its L2 sensitivity by at most
-√d·g. The privacy event of the release states this increase. The proof assumes a truly random generator, but numpy's
-generator is not cryptographic.
+- The right side is a function of g·rint(x/g) + e, which is the rounded value plus exact continuous noise. So rounding
+  the noise costs no privacy.
+- Rounding the value increases its L1 sensitivity by at most d·g and its L2 sensitivity by at most √d·g. The privacy
+  event of the release states this increase.
+- If an entry of x is so large, relative to the noise, that the sum is not exact in double precision, the entry is first
+  clamped. Clamping does not increase the distance of two values, so it costs no privacy. An error instead of clamping
+  would reveal data.
 
-If an entry of x is so large, relative to the noise, that the sum is not exact in double precision, the entry is first
-clamped. Clamping does not increase the distance of two values, so it costs no privacy. If the code raised an error
-instead of clamping, the error would reveal data.
+The proof assumes a truly random generator, but numpy's generator is not cryptographic.
 """
 
 from __future__ import annotations
@@ -59,24 +60,22 @@ def plain(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
 
 
 def spacing(scale: float) -> float:
-    """Return the spacing g of the lattice to which values and noise are rounded: about 2^-20 of the noise scale.
+    """Return the spacing g of the lattice to which values and noise are rounded.
 
-    Precisely, g is 2^-20 times the largest power of two that is at most `scale`. The factor 2^-20 is a compromise:
-
-    - A coarser lattice costs more privacy. The accountant adds g/scale per coordinate to the ε of a release, which is
-      at least 2^-21.
-    - A much finer lattice would need more than the 53 random bits of the generator. With the factor 2^-20, rounding
-      changes the probabilities of the noise by a relative error of about 2^-29, far less than 2^-21.
+    The spacing is 2^-20 times the largest power of two that is at most the noise scale `scale`. Privacy accounting adds
+    g/scale per coordinate, at least 2^-21, to the ε of a release with Laplace noise.
     """
+    # 2^-20 is a compromise: a coarser lattice costs more privacy, and a much finer lattice would need more than the 53
+    # random bits of the generator. Rounding changes the probabilities of the noise by a relative error of about 2^-29.
     return ldexp(1.0, frexp(scale)[1] - 1 - FINENESS)
 
 
 def on_lattice(query: Query, law: Law, t: int, noise: Draws, out: Vector) -> Event:
     """Write `query.value` plus noise to `out` (d,), both rounded to a lattice, and return the privacy event.
 
-    The lattice consists of the multiples of `spacing(scale)`. The event contains the noise, the sensitivity of
-    `query.value`, and bounds on the change by rounding (`rounding_l1`, `rounding_l2`). If the scale is 0, the value is
-    written without noise and without rounding, and may be infinite or nan.
+    The lattice consists of the multiples of g = `spacing(scale)`. Entries of the value are first clamped to ±`REACH`·g.
+    The event has the noise, the sensitivity of `query.value`, and bounds on the increase of the sensitivity by
+    rounding. If the scale is 0, the value is written as it is, and may be infinite or nan.
 
     Raises:
         Diverged: the scale is not 0, and an entry of the value is not finite.

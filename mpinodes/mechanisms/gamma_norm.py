@@ -4,7 +4,7 @@ K. Chaudhuri, C. Monteleoni, A. Sarwate, "Differentially Private Empirical Risk 
 write the density as exp(−α‖e‖₂) with the noise rate α = 1/scale.
 
 The release of a value of L2 sensitivity D2 is (D2/scale)-DP, because a shift by D2 changes ‖e‖₂ by at most D2. For δ >
-0 a smaller ε than D2/scale is proven (`privacy.gamma_norm`). This ε falls with the dimension d.
+0 a smaller ε is proven (`privacy.gamma_norm`), which falls with the dimension d.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Define the built-in metrics, in the order in which they are printed.
+"""Define the built-in metrics, in the order in which a summary prints them.
 
 A metric has one value for each round, or one for each horizon (a round at which results are measured). Metrics of
 rounds are computed from a `Stretch`, which holds consecutive rounds of a run. Metrics of horizons are computed from a
-`Judged`, which holds the finished run. If a metric does not apply to a run, it has no values. Most formulas are in
-`evaluation.regret`.
+`Judged`, which holds the finished run. If a metric does not apply to a run, it has no values.
 """
 
 from __future__ import annotations
@@ -45,8 +44,8 @@ def metric(name: str, dims: tuple[str, ...], values: Callable[[Any], Any], **att
 def on_a_set(marks: Literal["accuracy", "rmse"], of: str, decision: int = AVERAGE) -> type[Metric]:
     """Return the class of a metric: the accuracy, or the root mean squared error, of decisions on a data set.
 
-    If each agent has its own decision, the metric is the mean over the agents. The metric has no values if the run has
-    no accuracy (or error) on the data set.
+    If each agent has its own decision, the metric is the mean over the agents. If the run has no accuracy (or error) on
+    the data set, the metric has no values.
 
     Args:
         marks: "accuracy" for the accuracy, "rmse" for the root mean squared error.
@@ -104,11 +103,10 @@ def consensus_error(rounds: Stretch) -> Vector:
 
 
 def optimality_gap(run: Judged) -> Vector | None:
-    """Return the optimality gap F(x) − min F of decisions x, where F is the mean of all losses of the run.
+    """Return the optimality gap F(x) − min F of the decisions x of an offline method; None for an online method.
 
-    The array has a row for each horizon (a round at which results are measured), and a column for each decision. The
-    decisions are those by which an offline method is judged (`Judged.judged`). The result is None if the method of the
-    run is an online method.
+    F is the mean of all losses of the run. The array has a row for each horizon (a round at which results are
+    measured), and a column for each decision x by which the method is judged (`Judged.judged`).
     """
     least = float(run.least[-1]) / (int(run.horizons[-1]) * run.agents)
     return np.asarray(run.whole - least) if run.judged_by else None
@@ -127,10 +125,9 @@ def squared_error(of: Callable[[Judged], Vector]) -> Callable[[Judged], Vector |
 
 
 def of_rounds(values: Callable[[Judged, Vector], Vector]) -> Callable[[Judged], Vector | None]:
-    """Return a function that computes a metric from the best decisions v(t), each of which is best for one round t.
+    """Return a function that computes a metric with the help of the best decision of each single round.
 
-    The returned function returns None if the run has not computed the decisions v(t). A run computes these decisions
-    only if `record.dynamic_regret` is true and the best fixed decision is computed, too.
+    The returned function returns None if the run has not computed the best decisions of single rounds.
 
     Args:
         values: computes the metric from a run and from the array `best_of_rounds` of this run.

@@ -25,9 +25,9 @@ ROUNDING = 1e-12  # an own weight between −ROUNDING and 0 is accepted: roundin
 
 @dataclass(frozen=True)
 class Balancing(Mixing):
-    """Mix messages by weight balancing. Every agent sends its balancing scalar, one number, with each message.
+    """Mix messages by weight balancing. Every agent i sends its balancing scalar w_i with each message.
 
-    The state of the mixing of agent i is the balancing scalar w_i.
+    The state of the mixing of agent i is w_i.
     """
 
     width = 1
@@ -36,8 +36,7 @@ class Balancing(Mixing):
         """Return the balancing scalar w_i of round 1, which keeps all weights of round 1 nonnegative.
 
         If each agent's in-degree equals its out-degree in every round, w_i is 1/n for n agents. Otherwise w_i is 1/m,
-        where m is the largest number of edges in a round. If the graph never repeats, only its first rounds are
-        examined (`GraphFacts`).
+        where m is the largest number of edges in a round.
         """
         return 1 / (self.graph.agents if self.graph.is_eulerian else self.graph.most_edges)
 
@@ -46,10 +45,15 @@ class Balancing(Mixing):
         return (s,)
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return three values: the balancing scalar w_i of the next round, the weights a_ij of the senders j, and 1.
+        """Return the balancing scalar w_i of the next round, the weights a_ij of all senders j, and the divisor 1.
 
-        The senders include the agent i itself, whose weight is a_ii = 1 − w_i d_i with d_i out-neighbors. The last
-        value is the number by which the algorithm divides the weighted sum.
+        The senders include the agent i itself, with the weight a_ii = 1 − w_i d_i for d_i out-neighbors. The algorithm
+        divides the weighted sum of messages by the divisor.
+
+        Args:
+            s: the scalar w_i of this round.
+            here: the agent i, and its neighbors in this round.
+            incoming: the scalars w_j of all senders.
 
         Raises:
             Diverged: the weight a_ii is below 0 by more than `ROUNDING`.

@@ -31,10 +31,14 @@ class Metropolis(Mixing):
         return 1 / (1 + max(degree, other))
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return three values: no state (None), the Metropolis weights a_ij of the senders j, and 1.
+        """Return no state (None), the Metropolis weights a_ij of all senders j, and the divisor 1.
 
-        The senders include the agent i itself. The last value is the number by which the algorithm divides the weighted
-        sum.
+        The senders include the agent i itself. The algorithm divides the weighted sum of messages by the divisor.
+
+        Args:
+            s: None.
+            here: the agent i, and its neighbors in this round.
+            incoming: the degree of each sender.
         """
         degree, own = len(here.in_neighbors), here.senders.index(here.agent)
         weights = [0.0 if k == own else self.share(degree, scalars.item(0)) for k, scalars in enumerate(incoming)]

@@ -22,9 +22,9 @@ class Neighbors(Mixing):
     fixed = True
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return three values: no state (None), the weights a_ij of the senders j, and 1.
+        """Return no state (None), the weights a_ij of all senders j, and the divisor 1.
 
-        The senders include the agent i itself, with the weight 0. The last value is the number by which the algorithm
-        divides the weighted sum.
+        The senders include the agent i itself, with the weight 0. The algorithm divides the weighted sum of messages by
+        the divisor.
         """
         return None, [0.0 if j == here.agent else 1 / len(here.in_neighbors) for j in here.senders], 1.0

@@ -20,8 +20,8 @@ __all__ = ["PushSum"]
 class PushSum(Mixing):
     """Mix messages by push-sum. Every agent j sends two scalars, 1/out_j and w_j, with each message.
 
-    Here out_j is the number of receivers of agent j, including j itself, and w_j is the push-sum scalar of agent j. The
-    state of the mixing of agent i is w_i.
+    Here out_j is the number of receivers of agent j, including j itself, and w_j is the push-sum scalar of agent j,
+    which is also the state of the mixing.
     """
 
     anytime = True
@@ -41,10 +41,14 @@ class PushSum(Mixing):
         return 1 / (len(here.out_neighbors) + 1), s
 
     def weights(self, s: float, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[float, list[float], float]:
-        """Return three values: the scalar w_i of the next round, the weights a_ij of the senders j, and a divisor.
+        """Return the push-sum scalar w_i of the next round, the weights a_ij = 1/out_j of all senders j, and w_i again.
 
-        Here w_i is the push-sum scalar of agent i. The algorithm divides the weighted sum of messages by the divisor,
-        which equals the scalar w_i of the next round.
+        The algorithm divides the weighted sum of messages by the last value. The senders include the agent i itself.
+
+        Args:
+            s: the scalar w_i of this round, which is also among `incoming`.
+            here: the agent i, and its neighbors in this round.
+            incoming: the pairs (1/out_j, w_j) of all senders.
         """
         w, shares = 0.0, []
         for scalars in incoming:

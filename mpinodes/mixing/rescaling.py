@@ -1,10 +1,12 @@
 """Uniform weights on a fixed digraph, and scalars by which agents divide their gradients (subgradient rescaling).
 
-The weights are a_ij = 1/deg_i, where deg_i is the number of senders to agent i, including i itself. So the weights of
-agent i sum to 1. With these weights alone, agents would have unequal influence on the result. Therefore each agent also
-updates a vector r_i <- Σ_j a_ij r_j, which starts at the unit vector e_i. On a strongly connected digraph, entry i of
-r_i converges to entry i of the left Perron eigenvector of the weight matrix. Agent i divides its gradients by entry i
-of r_i. Source: Xi, Mai, Xin, Abed, Khan 2018; in DPSR, Xiong et al. 2020.
+The weights are a_ij = 1/deg_i, where deg_i is the number of senders to agent i, including i itself. With these weights
+alone, agents would have unequal influence on the result. Therefore each agent also updates a vector
+
+    r_i <- Σ_j a_ij r_j,   which starts at the unit vector e_i,
+
+and divides its gradients by entry i of r_i. On a strongly connected digraph, entry i of r_i converges to entry i of the
+left Perron eigenvector of the weight matrix. Source: Xi, Mai, Xin, Abed, Khan 2018; in DPSR, Xiong et al. 2020.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ __all__ = ["Rescaling"]
 class Rescaling(Mixing):
     """Mix messages by uniform weights, and estimate the numbers by which agents divide their gradients.
 
-    Every agent j also sends a vector r_j (n,), its estimate of the left Perron eigenvector of the weight matrix. The
-    state of the mixing of agent i is r_i. Agent i divides its gradients by entry i of r_i.
+    Every agent j sends a vector r_j (n,) with each message: its estimate of the left Perron eigenvector of the weight
+    matrix, which is also the state of the mixing. The agent divides its gradients by entry j of r_j.
     """
 
     anytime = True
@@ -46,9 +48,14 @@ class Rescaling(Mixing):
         return s
 
     def weights(self, s: Vector, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[Vector, list[float], float]:
-        """Return three values: the vector r_i of the next round, the weights a_ij of the senders j, and a divisor.
+        """Return the vector r_i of the next round, the equal weights a_ij of all senders j, and a divisor.
 
-        The divisor is entry i of the vector r_i of this round. The algorithm divides its gradient by this number.
+        The algorithm divides the agent's gradient by the divisor, which is entry i of the vector r_i of this round.
+
+        Args:
+            s: the vector r_i of this round.
+            here: the agent i, and its neighbors in this round.
+            incoming: the vectors r_j of all senders, of which the agent i itself is one.
         """
         share = 1 / len(incoming)
         r = share * incoming[0]

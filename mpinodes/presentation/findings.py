@@ -15,8 +15,7 @@ SETS = {"test": "test samples", "train": "training samples"}
 def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
     """Return sentences on the main results of a run: accuracy or error, regret or optimality gap, and privacy.
 
-    If the run does not have one of these results, the sentence on this result is left out. There is always a sentence
-    on privacy.
+    Results that the run does not have are left out. There is always a sentence on privacy.
 
     Args:
         s: the summary of the run.
@@ -59,15 +58,14 @@ def findings(s: Summary, silent: WorthSummary | None) -> list[str]:
 def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str, float | None]:
     """Return the data set on which a method is judged ("test" or "train"), and the accuracy or RMSE on this data set.
 
-    If an offline method is judged by its last decision, the accuracy or RMSE is that of the last decision. For all
-    other methods, it is that of the running mean of the decisions. If the accuracy or RMSE is unknown, the second value
-    is None.
+    If an offline method is judged by its last decision, the number is that of the last decision; otherwise it is that
+    of the running mean of the decisions. An unknown number is None.
 
     Args:
         s: the summary of the run.
         name: "accuracy" or "rmse".
-        worth: the results from which the accuracy or RMSE is taken, such as the results without noise; None means the
-            results of `s`.
+        worth: the results from which the number is taken, such as the results without noise; None means the results of
+            `s`.
     """
     values, key = (worth or s).values, f"{name}_last_decision" if s.judged == "last" else name
     which = "test" if f"{key}.test" in values else "train"

@@ -1,7 +1,4 @@
-"""Provide what all figures share: reading a record, the style, curves and bands, axis scales, and writing files.
-
-Records are read without xarray, because importing xarray takes longer than a short run.
-"""
+"""Provide what all figures share: reading a record, the style, curves and bands, axis scales, and writing files."""
 
 from __future__ import annotations
 
@@ -131,7 +128,7 @@ def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
 
 
 def finished(axes: Axes, summary: Summary, title: str) -> Figure:
-    """Return the figure of a panel after adding a title and a legend.
+    """Add a title and a legend to a panel, and return its figure.
 
     The title names the figure and the run. The legend is below the panel; there is no legend if no curve has a label.
     """
@@ -147,11 +144,8 @@ def finished(axes: Axes, summary: Summary, title: str) -> Figure:
 
 
 def save(figure: Figure, path: Path, **options: Any) -> None:
-    """Write a figure to a file, completely or not at all.
-
-    If the disk is full, matplotlib's own functions would leave a partial file.
-    """
-    file = BytesIO()
+    """Write a figure to a file, completely or not at all."""
+    file = BytesIO()  # if the disk is full, matplotlib's own functions would leave a partial file
     figure.savefig(file, format=path.suffix[1:], **options)
     write_bytes(path, file.getvalue())
 
@@ -186,7 +180,7 @@ def log(axes: Axes, *names: Literal["x", "y"]) -> None:
 def scale(axes: Axes, values: np.ndarray, from_zero: bool = True) -> None:
     """Choose the scale and the limits of the vertical axis for given values.
 
-    The scale is logarithmic if all values are positive and their range is wide. Otherwise it is linear.
+    The scale is logarithmic if all values are positive and their range is wide; otherwise linear.
 
     Args:
         axes: the panel, with its curves.

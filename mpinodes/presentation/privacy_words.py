@@ -54,7 +54,7 @@ def head(privacy: typed.PrivacySummary) -> tuple[str, ...]:
 def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[str]:
     """Return the privacy loss of a run as lines for the terminal: a table, and sentences that explain its numbers.
 
-    If messages carry no noise, there is only one line, which says this.
+    If messages carry no noise, the result is one line that says so.
 
     Args:
         privacy: the privacy loss of a run.
@@ -73,12 +73,13 @@ def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[tuple[str, ...]]:
     """Return the rows of the privacy table: a row "worst agent's share", and a row "network".
 
-    An agent's share is the part of the network's privacy loss that the messages of the agent add. If the privacy losses
-    of single agents are unknown, the row "worst agent's share" is left out. A job with repeats (runs that differ in the
-    seed) has two rows of each kind: the first for one run, and the second for all runs together.
-
     Each row has five cells: the name, the claimed ε, the proven pure ε, the proven ε at δ, and the accounting rule with
-    the condition of the proof. The last cell is empty if nothing is proven.
+    the condition of the proof. An agent's share is the part of the network's privacy loss that the agent's messages
+    add.
+
+    - If the losses of single agents are unknown, the row "worst agent's share" is left out.
+    - If the run is a job with repeats (runs that differ in the seed), there are two rows of each kind: one for each run
+      alone, and one for all runs together.
 
     Args:
         privacy: the privacy loss of a run.
@@ -120,10 +121,7 @@ def sentences(privacy: typed.PrivacySummary) -> list[str]:
 
 
 def secret_batches(sampling: typed.SamplingSummary) -> str:
-    """Return sentences on the secret batches of a run: how they are drawn, and what the accounting relies on.
-
-    If `privacy.tight` is set but has no effect on these batches, the last sentence says so.
-    """
+    """Return sentences on the secret batches of a run: how they are drawn, and what the accounting relies on."""
     rate = f"{sampling.least:.4g}" + (f" to {sampling.largest:.4g}" if sampling.largest > sampling.least else "")
     taken = "every sample with probability" if sampling.scheme == "poisson" else "a fixed number of samples, a share of"
     idle = " privacy.tight has no effect: no numerical composition of such batches is known." * sampling.tight_is_idle
@@ -244,12 +242,7 @@ def mechanism(noise: typed.NoiseSummary) -> type[Mechanism]:
 
 
 def _what_noise_buys(noise: typed.NoiseSummary, adjacency: str) -> str:
-    """Return a sentence on the scale of the noise in a run.
-
-    If possible, the sentence also says how private a single release (one noised vector) with this noise is. Three
-    conditions must hold: the mechanism is pure ε-DP, the sensitivity is known, and `privacy.noise_multiplier` is not
-    set.
-    """
+    """Return a sentence on the scale of a run's noise and, if known, on the privacy of one noised vector."""
     used, least, needed, release = noise.scale, noise.least_scale, noise.calibrated_scale, noise.release
     if used == 0:
         return "No message carried noise."

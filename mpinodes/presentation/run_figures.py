@@ -46,8 +46,7 @@ class Curve(NamedTuple):
     def values(self, data: Drawn) -> tuple[np.ndarray, Values]:
         """Return the rounds at which the metric has values, and the values as they are drawn.
 
-        If `per_round` is true, the value at round t is divided by t. If the unit is "share", the values are
-        percentages.
+        If `per_round` is true, the value at round t is divided by t. Values with the unit "share" become percentages.
         """
         values = data[self.variable]
         along = data["horizon" if "horizon" in values.dims else "round"]
@@ -103,7 +102,7 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
         data: the record.
         summary: the summary.
         target: the directory of the files.
-        vector: whether SVG and PDF files are also written, which takes the same time again.
+        vector: whether SVG and PDF files are also written.
     """
     drawn = {}
     with drawing.style():
@@ -120,8 +119,8 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
 def tables(data: Drawn, summary: Summary) -> list[Table]:
     """Return two tables of text: results of the network over time, and the last results of each agent.
 
-    Results are metrics and ε values. Only metrics with values at horizons (rounds at which results are measured) are in
-    the tables. Values over time are means over agents and seeds. Values of agents are means over seeds.
+    Results are ε values, and metrics that have values at horizons (rounds at which results are measured). All values
+    are means over seeds; values over time are also means over agents.
     """
     of = f" ({summary.privacy.adjacency})"
     kinds = {"claimed": f"claimed{of}", "proven_pure": f"proven pure{of}"}
@@ -147,8 +146,8 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     """Draw a figure of related metrics; return None if the run has none of the metrics.
 
     The figure shows a curve for each metric, a band over agents, the run without noise, the value of a constant
-    prediction, and bounds of theorems. Bounds are drawn only if the assumptions of their theorem hold. A bound on a
-    metric that is divided by the number of rounds is left out if its last value is above the largest measured value.
+    prediction, and bounds of theorems whose assumptions hold. A bound per round is left out if it ends above the
+    largest measured value.
 
     Args:
         name: the file name of the figure.
@@ -199,7 +198,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
     """Draw the claimed ε, the proven pure ε and the proven ε at δ against rounds; return None if no ε above 0 is known.
 
-    There is a panel for the network and a panel for the worst agent.
+    One panel is for the network, and one panel for the worst agent.
     """
     t, proven = data["horizon"].values, f"proven at δ = {summary.privacy.delta:g}"
     kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
@@ -231,10 +230,8 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 def views(data: Drawn, summary: Summary) -> Figure | None:
     """Draw bounds on how much every node learns of every agent's data: ε against distance, and ε as a heat map.
 
-    The distance of a node from an agent is counted in hops. Nodes that receive no data of an agent have no point in the
-    panel of distances.
-
-    The result is None if the record has no ε toward single nodes, or if no node receives data of another agent.
+    The distance of a node from an agent is counted in hops. The result is None if the record has no ε toward single
+    nodes, or if no node receives data of another agent.
     """
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
@@ -283,9 +280,9 @@ def draw_topology(graph: dict[str, Any]) -> Figure:
     """Draw the communication graph, with a panel for each round in `graph`.
 
     Args:
-        graph: a dictionary with the keys title, agents, period and rounds. The entry of rounds is a list of pairs (j,
-            i) for each round: agent j sends to agent i. The graph repeats after `period` rounds; None if it does not
-            repeat.
+        graph: a dictionary with these keys. title and agents: the title of the figure and the number of agents. rounds:
+            for each round, a list of pairs (j, i), where agent j sends to agent i. period: the number of rounds after
+            which the graph repeats; None if the graph does not repeat.
     """
     rounds = graph["rounds"]
     columns = min(4, len(rounds))

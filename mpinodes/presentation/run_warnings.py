@@ -79,8 +79,7 @@ def sentences(summary: Summary) -> list[str]:
 def sentences_of_some(codes: Iterable[str]) -> dict[str, str]:
     """Return a sentence for each warning code, which says that some repeats of a job have this warning.
 
-    Repeats are runs that differ in the seed. The sentence of a code is used unless `of_numbers` has a sentence of the
-    same code for the summary of the whole job.
+    Repeats are runs that differ in the seed.
     """
     return {code: f"Of some repeats: {MEANINGS.get(code, code)}." for code in codes}
 
@@ -98,10 +97,7 @@ def counted(of_runs: Sequence[dict[str, str]]) -> dict[str, str]:
 
 
 def of_numbers(s: Summary) -> dict[str, str]:
-    """Return the warnings that follow from the numbers of a summary, as a dictionary from warning codes to sentences.
-
-    The summary is not changed.
-    """
+    """Return the warnings that follow from the numbers of a summary, as a dictionary from codes to sentences."""
     made, privacy, noise = replace(s, warnings=None), s.privacy, s.privacy.noise
     if s.partial:
         add(made, "partial", f"The run ended early: {s.rounds} of {s.rounds_asked} rounds are recorded.")

@@ -1,7 +1,4 @@
-"""Write the text that a run prints at its end, from the content of summary.json alone.
-
-The attribute `key` of a `Row` (one result in the text) is the key of the result in summary.json.
-"""
+"""Write the text that a run prints at its end, from the content of summary.json alone."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ JUDGED = ("optimality_gap", "decision_error", "agent_decision_error")  # the met
 def text(summary: Summary, directory: Path) -> str:
     """Return the text that a run prints at its end.
 
-    If an error occurs, a warning is written, and the text only names the run directory.
+    If an error occurs, the function writes a warning, and the text only names the run directory.
     """
     s = summary
     try:
@@ -74,10 +71,7 @@ def speed(s: Summary) -> str:
 
 
 def conditions(s: Summary) -> list[str]:
-    """Return sentences on unusual conditions of a run: lost or late messages, and delayed or two-point feedback.
-
-    The list is empty if there are none.
-    """
+    """Return sentences on unusual conditions of a run: lost or late messages, and delayed or two-point feedback."""
     sentences, parts = [], []
     if faults := s.faults:
         arrived = max(1, faults.sent - faults.lost)
@@ -124,8 +118,8 @@ class Row(NamedTuple):
 def measured(s: Summary) -> list[Row]:
     """Return the results of a run as rows of text: each metric, then missing results, then local solvers.
 
-    If the accuracy or the best fixed decision is left out, a row gives the reason. If the algorithm has local solvers,
-    which minimize agents' losses, a row gives the number of their steps.
+    - The row of a missing result (the accuracy, or the best fixed decision) gives the reason.
+    - The row on local solvers, which minimize agents' losses, gives the number of their steps.
     """
     rows = [_row(s, metric) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
@@ -178,7 +172,7 @@ def bounds(s: Summary) -> list[Row]:
     """Return a row of text for each bound of a theorem: the bound divided by the measured value.
 
     If the quotient is unknown, for example because the measured value is 0 or less, the row has the bound itself. If
-    the bound is infinite, the row says that there is no bound.
+    the bound is infinite, the row says so.
     """
     rows = []
     for place, bound in enumerate(s.bounds):
