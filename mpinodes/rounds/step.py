@@ -166,7 +166,7 @@ def _hops(setup: Setup) -> int:
 
 
 class LossOfRuns(NamedTuple):
-    """Hold the losses of several runs in a round. Each loss gets one row of a point (runs, d).
+    """Hold the losses of several runs in a round; a point has the shape (runs, d), one row for each loss.
 
     Attributes:
         losses: the loss of each run.
@@ -300,7 +300,7 @@ class Step:
             row: (row width,) the numbers that the step has logged in this round.
 
         Raises:
-            ValueError: as `receive`.
+            ValueError: for the reasons in `receive`.
             Diverged: a noised gradient is not finite.
         """
         loss = self.losses(s.here.t)
@@ -457,7 +457,7 @@ class Releaser:
 
         Returns:
             The records of the vectors for privacy accounting (events), and the leakage, which says how the message
-                depends on hidden variables of the agent.
+            depends on hidden variables of the agent.
 
         Raises:
             ValueError: the message contradicts the class attributes of the algorithm, its kind is not allowed in round
@@ -528,7 +528,7 @@ class Releaser:
 
         Returns:
             The gradient without noise as a `Query`, its record for privacy accounting (event), and the noised gradient
-                (d,).
+            (d,).
 
         Raises:
             ValueError: the mechanism returned no event.

@@ -37,7 +37,7 @@ AT_WORK = "at work"  # a message which says only that its sender is alive
 class Waits:
     """Let one rank wait for other ranks, with a time limit for each wait, and count the seconds of all waits.
 
-    If the whole job is stopped for some time, this time counts as `LEAP` seconds only.
+    If the whole job is stopped during a wait, the stop counts as at most `LEAP` seconds.
 
     Args:
         comm: the communicator of all ranks.

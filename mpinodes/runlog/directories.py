@@ -27,8 +27,8 @@ def new_directory(experiment: Experiment) -> Iterator[Path]:
     context ends. If several runs start in the same directory, only one of them goes on.
 
     Raises:
-        BadInput: the directory cannot be written, is locked by another process, or has other files than those of a run
-            that was killed before round 1.
+        BadInput: the directory cannot be written, is locked by another process, or is not empty. Files of a run that
+            was killed before round 1 do not count.
     """
     with ExitStack() as lock:
         try:

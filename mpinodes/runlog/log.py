@@ -135,7 +135,7 @@ class Log(_Opened):
         """Append blocks with checksums to the file; after an error, cut the file to its old length.
 
         Args:
-            frames: for each block, a pair: the content, and the number of rounds, which is 0 for facts.
+            frames: for each block, a pair: the content, and the number of rounds in the content.
 
         Raises:
             OSError: the write failed.

@@ -97,7 +97,7 @@ class Bar:
 
         Args:
             text: the text after the title.
-            is_last: whether no further line follows; the terminal then removes this line at once.
+            is_last: whether no further line follows; a line in place of the bar is then removed at once.
         """
         now = time.perf_counter()
         line = f"{self._title}: {text}"

@@ -147,8 +147,8 @@ class Reader:
     def events(self, layout: Layout) -> Events:
         """Return the events of all rounds, from which the privacy loss of the run is computed.
 
-        An event is the record of one noised vector for privacy accounting. The events are read from the file when they
-        are used.
+        An event is the record of one vector of a message for privacy accounting. The events are read from the file when
+        they are used.
 
         Args:
             layout: the fields of an event.

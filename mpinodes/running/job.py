@@ -191,7 +191,7 @@ class Job(ExitStack):
 
         Returns:
             A text to print, which says where log.txt is. If log.txt was not written, this text has the traceback,
-                unless the error is an `Overdue`, an interrupt or an OSError.
+            unless the error is an `Overdue`, an interrupt or an OSError.
         """
         trace = "" if error is None or isinstance(error, Overdue) else "".join(traceback.format_exception(error))
         shown = "" if isinstance(error, (OSError, KeyboardInterrupt)) else f"\n{trace}"
@@ -285,7 +285,7 @@ class Job(ExitStack):
 
         Returns:
             The `Step` of the agent, and an error message. The `Step` is None on the logger's rank and after an error.
-                The message is "" if no rank has an error.
+            The message is "" if no rank has an error.
         """
         from tempfile import mkdtemp
 
@@ -326,7 +326,7 @@ class Job(ExitStack):
     # Rounds.
 
     def _act(self, step: Step) -> int:
-        """Run, on the rank of an agent, the repeats that are not complete.
+        """Compute the rounds of the agent of this rank, in all repeats that are not complete.
 
         Args:
             step: computes the rounds of the agent in the first repeat.

@@ -94,7 +94,7 @@ def _evaluated(
 
     Returns:
         Three values: the rounds at which curves are measured; the curves named in `CURVES`, such as the regret of the
-            network; and the summary.
+        network; and the summary.
     """
     evaluator = Evaluator(dataclasses.replace(setup, metrics=metrics))
     for rows in simulate(setup):

@@ -216,7 +216,7 @@ def _require_files(where: Path, before: Sequence[sources.Stamp], setup: Setup) -
 def load_all(keepers: Sequence[Keeper], checkpoints: Sequence[Kept]) -> tuple[Kept | None, list[Kept]]:
     """Return the checkpoints of the latest round for which the logger and all agents have complete checkpoints.
 
-    For each later round, whose checkpoints are not complete, a message is printed.
+    For each later checkpoint of the logger, a message says which checkpoint of an agent is damaged or missing.
 
     Args:
         keepers: the readers of the agents' checkpoints.

@@ -150,8 +150,8 @@ class File(LabelledStream):
     def public(self) -> str:  # type: ignore[override]
         """Return a condition under which the privacy proof holds, or "" if there is no condition.
 
-        If the largest absolute value in a column is exactly 1, the condition says that public constants must have
-        scaled this column, because the maximum of the column would depend on the data.
+        The condition names columns whose largest absolute value is exactly 1. If the user has divided such a column by
+        its maximum in the data, the scale depends on the data, and the proof does not hold.
         """
         names = self._scaled[1]
         condition = "to a largest size of exactly 1: what is proven holds if public constants scaled them."
@@ -289,8 +289,8 @@ def scaled_by_themselves(source: Source, with_targets: bool) -> tuple[NDArray[np
 
     Returns:
         Two arrays (d + 1,) of booleans, one entry for each column and a last entry for the targets. The first array is
-            true for columns with standard deviation 1 up to rounding. The second array is true for columns whose
-            largest absolute value is exactly 1.
+        true for columns with standard deviation 1 up to rounding. The second array is true for columns whose largest
+        absolute value is exactly 1.
     """
     total, width = len(source.targets), source.dimension
     sums, sizes = np.zeros((3, width + 1)), np.zeros(width + 1)

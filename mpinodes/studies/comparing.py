@@ -102,7 +102,7 @@ class Comparison:
     Attributes:
         title: the name of the study, or the names of the directories.
         runs: the runs, without repetitions: a run with the same settings and results as an earlier run is left out.
-        axes: the keys of the axes. The values of the first key are compared. The seed is never an axis.
+        axes: the keys that distinguish the runs. The values of the first key are compared. The seed is never an axis.
         over: the keys, besides the axes and the seed, that distinguish runs. Means are taken over these keys and the
             seed.
         listed: maps each key that the study varies to its values in the order of the study; empty if no study was read.
@@ -122,15 +122,16 @@ class Comparison:
     def of(cls, places: Sequence[Path], by: str | None, along: Sequence[str] | None = None) -> Comparison:
         """Read finished runs, and choose the axes: the keys that distinguish the runs.
 
-        By default, the axes are the keys that the study varies and in which the runs differ. If there is no study, or
-        if these keys and the seed do not distinguish all runs, the axes are all keys in which the runs differ, except
-        keys whose values follow from earlier axes or from a privacy budget.
+        - If the seed and the keys that the study varies distinguish all runs, the axes are the varied keys in which the
+          runs differ.
+        - In all other cases, the axes are all keys in which the runs differ. A key is left out if its value follows
+          from the axes before, or from a privacy budget.
 
         Args:
             places: the directory of a study, directories of runs, or directories that contain runs.
-            by: the key whose values are compared. None means the first default axis outside `along` with a value that
-                is not a number; if there is none, the first default axis outside `along`.
-            along: the keys of all axes besides `by`; None means the default.
+            by: the key whose values are compared. None means the first axis outside `along` with a value that is not a
+                number; if there is none, the first axis outside `along`.
+            along: the keys of all axes besides `by`; None means the axes as above.
 
         Raises:
             BadInput: there are no finished runs, or the runs do not differ in the key `by` or in a key of `along`.
@@ -304,7 +305,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _tell_apart(runs: Sequence[FinishedRun], keys: Sequence[str]) -> bool:
-    """Return whether each run has another combination of the seed and the values of `keys`."""
+    """Return whether no two runs have the same seed and the same values of `keys`."""
     return _parts(runs, [*keys, SEED]) == len(runs)
 
 

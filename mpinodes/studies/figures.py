@@ -75,8 +75,8 @@ class Plot(NamedTuple):
     def sides(self) -> int:
         """Return how many keys are shown by panels: each combination of their values has a panel.
 
-        The keys are counted from the second key in `axes`. The number is the first of these with which the figure has
-        at most `MOST_PANELS` panels: all keys, 2, 1, 0.
+        The keys are counted from the second key in `axes`. The number is the first of these numbers with which the
+        figure has at most `MOST_PANELS` panels: the number of all these keys, 2, 1, 0.
         """
         numbers = (max(0, len(self.axes) - 1), 2, 1)
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)

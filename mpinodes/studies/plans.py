@@ -150,7 +150,7 @@ def _own_noise(setup: Setup, noise: str) -> str:
 
 
 def identity(e: Experiment) -> str:
-    """Return a text that is equal for equal experiments: all settings as TOML, except settings that identify no run.
+    """Return the settings that distinguish an experiment from other experiments, as the text of a TOML file.
 
     The output directory, `report`, and values that mpinodes computes from a privacy budget are left out.
     """
@@ -283,7 +283,7 @@ def failure(place: Path) -> str:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Discard all output to stderr inside the `with` block, and cache results.
+    """Discard all output to stderr inside the `with` block, and switch on the cache of results (`cached`).
 
     The progress of the study is shown instead of the output of single runs.
     """

@@ -115,7 +115,7 @@ def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, 
 
     Returns:
         The merged struct, and a dictionary by dotted key: the standard deviation, the least and the largest value of
-            each field that is merged by the mean and that all structs have.
+        each field that is merged by the mean and that all structs have.
     """
     spread: dict[str, float] = {}
 
