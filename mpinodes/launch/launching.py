@@ -131,7 +131,7 @@ def show(results: str) -> None:
         raise NobodyReads from error
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        say(f"warning: the results cannot be printed, but their files are there: {error.strerror}")
+        say(f"warning: the results cannot be printed, but the files with the results were written: {error.strerror}")
 
 
 def plain(text: str) -> str:
@@ -292,7 +292,7 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
             f"{started.name} started {started.size} processes, but each believes it is alone: use the mpirun of "
             f"{MPI.get_vendor()[0]} in {Path(sys.executable).parent}, or srun --mpi=pmi2 (MPICH) or pmix (Open MPI)"
         )
-    raise BadInput("one process is not a network: use mpirun -n 8 python -m mpinodes.run, or the option --lockstep")
+    raise BadInput("only one process was started: use mpirun -n 8 python -m mpinodes.run, or the option --lockstep")
 
 
 def start_limit(limit: float | None) -> float:

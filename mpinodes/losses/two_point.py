@@ -148,7 +148,7 @@ class TwoPoint(Around):
         """
         center = np.array(self.inner.project(x))
         if self.played is not None and not np.array_equal(self.played, center):
-            raise ValueError("feedback.points = 2: gradients were taken at two points in a round; only one is allowed")
+            raise ValueError("feedback.points = 2: gradients were taken at two points x in one round, not at one")
         self.played = center
         ahead, behind = center.copy(), center.copy()
         ahead[block] += self.radius * self.unit

@@ -146,7 +146,7 @@ def backend(name: str) -> Backend:
             import opendp.prelude as dp
         except ImportError as error:
             raise BadInput(
-                "noise.backend = 'opendp': opendp is not installed; pip install 'mpinodes[opendp]'"
+                "noise.backend = 'opendp' needs the package opendp: pip install 'mpinodes[opendp]'"
             ) from error
         dp.enable_features("contrib")
     return BACKENDS[name]

@@ -60,10 +60,10 @@ class Balancing(Mixing):
         """
         d, own = len(here.out_neighbors), here.senders.index(here.agent)
         if (rest := 1 - s * d) < -ROUNDING:
-            weight = f"its own weight 1 - w d = {rest:.3g} is below 0 (w = {s:.3g}, out-degree {d})"
+            negative_weight = f"its own weight 1 - w d = {rest:.3g} is below 0 (w = {s:.3g}, out-degree {d})"
             balanced = "a digraph with in-degree = out-degree in every round (topology.name=eulerian)"
             remedy = f"weight balancing diverges on this graph: use a fixed strongly connected digraph, or {balanced}"
-            raise Diverged(f"agent {here.agent}, round {here.t}: {weight}, so {remedy}")
+            raise Diverged(f"agent {here.agent}, round {here.t}: {negative_weight}, so {remedy}")
         weights = [scalars.item(0) for scalars in incoming]
         weights[own] = 0.0
         received = sum(weights)

@@ -68,7 +68,7 @@ class Late(Loss):
         gradient = self.loss.data_grad(x, block)
         if self.asked is not None and not np.array_equal(self.asked, gradient):
             raise ValueError(
-                "feedback.delay: update() took gradients at two points in a round, but only one is allowed"
+                "feedback.delay: update() took gradients at two points in one round, but only one point is allowed"
             )
         self.asked = gradient
         return np.zeros_like(gradient) if self.due is None else self.due.copy()

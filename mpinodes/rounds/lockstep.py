@@ -157,5 +157,5 @@ def run_together(runs: Sequence[Setup]) -> Vector:
         if any(is_users(type(part)) for part in parts):
             alone = np.concatenate([chunk.copy() for chunk in simulate(last)], axis=1)
             if not np.array_equal(alone, rows[-1], equal_nan=True):
-                raise ValueError("a part in your file does not compute the rows of stacked vectors one by one")
+                raise ValueError("a part in your file gives other numbers if several runs are computed together")
     return rows

@@ -409,6 +409,6 @@ def test_noise_inside_a_minimization_comes_in_numpys_arithmetic_alone(name, algo
 def test_opendp_that_is_not_installed_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "opendp.prelude", None)
     noise.backend.cache_clear()
-    with pytest.raises(BadInput, match=r"opendp is not installed; pip install 'mpinodes\[opendp\]'"):
+    with pytest.raises(BadInput, match=r"needs the package opendp: pip install 'mpinodes\[opendp\]'"):
         setup_of("noise.backend=opendp")
     setup_of("noise.backend=opendp privacy.epsilon=inf")  # no noise, nothing to draw it with
