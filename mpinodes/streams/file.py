@@ -99,10 +99,10 @@ class File(LabelledStream):
             )
         distinct = {label.strip() if isinstance(label, str) else label for label in self.labels}
         if len(distinct) < len(self.labels) or (self.labels and not self._fits(len(self.labels))):
-            wanted = "two different labels expected, as [0, 1]"
+            expected = "two different labels expected, as [0, 1]"
             if self.targets == "classes":
-                wanted = f"from two to {MOST_CLASSES} different classes expected, as [0, 1, 2]"
-            raise BadInput(f"data.labels = {list(self.labels)}: {wanted}")
+                expected = f"from two to {MOST_CLASSES} different classes expected, as [0, 1, 2]"
+            raise BadInput(f"data.labels = {list(self.labels)}: {expected}")
 
     @property
     def has_labels(self) -> bool:
@@ -133,13 +133,13 @@ class File(LabelledStream):
         """
         unstated = [] if AGENT in self.file else [super().unproven_because]
         if not self.columns:
-            unstated.append(f"the number of columns is read from the file (state data.columns={self.dimension})")
+            unstated.append(f"the number of columns is read from the file (set data.columns={self.dimension})")
         if self.targets != "real" and not self.labels:
             labels = [int(value) if value.is_integer() else value for value in self._found]
             fact = "which label is +1" if self.has_labels else "which classes there are"
-            unstated.append(f"{fact} is read from the data (state data.labels={labels})")
+            unstated.append(f"{fact} is read from the data (set data.labels={labels})")
         if self.header == "inferred" and self.file.endswith(".csv"):
-            unstated.append("whether the first line has names is read from the file (state data.header=true or false)")
+            unstated.append("whether the first line has names is read from the file (set data.header=true or false)")
         if self._scaled[0]:
             unstated.append(
                 f"{self._scaled[0]} by the data's own mean or standard deviation (scale by public constants)"
@@ -204,12 +204,12 @@ class File(LabelledStream):
         stated = table.FileFacts(self.columns, tuple(self.labels), header, self.target)
         sources = [table.read(Path(path), stated) for path in paths]
         if not self.columns and sources[0].dimension > LARGEST:
-            length = f"the largest index is {sources[0].dimension:,}, and every agent keeps vectors of this length"
-            raise BadInput(f"{paths[0]}: {length}; if this is intended, set data.columns={sources[0].dimension}")
+            reason = f"the largest index is {sources[0].dimension:,}, and every agent keeps vectors of this length"
+            raise BadInput(f"{paths[0]}: {reason}; if this is intended, set data.columns={sources[0].dimension}")
         for path, source in zip(paths[1:], sources[1:], strict=True):
             if source.dimension != sources[0].dimension:
-                other = f"{paths[0]} has {sources[0].dimension}"
-                raise BadInput(f"{path}: {source.dimension} features, but {other}; state the number by data.columns")
+                other_file = f"{paths[0]} has {sources[0].dimension}"
+                raise BadInput(f"{path}: {source.dimension} features, but {other_file}; set the number by data.columns")
             if source.columns and sources[0].columns and source.columns != sources[0].columns:
                 columns = f"the columns are {listed(source.columns)}, but in {paths[0]} {listed(sources[0].columns)}"
                 raise BadInput(f"{path}: {columns}; give all files the same columns in the same order")

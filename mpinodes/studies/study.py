@@ -323,8 +323,8 @@ def _tables(study: Tree, key: str) -> list[dict[str, Any]]:
 def _require_list(values: Any, where: str, key: str) -> None:
     if not isinstance(values, list) or not values:
         section = f"in [{key.rpartition('.')[0]}]" if "." in key else "at the top"
-        same = "" if isinstance(values, list) else f"; write a value that all runs share {section} of the file"
-        raise BadInput(f"{where} = {values!r}: expected a list of values{same}")
+        remedy = "" if isinstance(values, list) else f"; write a value that all runs share {section} of the file"
+        raise BadInput(f"{where} = {values!r}: expected a list of values{remedy}")
 
 
 def _are_distinct(values: list[Any]) -> bool:

@@ -35,8 +35,8 @@ class SmallWorld(Connected):
 
     def __post_init__(self) -> None:
         if self.neighbours % 2 or self.neighbours >= self.agents:
-            limit = f"must be even and less than the number of agents, {self.agents}"
-            raise BadInput(f"topology.neighbours = {self.neighbours}: {limit}")
+            requirement = f"must be even and less than the number of agents, {self.agents}"
+            raise BadInput(f"topology.neighbours = {self.neighbours}: {requirement}")
 
     def draw(self, rng: np.random.Generator) -> Matrix:
         """Draw one graph, which need not be connected, and return its adjacency matrix (n, n)."""

@@ -186,6 +186,6 @@ def test_classes_that_are_not_stated_are_read_off_the_data_and_nothing_is_proven
     )
     found = summary_of(run_of(tmp_path / "run", words))
     assert found["privacy"]["network"]["proven"] is None
-    assert "which classes there are is read from the data (state data.labels=[2, 5, 7])" in str(found["privacy"])
+    assert "which classes there are is read from the data (set data.labels=[2, 5, 7])" in str(found["privacy"])
     with pytest.raises(BadInput, match="needs classes"):
         mpinodes.run_lockstep({"algorithm": {"name": "dola"}, "problem": {"loss": "softmax"}, "rounds": 3})

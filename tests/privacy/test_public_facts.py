@@ -93,8 +93,8 @@ def test_one_sample_that_turns_all_labels_leaves_nothing_proven(tmp_path, ending
     assert realised(tmp_path / "run", f"data.file={other}") == pytest.approx(15, rel=1e-6)
     proven, because = outcome(tmp_path / "run")
     assert proven is None
-    assert "which label is +1 is read from the data (state data.labels=[0, 1])" in because
-    assert "state data.columns=1)" in because
+    assert "which label is +1 is read from the data (set data.labels=[0, 1])" in because
+    assert "set data.columns=1)" in because
     assert f"Nothing is proven: {because}." in " ".join(done.out.split())
 
 
@@ -120,7 +120,7 @@ def test_one_sample_of_libsvm_text_changes_the_length_of_every_frame_where_colum
     for file, length in ((one, 2), (other, 5)):
         proven, because = run(file)
         assert proven is None
-        assert f"the number of columns is read from the file (state data.columns={length})" in because
+        assert f"the number of columns is read from the file (set data.columns={length})" in because
         assert read(tmp_path / "run", "transcript").shape == (6, 3, 4 + length)
     for file in (one, other):
         assert run(file, "data.labels=[-1,1]", "data.columns=5") == (pytest.approx(1), "")
@@ -167,7 +167,7 @@ def test_shares_by_label_are_read_off_the_labels(tmp_path):
 
 
 TEXT = "0.5,no\n1,yes\n0,no\n" * 6
-NAMES = "whether the first line has names is read from the file (state data.header=true or false)"
+NAMES = "whether the first line has names is read from the file (set data.header=true or false)"
 NO_NUMBER = "line 1, column 1: 'size' is not a finite number; data.header says whether the first line holds names"
 
 
