@@ -7,7 +7,7 @@ compared with the recorded messages of the run. For every agent, the command pri
 - the largest number of compared messages that one change of the data moves.
 
 The data of each round except the last are changed, one round at a time. The messages are compared up to the first
-message that depends on the changed data. For about --rounds of these rounds, all later messages are compared, too.
+message that depends on the changed data. For some rounds (about --rounds), all later messages are compared, too.
 
 The exit code is 1 if a message moved by more than the accountant assumes, or if a fact that a message states about
 itself, such as its sensitivity, depends on the data. The exit code is 2 if the directory cannot be replayed.

@@ -21,15 +21,13 @@ class Softmax(LinearLoss):
     """Define the softmax loss ln Σ_c exp(m_c) − m_b of features a and class b, with the predictions m_c = W_c·a.
 
     The point x is the concatenation of the weight vectors W_1, ..., W_K of the K classes. Let p be the vector of the
-    probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. The derivatives in the vectors W_c, and
-    bounds on them, are:
+    probabilities exp(m_c)/Σ exp(m), and e_b the unit vector of the class b. For one sample,
 
-    - The gradient of a sample's loss is (p − e_b) ⊗ a. Its norm is below √2 ‖a‖ if a is not 0, because ‖p − e_b‖² = (1
-      − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2.
-    - The Hessian of a sample's loss is (diag p − ppᵀ) ⊗ aaᵀ, and diag p − ppᵀ ⪯ ½ I by Gershgorin's theorem, because
-      the absolute row sums are 2 p_c (1 − p_c) ≤ ½.
+        gradient = (p − e_b) ⊗ a,           ‖p − e_b‖² = (1 − p_b)² + Σ_{c ≠ b} p_c² ≤ 2 (1 − p_b)² < 2
+        Hessian  = (diag p − ppᵀ) ⊗ aaᵀ,    diag p − ppᵀ ⪯ ½ I
 
-    No smaller numbers than √2 and ½ are valid, even with two classes.
+    So the norm of the gradient is below √2 ‖a‖ if a is not 0. The bound ½ I follows from Gershgorin's theorem, because
+    the absolute row sums are 2 p_c (1 − p_c) ≤ ½. No smaller numbers than √2 and ½ are valid, even with two classes.
     """
 
     per_class = True

@@ -7,7 +7,9 @@
 
 With the value x and the noise e, the backend lattice releases
 
-    g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g).
+    g·(rint(x/g) + rint(e/g)) = g·rint((g·rint(x/g) + e)/g),
+
+where rint rounds every coordinate to the nearest integer.
 
 - The right side is a function of g·rint(x/g) + e, which is the rounded value plus exact continuous noise. So rounding
   the noise costs no privacy.
@@ -63,7 +65,7 @@ def spacing(scale: float) -> float:
     """Return the spacing g of the lattice to which values and noise are rounded.
 
     The spacing is 2^-20 times the largest power of two that is at most the noise scale `scale`. Privacy accounting adds
-    g/scale per coordinate, at least 2^-21, to the ε of a release with Laplace noise.
+    g/scale for each coordinate to the ε of a release with Laplace noise; g/scale is between 2^-21 and 2^-20.
     """
     # 2^-20 is a compromise: a coarser lattice costs more privacy, and a much finer lattice would need more than the 53
     # random bits of the generator. Rounding changes the probabilities of the noise by a relative error of about 2^-29.

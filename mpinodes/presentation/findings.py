@@ -75,7 +75,7 @@ def marks(s: Summary, name: str, worth: WorthSummary | None = None) -> tuple[str
 def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
     """Return the accuracy or RMSE of a constant prediction, by data set ("test", "train"); empty if it is unknown.
 
-    For the accuracy, the constant is the largest class. For the RMSE, it is the mean training target.
+    The constant is the largest class for the accuracy, and the mean training target for the RMSE.
 
     Args:
         baselines: the results of methods that learn nothing, from the summary of a run.

@@ -280,9 +280,9 @@ def draw_topology(graph: dict[str, Any]) -> Figure:
     """Draw the communication graph, with a panel for each round in `graph`.
 
     Args:
-        graph: a dictionary with these keys. title and agents: the title of the figure and the number of agents. rounds:
-            for each round, a list of pairs (j, i), where agent j sends to agent i. period: the number of rounds after
-            which the graph repeats; None if the graph does not repeat.
+        graph: a dictionary with four keys. `title` is the title of the figure, and `agents` the number of agents.
+            `rounds` has a list of pairs (j, i) for each round: agent j sends to agent i. `period` is the number of
+            rounds after which the graph repeats; None if the graph does not repeat.
     """
     rounds = graph["rounds"]
     columns = min(4, len(rounds))

@@ -62,9 +62,9 @@ class PrivacyLoss(NamedTuple):
         epsilon: the proven ε at δ; nan if nothing is proven.
         rule: the accounting that gives `epsilon`: pure, zCDP, RDP, GDP, PLD or unproven. If a replaced sample counts as
             two zeroed samples (secret Poisson batches), the word "twice" follows, as in "RDP, twice".
-        delta_spent: the part of δ that covers an approximation: the privacy loss is computed for messages with a
-            slightly different distribution (`Event.tv_distance`). If this part would exceed δ/2, nothing is proven, and
-            the attribute is the part that would be needed.
+        delta_spent: the part of δ that is used because the messages have a slightly different distribution than privacy
+            accounting assumes (`Event.tv_distance`). If the needed part exceeds δ/2, nothing is proven, and the
+            attribute is the needed part.
     """
 
     pure: float
@@ -328,13 +328,13 @@ def price_curves(
 ) -> PrivacyLoss:
     """Return the privacy loss of the group of samples with the largest loss, from the costs of all groups.
 
-    - The pure ε is the largest pure ε of a group; nan if a group has no finite pure ε.
-    - The ε at δ is the largest ε at δ of a group: the smallest of pure ε, the ε of zCDP and the ε of Rényi DP. If
-      `is_gaussian` is true, it is the ε of Gaussian DP.
+    - The pure ε of the result is the largest pure ε of a group; nan if a group has no finite pure ε.
+    - The ε at δ of a group is the smallest of pure ε, the ε of zCDP and the ε of Rényi DP or, if `is_gaussian` is true,
+      the ε of Gaussian DP. The ε at δ of the result is the largest ε at δ of a group.
     - If `pairs` is true, the pure ε is doubled, and the function `by_two_zero_outs` computes the ε at δ.
-    - If there are no groups, both are 0.
-    - The result is `UNPROVEN` if a group has neither a finite pure ε nor a finite ε of zCDP (of Gaussian DP, if
-      `is_gaussian` is true).
+    - If there are no groups, the pure ε and the ε at δ are 0.
+    - If a group has neither a finite pure ε nor a finite ε of zCDP, the result is `UNPROVEN`. If `is_gaussian` is true,
+      only the ε of Gaussian DP must be finite.
 
     Args:
         pure: (groups,) pure ε.

@@ -332,8 +332,8 @@ def ceilings(events: Events, most_used: Indices) -> Vector:
 
     Args:
         events: the noise and the leakage (the effect of earlier samples) of the messages, one event for each round.
-        most_used: (rounds,) a bound, at least 1, on how many times a round's message uses one group of samples in the
-            loss function on which this message is the first to depend.
+        most_used: (rounds,) for each message, a bound on how many times its new loss function uses one group of
+            samples; at least 1. A loss function is new in the first message that depends on it.
     """
     if not is_signed(events):
         return Ceilings().take(events, most_used)

@@ -74,7 +74,10 @@ class Uses(NamedTuple):
         return cls(np.repeat(np.arange(len(events)), times), group)
 
     def between(self, first: int, last: int) -> Uses:
-        """Return the pairs (message, group of samples) of the messages `first` to `last` − 1, numbered from 0."""
+        """Return the pairs (message, group of samples) of the messages `first` to `last` − 1.
+
+        In the result, the messages are counted from `first`: message `first` has the number 0.
+        """
         here = slice(*np.searchsorted(self.message, (first, last)))
         return Uses(self.message[here] - first, self.group[here])
 
@@ -146,8 +149,8 @@ class Costs:
     def pure(self, t: Indices, delta: Vector) -> Vector:
         """Return the pure ε of each release in `t` if the release moves by `delta` in L2 norm between adjacent data.
 
-        If `delta` is 0, the result is 0; otherwise Gaussian noise and no noise give inf. The result includes the
-        rounding of the release. For a secret batch, the result is made smaller by `amplified_pure`.
+        If `delta` is 0, the result is 0; otherwise it is inf for Gaussian noise and for no noise. The result includes
+        the rounding of the release and, for a secret batch, the smaller cost (`amplified_pure`).
         """
         return amplified_pure(self.rate[t], self.unamplified(t, delta))
 
@@ -165,8 +168,8 @@ class Costs:
     def rho(self, t: Indices, delta: Vector) -> Vector:
         """Return the ρ of zCDP of each release in `t` if the release moves by `delta` in L2 norm between adjacent data.
 
-        If `delta` is 0, the result is 0; otherwise no noise gives inf. The result includes the rounding of the release,
-        and ignores that batches may be secret.
+        If `delta` is 0, the result is 0; otherwise it is inf for no noise. The result includes the rounding of the
+        release, and does not become smaller if the batch is secret.
         """
         of_pure, delta = pure_rho(self.unamplified(t, delta)), delta * self._zeroed[t]
         shift = shift_rho(np.where(delta == 0, 0.0, delta + self.roundings[1][t]), self._scale[t])
@@ -174,11 +177,11 @@ class Costs:
         return np.asarray(np.where(self.kind[t] == Kind.PURE, of_pure, self._draws[t] * shift))
 
     def slopes(self) -> tuple[Vector, Vector]:
-        """Return two numbers for each release (noised vector): its shift and its ρ of zCDP for an L2 change of 1.
+        """Return two arrays: the shift and the ρ of zCDP of each release (noised vector) for an L2 change of 1.
 
         The shift is the L1 change (for gamma-norm noise the L2 change) divided by the noise scale, times the number of
         times that the value is sent with fresh noise. Unless the noise is Gaussian, the shift is the pure ε. Without
-        noise, both numbers are inf. Rounding and secret batches are ignored.
+        noise, both entries are inf. Rounding and secret batches are ignored.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shift: Vector = self._draws * (self._ratio / self._scale)

@@ -104,7 +104,7 @@ class Shifts:
         """Return the sum of the Rényi curves of several releases, for each cluster: (clusters, columns).
 
         A release is one noised vector, a cluster is a set of samples, and the shift of a release is its pure ε if
-        samples of the cluster change. A sum is inf if it has a shift above `LARGEST` in the table.
+        samples of the cluster change. If a shift that is read from the table is above `LARGEST`, the sum is inf.
 
         Args:
             shift: (releases, clusters) the shifts.

@@ -11,8 +11,8 @@ where W(t) are the mixing weights of round t. The weights depend on the graph an
 First bound. The *viewers* are the nodes C that collude. They receive the messages of their in-neighbors and know their
 own messages. Adjacent data change the vector v_u of one agent u by at most Δ in L2 norm, and change no other v_k. Let A
 be the matrix with one row for each message that the viewers receive from round L on: the row of the message in M(t),
-without the columns of C. Let Σ = diag(s_k²) over k not in C, B = A Σ^½, and g the column u of A. The viewers see A(v +
-e), a Gaussian vector of known covariance A Σ Aᵀ ⊗ I. This vector is μ-GDP with
+without the columns of C. Let Σ = diag(s_k²) over k not in C, B = A Σ^½, and g the column u of A. The viewers
+see A(v + e), a Gaussian vector of known covariance A Σ Aᵀ ⊗ I. This vector is μ-GDP with
 
     μ² = Δ² gᵀ (A Σ Aᵀ)⁺ g = (Δ/s_u)² ℓ_u,    ℓ_u = (B⁺ B)_uu.
 
@@ -26,9 +26,12 @@ vector of u onto the row space of B.
   on all links.
 
 Messages before round L also depend on data, and round L depends on these messages. Given all earlier messages, on every
-link, the formula above holds for round L. All messages that the viewers receive are therefore together √(μ_before² +
-Δ²ℓ_u/s_u²)-GDP, where μ_before is μ of the messages before round L on all links. This is an upper bound, and exact if
-there are no earlier messages.
+link, the formula above holds for round L. Let μ_before be μ of the messages before round L on all links. All messages
+that the viewers receive are then together μ-GDP with
+
+    μ² = μ_before² + Δ² ℓ_u/s_u².
+
+This is an upper bound, and exact if there are no earlier messages.
 
 A sum of the privacy losses of single rows of A is no bound, because all rows contain the same noise: the difference of
 two rows that differ only in the weight of y_u reveals y_u.
@@ -422,8 +425,7 @@ class Views:
 
     Attributes:
         start: L.
-        leverage: (viewer, agent) the factor, from 0 to 1, by which the square of `release` is smaller toward the viewer
-            than toward an observer of all links.
+        leverage: (viewer, agent) the factor, from 0 to 1, with `relayed`² = factor · `release`².
         before: (agent,) μ of all messages before round L, on all links.
         release: (agent,) μ of the vector of round L alone, toward an observer of all links.
         relayed: (viewer, agent) μ of the messages from round L on, given all earlier messages on every link.
@@ -517,9 +519,10 @@ def _toward(
 
 
 def _cost(setup: Setup, events: Events, agent: int) -> tuple[Vector, Vector]:
-    """Return ρ of zCDP of each group of samples of one agent: before the last round of `events`, and in the last round.
+    """Return two arrays with ρ of zCDP of each group of samples of one agent.
 
-    A group is a set of samples that are always used together.
+    The first array is for the messages before the last round of `events`, and the second array for the message of the
+    last round.
     """
     own = events[:, agent]
     ledger = open_ledger(own, Uses.of(own, groups(setup)(agent)))
