@@ -4,7 +4,7 @@ Two such runs together reveal their data, because the difference of their messag
 experiment.toml begins with up to two comment lines:
 
 - One line identifies the noise, if the noise is drawn from the seed.
-- One line identifies the data files, if there are data files.
+- One line identifies the data files and the code of a user-written stream, if the run reads such files.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Laplacian(Mixing):
     under_faults = "the rows of the weight matrix sum to 1, but the columns do not: agents agree, but not on the mean"
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the Laplacian weights a_ij of all senders j, and the divisor 1.
+        """Return None (this mixing has no state), the Laplacian weights a_ij of all senders j, and the divisor 1.
 
         The senders include the agent i itself. The algorithm divides the weighted sum of messages by the divisor.
         """

@@ -31,7 +31,7 @@ class Metropolis(Mixing):
         return 1 / (1 + max(degree, other))
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the Metropolis weights a_ij of all senders j, and the divisor 1.
+        """Return None (this mixing has no state), the Metropolis weights a_ij of all senders j, and the divisor 1.
 
         The senders include the agent i itself. The algorithm divides the weighted sum of messages by the divisor.
 

@@ -22,7 +22,7 @@ class Neighbors(Mixing):
     fixed = True
 
     def weights(self, s: None, here: Neighborhood, incoming: Sequence[Vector]) -> tuple[None, list[float], float]:
-        """Return no state (None), the weights a_ij of all senders j, and the divisor 1.
+        """Return None (this mixing has no state), the weights a_ij of all senders j, and the divisor 1.
 
         The senders include the agent i itself, with the weight 0. The algorithm divides the weighted sum of messages by
         the divisor.

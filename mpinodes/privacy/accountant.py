@@ -139,8 +139,8 @@ class Accountant:
     def ledgers(self, horizon: int) -> list[Ledger]:
         """Return a ledger for every agent: the privacy cost of each group of samples in rounds 1 to `horizon`.
 
-        Agents with equal messages and equal groups in every round share one ledger object. Messages are equal if their
-        noise, their sensitivity and the effects of earlier samples on them are equal.
+        Agents share one ledger object if they have equal messages and use groups with equal numbers in every round.
+        Messages are equal if their noise, their sensitivity and the effects of earlier samples on them are equal.
         """
         begun = self._read if self._read <= horizon else 0
         for last in (*range(begun + STRETCH, horizon, STRETCH), horizon):
@@ -153,7 +153,7 @@ class Accountant:
     def _ledgers(self) -> list[Ledger]:
         """Create a ledger for every agent, which will hold the privacy cost of each group of samples.
 
-        Agents with equal messages and equal groups in every round share one ledger object.
+        Agents share one ledger object if they have equal messages and use groups with equal numbers in every round.
         """
         uses: dict[Any, Unlisted] = {}
         own = {}

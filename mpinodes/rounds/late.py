@@ -81,8 +81,8 @@ def delayed(message: Message, rounds: int) -> Message:
 
     - `uses`, the round of the loss function on which this message is the first to depend, decreases by the delay. If
       the result is below 0, `uses` becomes 0, which means that there is no such loss function.
-    - `offset`, a bound on the change of a gradient through hidden state, becomes the largest possible change
-      (`offset_by`).
+    - `offset`, a bound on the change of a gradient through hidden state, becomes the largest possible change. If hidden
+      state cannot change a gradient, `offset` stays the same.
 
     Args:
         message: the message without delay.
