@@ -1,8 +1,8 @@
 """Run serial and parallel tests by one command.
 
 A test marked `@pytest.mark.mpi(min_size=N)`, the marker of pytest-mpi, runs on N ranks. Under plain pytest, this file
-starts `mpirun -n N python -m pytest --with-mpi` once for all such tests of a directory, in a process group of its own and
-with a time limit. N is the largest number of ranks that a test of the directory needs.
+starts `mpirun -n N python -m pytest --with-mpi` once for all such tests of a directory, in a process group of its own
+and with a time limit. N is the largest number of ranks that a test of the directory needs.
 Under `mpirun -n 8 python -m pytest --with-mpi`, a rank that fails prints its report and ends the whole job, so that no
 other rank waits forever.
 """
