@@ -31,10 +31,10 @@ def headed(setup: Setup) -> str:
     """Return the text of the file experiment.toml for a run: up to two comment lines, then the settings.
 
     - The first comment line identifies the noise, if the noise is drawn from the seed.
-    - The second comment line is the `files_mark`, a hash that changes when a data file or the code of a user-written
-      stream changes. There is no such line if the run reads none of these files.
+    - The second comment line identifies the data files and the code of a user-written stream, if the run reads such
+      files.
 
-    A job with repeats has no comment lines, because each repeat has its own experiment.toml.
+    If the run is a job with repeats, there are no comment lines, because each repeat has its own experiment.toml.
     """
     e = setup.experiment
     if e.repeats > 1:

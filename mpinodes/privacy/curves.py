@@ -19,12 +19,9 @@ ORDERS = np.concatenate([np.linspace(1.1, 4, 30), np.linspace(4.25, 12, 32), np.
 def laplace_rdp(x: Vector) -> Vector:
     """Return the Rényi divergences between Laplace noise of scale 1 and the same noise shifted by x, for each x.
 
-    The array has a row for each shift in `x`, and a column for each order of `ORDERS`. The entries are upper bounds
-    that differ from the divergences by rounding; if x is below `SMALL`, the entry at order a is a x²/2. Source: Mironov
-    2017, Proposition 6.
-
-    For a vector with the L1 sensitivity D1 and noise of scale b in each coordinate, use x = D1/b: a shift of one
-    coordinate costs at least as much as the same shift split over several coordinates.
+    The array has a row for each shift in `x`, and a column for each order of `ORDERS`. The entries are upper bounds.
+    For a vector with the L1 sensitivity D1 and noise of scale b in each coordinate, x = D1/b gives upper bounds, too.
+    Source: Mironov 2017, Proposition 6.
     """
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x

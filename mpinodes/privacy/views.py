@@ -238,9 +238,9 @@ class Relayed:
     def seen(self, viewers: Sequence[int]) -> tuple[Indices, Space]:
         """Return the row space of the matrix that maps the agents' vectors of round L to the messages of the viewers.
 
-        The viewers are colluding nodes; their messages are those that they receive or send. L is the last round in
-        which any agent sends something new. The row space is returned twice: as a basis over a prime field (integers
-        modulo `PRIME`), and as a `Space` in double precision.
+        L is the last round in which any agent sends something new. The viewers are colluding nodes; their messages are
+        those that they receive or send. The row space is returned as a basis modulo `PRIME`, and as a `Space` in double
+        precision.
         """
         n = len(self.scale)
         exact = self._rows(-1, viewers)
