@@ -23,6 +23,7 @@ def laplace_rdp(x: Vector) -> Vector:
     For a vector with the L1 sensitivity D1 and noise of scale b in each coordinate, x = D1/b gives upper bounds, too.
     Source: Mironov 2017, Proposition 6.
     """
+    # A shift of one coordinate costs at least as much as the same shift split over several coordinates.
     a, x = ORDERS, np.asarray(x, dtype=float)[:, None]
     up, down = np.log(a / (2 * a - 1)) + (a - 1) * x, np.log((a - 1) / (2 * a - 1)) - a * x
     curve = (np.logaddexp(up, down) + LOST) / (a - 1)
