@@ -80,7 +80,7 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     _require_same(run, asked, e)
     if e.rounds != asked["rounds"]:
         if e.repeats > 1:
-            raise BadInput(f"--resume {run}: rounds cannot change in a run with repeats; this run has {e.repeats}")
+            raise BadInput(f"--resume {run}: rounds cannot change in a run with repeats, here {e.repeats} repeats")
         shorter = set_up(wanted | {"rounds": asked["rounds"]}, ranks)
         if fingerprint(shorter) != fingerprint(setup):
             raise BadInput(

@@ -144,10 +144,10 @@ class Comparison:
         varied = [key for key in differing(runs) if key != SEED]
         for option, key in (("--by", by), *(("--along", key) for key in along or ())):
             if key is not None and key not in varied:
-                raise BadInput(f"{option} {key}: all runs have the same value; {suggest(key, varied or ['more runs'])}")
+                raise BadInput(f"{option} {key}: not a key to compare runs by; {suggest(key, varied or ['more runs'])}")
         study = places[0] if len(places) == 1 and (places[0] / FILE).is_file() else None
         keys, listed = _inferred(runs, varied), {}
-        remarks = _named("Runs that are left out, because they repeat other runs", [str(run.place) for run in again])
+        remarks = _named("Runs left out, because they repeat others bit for bit", [str(run.place) for run in again])
         remarks += _named(f"{len(left_out)} runs are left out, because they are not finished", left_out)
         if study:
             try:
