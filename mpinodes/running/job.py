@@ -424,13 +424,18 @@ class Job(ExitStack):
         Args:
             places: the directories of all repeats.
             agents: the number of agents.
+
+        Raises:
+            BadInput: the run has secret noise, and the checkpoint of an agent is damaged.
         """
-        from mpinodes.running.resuming import load_all, tell
+        from mpinodes.running.resuming import load_all, sent_again, tell
 
         if self._is_new or self._done == len(places):
             return self._done, None
         place, whose = places[self._done], self._checkpoints[0]["of"][1] if self._checkpoints else ""
         checkpoint, self._saved = load_all(keepers_of(place, agents, whose), self._checkpoints)
+        if self._checkpoints and not checkpoint and self._setup.experiment.secret:
+            raise sent_again(self._directory)
         self._resumed = checkpoint["round"] if checkpoint else 0
         tell(place, checkpoint)
         return self._done, checkpoint

@@ -111,11 +111,16 @@ def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
         )
     checkpoints = list(_checkpoints(place, single, setup))
     if e.secret and not (checkpoints and checkpoints[0]["stops"]) and is_recorded(place):
-        raise BadInput(
-            f"--resume {run}: the noise is secret (noise.entropy=os or noise.backend=opendp), so messages after the "
-            "last checkpoint would be sent again with other noise, which costs further privacy; start a new run"
-        )
+        raise sent_again(run)
     return Reopened(setup, done, checkpoints[:1] if e.secret else checkpoints)
+
+
+def sent_again(run: Path) -> BadInput:
+    """Return the error for a run that would send messages a second time, with other secret noise."""
+    return BadInput(
+        f"--resume {run}: the noise is secret (noise.entropy=os or noise.backend=opendp), so messages after the "
+        "last checkpoint would be sent again with other noise, which costs further privacy; start a new run"
+    )
 
 
 def is_done(place: Path) -> bool:

@@ -427,6 +427,16 @@ def test_a_run_with_secret_noise_that_a_signal_stopped_goes_on_with_new_keys(wor
     assert summary_of(tmp_path / "run")["rounds"] == 24
 
 
+def test_secret_noise_and_a_damaged_checkpoint_of_an_agent_begin_nothing_again(tmp_path):
+    asked = parse(None, [*SMALL.split(), "noise.entropy=os", "report=false", f"output.dir={tmp_path / 'run'}"])
+    with pytest.raises(Stopped):
+        job.run(asked, signals=Asked(3))
+    for file in (tmp_path / "run" / "checkpoint").glob("*-agent-1"):
+        file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(BadInput, match="the noise is secret"):
+        go_on(tmp_path / "run")
+
+
 def test_state_that_is_no_plain_data_is_refused_before_the_first_round(tmp_path):
     (tmp_path / "own.py").write_text(
         "from dataclasses import dataclass, replace\n"
