@@ -349,17 +349,26 @@ def _conic(total: PiecewiseLinearLoss, feasible: Set, some: NDArray[np.bool_], s
     used = np.flatnonzero(whole.any(axis=0)) if isinstance(whole, np.ndarray) else np.unique(whole.indices)
     # In a coordinate without features, 0 is optimal if a point of 𝒳 stays in 𝒳 when the coordinate is set to 0.
     used = used if feasible.solid else np.arange(whole.shape[1])
-    a, b = sparse.csr_array(whole[np.flatnonzero(some)])[:, used], total.targets[some]
+    a, b = sparse.coo_array(whole[np.flatnonzero(some)][:, used]), total.targets[some]
     divisor = np.broadcast_to(total.divisor, len(some))
     n, d = len(b), len(used)
     lo, hi = total.slopes(total.targets)
     fixed = np.where(some, 0.0, np.where(side > 0, hi, lo) / divisor)
     lo, hi = lo[some], hi[some]
     set_rows, set_bounds, set_cones = _cones(feasible, used)
-    sloped, minus = [sparse.diags_array(slope) @ a for slope in (lo, hi)], -sparse.eye_array(n)
-    rows = sparse.block_array([[sloped[0], minus], [sloped[1], minus], [set_rows, None]])
+    # G has the blocks [lo A, −1], [hi A, −1], [G of 𝒳, 0]. SciPy's products and stacks of sparse arrays would take
+    # longer than the solver, so its entries are listed here.
+    row, column, e, of_set = *a.coords, np.arange(n), sparse.coo_array(set_rows)
+    entries = np.concatenate([lo[row] * a.data, hi[row] * a.data, np.full(2 * n, -1.0), of_set.data])
+    down = np.concatenate([row, row + n, e, e + n, of_set.coords[0] + 2 * n])
+    across = np.concatenate([column, column, e + d, e + d, of_set.coords[1]])
+    there = entries != 0
+    at = down[there], across[there]
+    rows = sparse.csc_array((entries[there], at), shape=(2 * n + len(set_bounds), d + n))
     bounds = np.concatenate([lo * b, hi * b, set_bounds])
-    quadratic = sparse.diags_array(np.concatenate([np.full(d, total.regularizer), np.zeros(n)]), format="csc")
+    strong = np.arange(d if total.regularizer else 0)
+    diagonal = np.full(len(strong), total.regularizer), (strong, strong)
+    quadratic = sparse.csc_array(diagonal, shape=(d + n, d + n))
     linear = np.concatenate([(fixed @ whole)[used], 1 / divisor[some]])
     cones = [clarabel.NonnegativeConeT(2 * n), *set_cones]
     solved, multipliers = _clarabel(quadratic, linear, rows, bounds, cones)
@@ -381,8 +390,8 @@ def _cones(feasible: Set, used: Any) -> tuple[Any, Vector, list[Any]]:
     cones = feasible.cones(used) or [Cone(sparse.csr_array((0, len(used))), np.zeros(0))]
     kinds = [clarabel.SecondOrderConeT if cone.second_order else clarabel.NonnegativeConeT for cone in cones]
     sizes = [kind(len(cone.bounds)) for kind, cone in zip(kinds, cones, strict=True)]
-    rows = sparse.vstack([sparse.csr_array(cone.rows) for cone in cones])
-    return rows, np.concatenate([cone.bounds for cone in cones]), sizes
+    rows = [sparse.csr_array(cone.rows) for cone in cones]
+    return sparse.vstack(rows) if rows[1:] else rows[0], np.concatenate([cone.bounds for cone in cones]), sizes
 
 
 def _dual(total: PiecewiseLinearLoss, feasible: Set, slope: Vector) -> float:

@@ -57,5 +57,6 @@ class Ball(Set):
         """Return the constraint that the coordinates `places` of a vector (d,) have L2 norm at most `radius`."""
         from scipy import sparse  # imported here because agents run without scipy
 
-        rows = sparse.vstack([sparse.csr_array((1, d)), -sparse.eye_array(d, format="csr")[places]])
+        at = np.arange(1, len(places) + 1), places
+        rows = sparse.csr_array((np.full(len(places), -1.0), at), shape=(len(places) + 1, d))
         return Cone(rows, np.append(self.radius, np.zeros(len(places))), second_order=True)

@@ -50,5 +50,7 @@ class Box(Set):
         """
         from scipy import sparse  # imported here because agents run without scipy
 
-        identity = sparse.eye_array(len(used), format="csr")
-        return [Cone(sparse.vstack([identity, -identity]), np.full(2 * len(used), self.radius))]
+        d = len(used)
+        at = np.arange(2 * d), np.tile(np.arange(d), 2)
+        rows = sparse.csr_array((np.repeat([1.0, -1.0], d), at), shape=(2 * d, d))
+        return [Cone(rows, np.full(2 * d, self.radius))]
