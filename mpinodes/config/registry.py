@@ -213,7 +213,7 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
         raise BadInput(f'{where}: the file must name its one class in __all__, as in __all__ = ["MyClass"]')
     users_parts.insert(0, part)
     with suppress(OSError, TypeError):
-        where += f", line {inspect.getsourcelines(part)[1]}"
+        where += f", line {inspect.findsource(part)[1] + 1}"  # `getsourcelines` would tokenize the class
     return part, where
 
 
