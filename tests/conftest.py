@@ -41,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(lambda: shutil.rmtree(config.option.basetemp, ignore_errors=True))
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the figures of pages, where no one looks at them: they take most of the time of a short run."""
+    monkeypatch.setattr("mpinodes.presentation.run_figures.draw_all", lambda *_: {})
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Under plain pytest, remove pytest-mpi's skip marks, because `pytest_pyfunc_call` runs the parallel tests."""

@@ -371,7 +371,7 @@ def test_a_delta_that_would_let_samples_be_published_is_warned_of(delta, warned,
 
 
 @pytest.mark.parametrize(("delta", "warned"), [("1e-2", True), ("1e-6", False)])
-def test_the_page_warns_of_such_a_delta_too(delta, warned, tmp_path):
+def test_the_page_warns_of_such_a_delta_too(delta, warned, tmp_path, undrawn):
     words = f"{SMALL} privacy.delta={delta} output.dir={tmp_path / 'run'}"
     run = mpinodes.run_lockstep(parse(None, words.split()))
     assert ("is not well below 1/35" in (run / "report.html").read_text()) == warned

@@ -93,7 +93,7 @@ def test_another_value_of_a_key_that_is_gone_is_refused(key):
     assert "\n" not in str(caught.value)
 
 
-def test_runs_that_older_versions_wrote_are_read(tmp_path):
+def test_runs_that_older_versions_wrote_are_read(tmp_path, undrawn):
     """Whatever the values of keys that are gone: load, runs, report, resume and replay."""
     run = tmp_path / "run"
     mpinodes.run_lockstep(asked_for([*WORDS, f"output.dir={run}", "checkpoint.every=4", "record.transcript=true"]))

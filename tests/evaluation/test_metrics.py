@@ -16,6 +16,7 @@ from mpinodes.core.asked import flat, merge, parse
 from mpinodes.core.errors import BadInput
 from mpinodes.evaluation import evaluator
 from mpinodes.metrics.built_in import BUILT_IN
+from mpinodes.presentation import plots
 from mpinodes.presentation import terminal as summary
 from tests.helpers.records import typed
 
@@ -73,7 +74,11 @@ def own(tmp_path) -> list[str]:
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
-def test_a_users_metric_is_told_of_everywhere(own, repeats, tmp_path):
+def test_a_users_metric_is_told_of_everywhere(own, repeats, tmp_path, monkeypatch):
+    save = plots.save
+    monkeypatch.setattr(
+        plots, "save", lambda figure, path: save(figure, path) if path.stem in ("speed", "excess") else path.touch()
+    )
     directory, found = run(f"{OWN} repeats={repeats}", tmp_path, metrics=own, decisions=True)
     whole = mpinodes.load(directory)
     places = sorted(directory.glob("repeat-*")) or [directory]
@@ -227,7 +232,7 @@ def stands(word: str, numbers: list[float]) -> bool:
         "algorithm.name=pp-admm rounds=12 data.total=700 problem.weight=30 repeats=2",
     ],
 )
-def test_every_number_that_people_read_stands_in_the_summary(words, tmp_path):
+def test_every_number_that_people_read_stands_in_the_summary(words, tmp_path, undrawn):
     directory, found = run(words, tmp_path)
     names = [bound["name"] for bound in found["bounds"]]  # which have numbers of theorems
     numbers = numbers_of(found)

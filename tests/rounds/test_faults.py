@@ -269,7 +269,7 @@ def test_a_record_with_other_faults_is_not_replayed(tmp_path):
         Recorded(place)
 
 
-def test_the_record_says_what_came_when_and_the_summary_how_much(tmp_path):
+def test_the_record_says_what_came_when_and_the_summary_how_much(tmp_path, undrawn):
     words = (
         f"algorithm.name=dpps data.total=700 rounds=30 topology.agents=5 record.transcript=true report=true {FAULTS}"
     )

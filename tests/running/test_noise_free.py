@@ -14,11 +14,6 @@ from tests.helpers.parts import run_of, setup_of
 SMALL = "rounds=6 data.total=600 topology.name=ring topology.agents=3"
 
 
-@pytest.fixture
-def undrawn(monkeypatch):
-    monkeypatch.setattr("mpinodes.presentation.run_figures.draw_all", lambda *_: {})
-
-
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_a_short_run_has_it_and_it_is_that_run_without_noise(tmp_path, undrawn, repeats):
     words = f"{SMALL} repeats={repeats}"

@@ -16,12 +16,13 @@ from tests.running.test_resuming import SMALL, differences, go_on, killed
 
 
 @pytest.mark.parametrize("decisions", [True, False])
-def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypatch, tmp_path, capsys):
+def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, request, monkeypatch, tmp_path, capsys):
     words = f"{SMALL.partition('checkpoint')[0]} record.decisions={str(decisions).lower()}"
-    whole = run_of(tmp_path / "whole", words.replace("rounds=24", "rounds=15"))
     other = killed(monkeypatch, tmp_path / "other", words, 18)
     rounds = mpinodes.load(other).sizes["round"]
     whole = run_of(tmp_path / "short", words.replace("rounds=24", f"rounds={rounds}"))
+    if not decisions:
+        request.getfixturevalue("undrawn")
     assert report.main([str(other)]) == 0
     assert capsys.readouterr().out.strip() == str(other / "report.html")
     one, two = summary_of(whole), summary_of(other)
@@ -48,6 +49,7 @@ def test_a_killed_run_has_a_summary_and_a_page_of_its_rounds(decisions, monkeypa
     assert "recorded" not in watching.result(typed(one), whole)
     assert ">nan" not in page
     assert f"{rounds} rounds (of 24: the run ended early)" in page
+    request.getfixturevalue("undrawn")
     assert report.main([str(other)]) == 0
 
 
@@ -67,7 +69,7 @@ def test_of_two_at_work_on_a_run_one_is_refused(words, monkeypatch, tmp_path, ca
     assert differences(one, other) == []
 
 
-def test_it_is_not_taken_for_a_finished_one_and_goes_on(monkeypatch, tmp_path, capsys):
+def test_it_is_not_taken_for_a_finished_one_and_goes_on(monkeypatch, tmp_path, capsys, undrawn):
     one, other = run_of(tmp_path / "one", SMALL), killed(monkeypatch, tmp_path / "other", SMALL, 18)
     assert report.main([str(other)]) == 0
     assert compare.main([str(one), str(other)]) == 2
@@ -77,7 +79,7 @@ def test_it_is_not_taken_for_a_finished_one_and_goes_on(monkeypatch, tmp_path, c
     assert differences(one, other) == []
 
 
-def test_of_repeats_each_that_was_begun_has_its_own(monkeypatch, tmp_path, capsys):
+def test_of_repeats_each_that_was_begun_has_its_own(monkeypatch, tmp_path, capsys, undrawn):
     other = killed(monkeypatch, tmp_path / "other", f"{SMALL} repeats=3", 18, seed=1)
     assert report.main([str(other)]) == 0
     assert capsys.readouterr().out.split() == [str(other / f"repeat-{r}" / "report.html") for r in (0, 1)]
