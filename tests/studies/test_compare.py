@@ -30,7 +30,7 @@ from mpinodes.studies.study import Study
 from mpinodes.studies.sweeping import sweep
 from tests.helpers.parts import run_of
 from tests.helpers.records import compared, summary_of
-from tests.helpers.running import run_alone, run_here
+from tests.helpers.running import run_here
 
 REGRET = "regret_per_round"
 STUDY = """
@@ -44,6 +44,17 @@ algorithm.name = ["dola", "dpsda-c"]
 privacy.epsilon = [1, 10.5]
 topology.name = ["ring"]
 """
+
+
+@pytest.fixture(autouse=True)
+def few_are_rendered(request, monkeypatch):
+    """Lay out and render all figures in one test; in the others, two kinds of figures, and write the rest empty."""
+    save = figures.drawing.save
+    if request.function is not test_everything_is_written_and_can_be_read:
+        rendered = {"regret.png", "result-by-epsilon.png"} if "mixed" in request.fixturenames else set()
+        monkeypatch.setattr(
+            figures.drawing, "save", lambda figure, path: save(figure, path) if path.name in rendered else path.touch()
+        )
 
 
 @pytest.fixture(scope="module")
@@ -215,10 +226,10 @@ def test_what_is_not_proven_is_said_so(tmp_path):
 
 def test_the_command_compares_runs_and_says_what_it_cannot(study, tmp_path):
     runs = [str(summary.parent) for summary in sorted(study.glob("runs/dola*/summary.json"))]
-    done = run_alone(*runs, "--output", "here", cwd=tmp_path, module="mpinodes.compare")
+    done = run_here(*runs, "--output", "here", cwd=tmp_path, module="mpinodes.compare")
     assert done.code == 0, done.err
     assert (tmp_path / "here" / "compare.md").exists()
-    nothing = run_alone(str(tmp_path), cwd=tmp_path, module="mpinodes.compare")
+    nothing = run_here(str(tmp_path), cwd=tmp_path, module="mpinodes.compare")
     assert (nothing.code, nothing.err.count("\n")) == (2, 1)
     assert "no finished run" in nothing.err
     assert summary_of(study / "runs" / runs[0])["rounds"] == 8
@@ -322,12 +333,12 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def mixed(study, tmp_path):
+@pytest.fixture(scope="module")
+def mixed(study, tmp_path_factory):
     """Runs whose experiments name one of many settings each, 45 of them, a partial one and an unfinished one."""
-    runs, rng = sorted((study / "runs").iterdir()), random.Random(0)
+    runs, rng, mixed = sorted((study / "runs").iterdir()), random.Random(0), tmp_path_factory.mktemp("of") / "mixed"
     for k in range(47):
-        place = tmp_path / "mixed" / f"run{k:02d}"
+        place = mixed / f"run{k:02d}"
         shutil.copytree(runs[k % len(runs)], place)
         tree = tomllib.loads((place / "experiment.toml").read_text())
         for key, values in KEYS.items():
@@ -336,8 +347,8 @@ def mixed(study, tmp_path):
         (place / "experiment.toml").write_text(tomli_w.dumps(tree))
     summary = json.loads((place / "summary.json").read_text())
     (place / "summary.json").write_text(json.dumps(summary | {"partial": True, "rounds_asked": 99}))
-    (place.parent / "run00" / "summary.json").unlink()
-    return tmp_path / "mixed"
+    (mixed / "run00" / "summary.json").unlink()
+    return mixed
 
 
 @pytest.mark.parametrize(("by", "along"), [(None, None), ("data.name", ["privacy.epsilon"])])
