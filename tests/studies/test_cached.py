@@ -22,12 +22,12 @@ from mpinodes.studies.study import Study
 from tests.helpers.records import same_bits, summary_of
 
 BASE = {
-    "rounds": "8", "topology.agents": "3", "topology.name": "ring", "problem.preset": "digits",
+    "rounds": "4", "topology.agents": "3", "topology.name": "ring", "problem.preset": "digits",
     "algorithm.name": "dola", "privacy.budget.epsilon": "1",
 }  # fmt: skip
 # Settings on which a budget's noise, a comparator or an account depends, each with another value.
 OTHERS = {
-    "rounds": "6", "topology.agents": "4", "topology.name": "complete", "algorithm.name": "dpps",
+    "rounds": "3", "topology.agents": "4", "topology.name": "complete", "algorithm.name": "dpps",
     "privacy.budget.epsilon": "2", "privacy.budget.delta": "1e-3", "privacy.clip": "0.5", "privacy.scale": "0.3",
     "privacy.budget.kept_by": "stopping", "privacy.adjacency": "one-agent", "privacy.tight": "true", "seed": "1",
     "data.seed": "5", "data.partition": "shared", "data.batch": "2", "data.epochs": "2", "data.shuffle": "false",
