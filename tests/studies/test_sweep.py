@@ -23,7 +23,7 @@ from mpinodes.studies import slurm, sweeping
 from mpinodes.studies.pools import one_by_one
 from mpinodes.studies.study import Study
 from tests.helpers.records import same_bits, summary_of
-from tests.helpers.running import CHECKOUT, Done, command, run_alone, run_mpi
+from tests.helpers.running import CHECKOUT, Done, command, run_alone, run_here, run_mpi
 
 SMALL = ["rounds=8", "data.name=digits", "topology.agents=3", "topology.name=ring"]
 DOOMED = CHECKOUT / "tests" / "helpers" / "user_files" / "doomed.py"
@@ -35,8 +35,8 @@ def swept(place: Path, *words: str) -> sweeping.Swept:
 
 
 def by_command(*words: str, cwd: Path) -> Done:
-    """A study, by worker processes."""
-    return run_alone(*SMALL, *words, cwd=cwd, module="mpinodes.sweep")
+    """A study, by worker processes of this process."""
+    return run_here(*SMALL, *words, cwd=cwd, module="mpinodes.sweep")
 
 
 def runs_of(place: Path) -> dict[str, Path]:
@@ -59,7 +59,8 @@ def noise_of(run: Path) -> str:
 def two_by_two(tmp_path_factory):
     """Done by the command, by worker processes."""
     place = tmp_path_factory.mktemp("studies") / "two"
-    done = by_command("algorithm.name=dola,dpsda-c", "seed=0,1", f"output.dir={place}", cwd=place.parent)
+    words = [*SMALL, "algorithm.name=dola,dpsda-c", "seed=0,1", f"output.dir={place}"]
+    done = run_alone(*words, cwd=place.parent, module="mpinodes.sweep")
     assert done.code == 0, done.err
     assert "4 runs: 4 done now, 0 failed" in done.out
     return place
@@ -90,7 +91,7 @@ def test_ranks_of_a_job_and_mpirun_make_the_same_bits(two_by_two, tmp_path):
     over = run_mpi(3, *words, f"output.dir={tmp_path}/over", cwd=tmp_path, module="mpinodes.sweep")
     assert over.code == 0, over.err
     fewer = ["study.exclude=[{seed=1}]", f"output.dir={tmp_path}/each"]
-    each = run_alone("--mpi", *words, *fewer, cwd=tmp_path, module="mpinodes.sweep")
+    each = run_here("--mpi", *words, *fewer, cwd=tmp_path, module="mpinodes.sweep")
     assert each.code == 0, each.err
     reference = runs_of(two_by_two)
     for place, number in ((tmp_path / "over", 4), (tmp_path / "each", 2)):
@@ -179,7 +180,7 @@ def test_a_run_that_fails_or_dies_stops_no_other(tmp_path):
     told = {(row["algorithm.fate"], row["state"], row["reason"].partition(":")[0]) for row in rows}
     assert told == {("die", "failed", "its process died"), ("raise", "failed", "ArithmeticError"), ("live", "done", "")}
     assert done.out.count("failed: die-seed") == 2
-    again = run_alone("study", cwd=tmp_path, module="mpinodes.sweep")
+    again = run_here("study", cwd=tmp_path, module="mpinodes.sweep")
     assert (again.code, "2 done before, 4 failed" in again.out) == (1, True)
 
 
