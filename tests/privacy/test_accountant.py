@@ -136,8 +136,9 @@ def theirs(x: np.ndarray, pessimistic: bool) -> float:
 
 
 def test_within_a_hundredth_of_dp_accounting_and_never_below_a_lower_bound():
+    """A hundred shifts, ten times each, which dp-accounting composes in a fifth of the time of a thousand shifts."""
     rounds = 1_000
-    t = np.arange(1, rounds + 1)
+    t = np.arange(1, rounds + 1) % 100
     x = (1 + 0.5 * np.sin(t)) / sqrt(rounds)
     found = loss(events(rounds, l1=x, l2=x, uses=1), lambda r: [0], tight=True)
     assert found.rule == "PLD"
