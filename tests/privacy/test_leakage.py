@@ -290,7 +290,7 @@ def written_apart(made: Events) -> tuple[Events, np.ndarray]:
 @pytest.mark.parametrize("vectors", [2, 3])
 @pytest.mark.parametrize("tight", [False, True])
 def test_a_message_of_vectors_costs_what_as_many_messages_do(kinds, vectors, tight):
-    made = system(3, 1, vectors, signed=False)
+    made = system(3, 1, vectors, signed=False)[: 8 if tight else ROUNDS]  # numerical composition is slow
     made.data["leakage"][:] = 0.0  # released
     made.data["event"]["kind"] = np.resize(kinds, vectors)
     apart, _ = written_apart(made)
@@ -422,7 +422,7 @@ def accounted(made: Events) -> tuple[np.ndarray, type]:
 
 
 @given(seed=st.integers(0, 2**31), gains=st.sampled_from(GAINS), kept=st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=60)
 def test_replay_and_ledger_bound_every_message_by_the_recursion(seed, gains, kept):
     rng = np.random.default_rng(seed)
     leaks, carried = random_leaks(rng, gains, kept), rng.random(ROUNDS) < 0.2
