@@ -15,7 +15,7 @@ from mpinodes.privacy.leakage import Norms, Signed, response
 from tests.helpers import reference
 from tests.helpers.parts import decisions, rows_of, run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
-from tests.helpers.running import run_alone, run_mpi
+from tests.helpers.running import run_here, run_mpi
 
 FILES = Path(__file__).parents[1] / "helpers" / "user_files"
 EXTRA, DIGING, MOMENTUM = (FILES / f"{name}.py" for name in ("extra", "diging", "push_sum_momentum"))
@@ -25,7 +25,7 @@ SMALL = "data.total=400 rounds=24"
 
 
 def asked(file: Path, *words: str) -> str:
-    return " ".join([f"algorithm.path={file}", "topology.agents=4", *words])
+    return " ".join([f"algorithm.path={file}", "topology.agents=4", "comparator=false", *words])
 
 
 # ------------------------------------------------------------------------------------------------------- without noise
@@ -104,7 +104,7 @@ def test_the_commands_give_the_same_bits_under_mpi_and_in_lockstep(file, ranks, 
     words = [f"algorithm.path={file}", "data.total=200", "rounds=20", "record.transcript=true", "report=false"]
     mpi = run_mpi(ranks, *words, "output.dir=mpi", cwd=tmp_path)
     assert mpi.code == 0, mpi.err
-    alone = run_alone("--lockstep", *words, f"topology.agents={ranks - 1}", "output.dir=lockstep", cwd=tmp_path)
+    alone = run_here("--lockstep", *words, f"topology.agents={ranks - 1}", "output.dir=lockstep", cwd=tmp_path)
     assert alone.code == 0, alone.err
     assert same_bits(tmp_path / "mpi", tmp_path / "lockstep") == []
     assert 0 < summary_of(tmp_path / "mpi")["privacy"]["network"]["proven"] < np.inf

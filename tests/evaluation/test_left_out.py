@@ -112,7 +112,7 @@ def regression(tmp_path: Path) -> str:
     ("point", "more"),
     [(SINE, ""), *((WELSCH, more) for more in ("record.dynamic_regret=true", "comparator=true", "problem.set=none"))],
 )
-def test_a_loss_that_is_not_known_to_be_convex_has_no_comparator(point, more, tmp_path, capsys):
+def test_a_loss_that_is_not_known_to_be_convex_has_no_comparator(point, more, tmp_path, capsys, monkeypatch):
     file = loss_file(tmp_path, LINEAR.format(fields="", point=point))
     run = run_of(tmp_path / "run", f"{SMALL} {regression(tmp_path)} problem.path={file} report=true {more}")
     summary = summary_of(run)
@@ -128,6 +128,7 @@ def test_a_loss_that_is_not_known_to_be_convex_has_no_comparator(point, more, tm
         return
     other = run_of(tmp_path / "other", f"{SMALL} {regression(tmp_path)} problem.path={file} seed=1 {more}")
     third = run_of(tmp_path / "third", f"{SMALL} data.total=200 comparator=false")
+    monkeypatch.setattr("mpinodes.studies.figures.draw_all", lambda *_: [])
     said = compared([run, other, third], None, tmp_path / "compared")
     assert "2 runs have no regret: Mine is not known to be convex" in said
     assert "1 runs have no regret: comparator=false." in said
@@ -221,7 +222,8 @@ def test_the_comparator_is_never_worse_than_0_or_the_start(size, set_, tmp_path)
     rng = np.random.default_rng(2)
     y = rng.choice([-1.0, 1.0], 80)
     np.savez(tmp_path / "far.npz", features=size * rng.normal(size=(80, 3)) + size * y[:, None] / 9, targets=y)
-    words = f"algorithm.name=dola topology.agents=2 rounds=20 data.file={tmp_path / 'far.npz'} data.labels=[-1,1]"
+    words = f"algorithm.name=dola topology.agents=2 data.file={tmp_path / 'far.npz'} data.labels=[-1,1]"
+    words += " rounds=4 data.batch=10 problem.average=true"
     run = run_of(tmp_path / "run", f"{words} problem.set={set_} step.kind=inverse-sqrt problem.regularizer=0")
     summary, at_0 = summary_of(run), 2 * np.log(2)
     assert summary["comparator"]["value_per_round"] <= at_0

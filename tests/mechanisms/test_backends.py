@@ -44,7 +44,8 @@ def released(name: str, law: Law, value: np.ndarray, t: int = 1, agent: int = 0,
 
 def run(tmp_path, name: str = "run", **experiment):
     """In lockstep; returns the directory and the summary."""
-    asked = {"algorithm": {"name": "dpsda-ps"}, "rounds": 12, "record": {"transcript": True}} | experiment
+    asked = {"algorithm": {"name": "dpsda-ps"}, "rounds": 12, "record": {"transcript": True}}
+    asked |= {"comparator": False} | experiment
     directory = run_of(tmp_path / name, asked)
     return directory, summary_of(directory)
 
@@ -324,7 +325,7 @@ def test_the_lattice_costs_a_run_its_grain_and_no_more(tmp_path):
 
 def test_the_lattice_gives_the_same_bits_under_mpi_and_in_lockstep(tmp_path):
     words = ["algorithm.name=dpsda-ps", "noise.backend=lattice", "data.name=olr", "rounds=40"]
-    words += ["record.decisions=true", "report=false"]
+    words += ["record.decisions=true", "report=false", "comparator=false"]
     asked = {"noise": {"backend": "lattice"}, "data": {"name": "olr"}, "rounds": 40, "record": {"decisions": True}}
     one = run_mpi(3, *words, "topology.name=complete", "output.dir=mpi", cwd=tmp_path)
     assert one.code == 0, one.err
@@ -337,8 +338,8 @@ NEVER_AGAIN = [{"entropy": "os"}, {"backend": "lattice", "entropy": "os"}, {"bac
 
 
 @pytest.mark.parametrize("how", NEVER_AGAIN, ids=str)
-def test_noise_from_no_seed_is_marked_and_everything_else_stays(tmp_path, how, capsys):
-    fast = {"rounds": 4, "data": {"name": "olr"}}
+def test_noise_from_no_seed_is_marked_and_everything_else_stays(tmp_path, how, capsys, undrawn):
+    fast = {"rounds": 4, "data": {"name": "olr"}, "comparator": True}
     runs = [
         run(tmp_path, name, noise=how, report=name == "one" and "backend" not in how, **fast) for name in ("one", "two")
     ]
@@ -360,7 +361,7 @@ def test_noise_from_no_seed_is_marked_and_everything_else_stays(tmp_path, how, c
     assert "no message exceeded its bound" in capsys.readouterr().out
 
 
-def test_a_seeded_run_is_marked_reproducible_and_so_is_one_without_noise(tmp_path):
+def test_a_seeded_run_is_marked_reproducible_and_so_is_one_without_noise(tmp_path, undrawn):
     _, summary = run(tmp_path, "seeded", rounds=4, data={"name": "olr"}, report=True)
     assert summary["reproducible"] is True
     assert "runs again with equal bits" in (tmp_path / "seeded" / "report.html").read_text()

@@ -45,6 +45,7 @@ def small(name: str, **privacy) -> dict:
     asked: dict = {
         "algorithm": {"name": name} | ({"gradient_rounds": 7} if name == "two-stage-gaussian" else {}),
         "rounds": ROUNDS,
+        "comparator": False,
         "record": {"transcript": True},
         "topology": {"agents": AGENTS},
         "data": {"name": "unit-ball", "dimension": 3, "total": 8 * AGENTS if algorithm.whole_data else 300},
@@ -381,8 +382,7 @@ def test_over_mpi_it_is_accounted_for_and_replayed(tmp_path):
     told = summary_of(tmp_path / "run")["privacy"]["network"]
     assert (told["claimed"], told["proven_pure"]) == (1.0, pytest.approx(9.0))
     assert run_here(str(tmp_path / "run"), cwd=tmp_path, module="mpinodes.replay").code == 0
-    refused = run_mpi(
-        4, "algorithm.name=dpsda-ps", "topology.name=ring", "privacy.adjacency=one-agent", "rounds=5", cwd=tmp_path
-    )
+    words = ["algorithm.name=dpsda-ps", "topology.name=ring", "privacy.adjacency=one-agent", "rounds=5"]
+    refused = run_here("--lockstep", *words, cwd=tmp_path)
     assert refused.code == 2
     assert "the same samples" in refused.err

@@ -349,16 +349,16 @@ def test_no_theorem_is_said_to_hold(name, asked, why):
     assert {(bound.applies, why in bound.why) for bound in found} == {(False, True)}
 
 
-def test_mpi_and_lockstep_agree_bit_for_bit_and_say_what_was_played(tmp_path):
+def test_mpi_and_lockstep_agree_bit_for_bit_and_say_what_was_played(tmp_path, undrawn):
     words = (
-        f"algorithm.name=dola data.total=900 rounds=60 topology.agents=3 record.decisions=true "
+        f"algorithm.name=dola data.total=900 rounds=30 topology.agents=3 record.decisions=true "
         f"record.transcript=true {TWO} feedback.delay=4"
     )
     one = run_of(tmp_path / "one", f"{words} report=true")
     done = run_mpi(4, *words.split(), "report=false", "output.dir=mpi", cwd=tmp_path)
     assert done.code == 0, done.err
     assert same_bits(one, tmp_path / "mpi") == []
-    said = f"two-point feedback: 2 loss values per round, at distance 0.3 down to {0.3 / sqrt(60):.3g}"
+    said = f"two-point feedback: 2 loss values per round, at distance 0.3 down to {0.3 / sqrt(30):.3g}"
     assert said in done.out
     assert "feedback 4 rounds late: applied with the step" in done.out
     assert said.capitalize() in (one / "report.html").read_text()

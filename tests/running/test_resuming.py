@@ -26,7 +26,10 @@ from mpinodes.running import job
 from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import same_bits, summary_of
 
-SMALL = "algorithm.name=dola data.total=100 topology.agents=3 topology.name=ring rounds=24 checkpoint.every=5"
+SMALL = (
+    "algorithm.name=dola data.total=100 topology.agents=3 topology.name=ring rounds=24 checkpoint.every=5 "
+    "comparator=false"
+)
 GRADIENTS = (
     "algorithm.name=dp-dsgd data.total=400 topology.agents=3 rounds=24 checkpoint.every=5 data.sampling=poisson "
     "data.rate=0.1 privacy.adjacency=zero-out algorithm.momentum=0.5 algorithm.local_steps=2"
@@ -105,8 +108,8 @@ def test_agents_go_on_to_the_same_bits(words, tmp_path):
     ("words", "at"),
     [
         (SMALL, 13),
-        (f"{SMALL} record.decisions=true record.transcript=true", 24),
-        ("algorithm.name=dpsda-ps rounds=30 checkpoint.every=7 record.dynamic_regret=true", 9),
+        (f"{SMALL} record.decisions=true record.transcript=true comparator=true", 24),
+        ("algorithm.name=dpsda-ps rounds=16 checkpoint.every=7 record.dynamic_regret=true", 9),
         ("algorithm.name=pp-admm data.total=140 problem.weight=20 rounds=12 checkpoint.every=4", 7),
         (f"{GRADIENTS} record.transcript=true", 13),
     ],
@@ -306,7 +309,7 @@ def test_files_that_changed_meanwhile_are_refused(changed, monkeypatch, tmp_path
     file = "data.csv" if changed == "graph.json" else changed.replace("-1", "-{agent}")
     words = (
         f"algorithm.name=dola data.name=file data.file={tmp_path / file} data.header=false rounds=24 "
-        f"topology.file={tmp_path / 'graph.json'} checkpoint.every=5"
+        f"topology.file={tmp_path / 'graph.json'} checkpoint.every=5 comparator=false"
     )
     where, place = killed(monkeypatch, tmp_path / "run", words, 12), tmp_path / changed
     before = place.read_text()
@@ -328,7 +331,7 @@ def test_a_run_goes_on_after_its_files_were_moved(name, move, monkeypatch, tmp_p
     (old / "graph.json").write_text(json.dumps(nx.node_link_data(nx.cycle_graph(3), edges="edges")))
     (old / "code.py").write_text((Path(mpinodes.__file__).parent / "losses" / "logistic.py").read_text())
     key = {"code.py": "problem.path", "graph.json": "topology.file"}.get(name, "data.file")
-    words = "algorithm.name=dola data.header=false checkpoint.every=5 rounds=24 topology.agents=3 "
+    words = "algorithm.name=dola data.header=false checkpoint.every=5 rounds=24 comparator=false topology.agents=3 "
     words += f"{key}={old / name}" + ("" if key == "data.file" else f" data.file={old / 'data.csv'}")
     words = words.replace("topology.agents=3 ", "") if key == "topology.file" else words
     whole, where = run_of(tmp_path / "whole", words), killed(monkeypatch, tmp_path / "run", words, 12)

@@ -38,7 +38,7 @@ def table(path, targets) -> str:
 
 
 def told(where, words: str) -> tuple[dict, list]:
-    run = run_of(where, words)
+    run = run_of(where, f"{words} comparator=false")
     return summary_of(run), sorted(run.glob("repeat-*"))
 
 
@@ -292,7 +292,7 @@ SAID = "algorithm.name=dola data.name=digits data.seed=1 rounds=4 repeats=2 outp
 
 
 @pytest.mark.parametrize("start", [run_here, run_mpi])
-def test_terminal_and_page_say_each_and_all(tmp_path, start):
+def test_terminal_and_page_say_each_and_all(tmp_path, start, undrawn):
     words = SAID.split()
     done = (
         run_here("--lockstep", *words, "topology.agents=2", cwd=tmp_path)
