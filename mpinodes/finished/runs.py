@@ -66,7 +66,7 @@ class FinishedRun:
     def keys(self) -> dict[str, Any]:
         """Return the settings in experiment.toml, by dotted key such as "algorithm.name".
 
-        Sections that do not change results (`UNSEEN`) are left out. Keys without a value are missing.
+        The sections in `UNSEEN` are left out, because no message depends on them. Keys without a value are missing.
 
         Raises:
             BadInput: experiment.toml cannot be read, or is not TOML.
@@ -230,7 +230,7 @@ def frozen(value: Any) -> Hashable:
 
 
 def table(place: str | Path) -> pandas.DataFrame:
-    """Return a data frame with a row for each run in a directory.
+    """Return a data frame with a row for each finished run in a directory.
 
     A row has the directory of the run, the settings in which the runs differ, and the results. The labels of the result
     columns are in `attrs["labels"]`. The units of those result columns that have a unit are in `attrs["units"]`.

@@ -1,6 +1,6 @@
 """Find runs in neighbouring directories that have the same noise as a run, but different data.
 
-Two such runs together reveal their data, because the difference of their messages has no noise. To find such runs,
+Two such runs together can reveal data, because the difference of their messages may have no noise. To find such runs,
 experiment.toml begins with up to two comment lines:
 
 - One line identifies the noise, if the noise is drawn from the seed.
@@ -96,8 +96,8 @@ def _is_on_other_data(file: Path, setup: Setup) -> bool:
 def files_mark(setup: Setup) -> str:
     """Return a short text that changes when a data file, or a code file of the stream, is written, moved or replaced.
 
-    The text is a hash of the inodes, sizes and times of the files; it does not depend on their contents. If the run
-    reads no files, the text is empty. If a file cannot be found, the text is random.
+    The text is a hash of the inodes, sizes and times of the files; it does not depend on their contents. If the run has
+    neither data files nor a user-written stream, the text is empty. If a file cannot be found, the text is random.
     """
     code = setup.experiment.data.get("path")
     try:

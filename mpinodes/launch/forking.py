@@ -1,4 +1,4 @@
-"""Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than the host has cores.
+"""Run ranks as forks of one process, if MPICH's mpirun started more ranks on a host than there are cores for them.
 
 Ranks run faster as forks of one process than as separate processes of mpirun. There are three kinds of processes:
 
@@ -67,8 +67,8 @@ def fork_with_others(words: list[str]) -> list[str]:
     """Continue the work of this rank in a new process, a fork of the server process of this host.
 
     The process that mpirun started waits until its fork ends, and ends in the same way. If a debugger, a profiler or
-    coverage is active, no fork is created. This function must be called only if `has_more_ranks_than_cores` returns
-    true.
+    coverage is active, or an error occurs, no fork is created. This function must be called only if
+    `has_more_ranks_than_cores` returns true.
 
     Args:
         words: the command-line words of this process.

@@ -264,8 +264,8 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 
     Args:
         started: the launcher of this process; None if no launcher started it.
-        limit: the number of seconds after which this process ends if MPI has not started; None means the default
-            `START`.
+        limit: the deadline in seconds; None means the default `START`. If MPI has not started in time, this process
+            ends; `start_limit` computes the time.
 
     Raises:
         BadInput: there is only one rank, or there is no MPI library.
@@ -298,7 +298,7 @@ def find_world(started: Launcher | None, limit: float | None = None) -> MPI.Intr
 def start_limit(limit: float | None) -> float:
     """Return the number of seconds after which a rank ends if MPI has not started.
 
-    The result is longer than the deadline if the deadline is too short for the number of ranks on a core.
+    A deadline below `LEAST_START` + `RANK_STARTS` seconds for each rank per core is raised to this time.
 
     Args:
         limit: the deadline in seconds; None means the default `START`.

@@ -1,4 +1,7 @@
-"""Handle signals that ask a run to stop. A run that stops saves a checkpoint first, so it can be resumed."""
+"""Handle signals that ask a run to stop.
+
+During the rounds, the first signal to the logger makes the run save a checkpoint and end.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,13 @@ class Ended(BaseException):
 class Signals:
     """Handle the signals that ask a run to stop, as a context manager.
 
-    One process of the run acts on signals: the logger, which records the rounds. The other processes only set `asked`.
+    In every process, a signal sets the attribute `asked`. The logger, which records the rounds, decides what follows:
 
-    - During the rounds, a signal sets the attribute `asked`, and the run stops a few rounds later.
+    - During the rounds, a signal to the logger stops the run a few rounds later.
     - When all rounds are recorded, SIGTERM and SIGINT make the logger raise `Ended`.
-    - A second SIGINT, more than `KEY_PRESS` seconds after the first, raises KeyboardInterrupt.
 
-    The logger also writes the name of each signal to `log.txt`. Outside the main thread of a program, no signal is
+    In every process, a second SIGINT, more than `KEY_PRESS` seconds after the first, raises KeyboardInterrupt. The
+    logger writes the names of all other signals to `log.txt`. Outside the main thread of a program, no signal is
     handled.
 
     Args:

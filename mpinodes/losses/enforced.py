@@ -115,7 +115,7 @@ class Stated(NamedTuple):
 
         - The class and λ of the loss must equal `self.kind` and the λ of `self.run`.
         - There must be at most `self.samples[agent]` samples, each with `stream.dimension` features.
-        - The factor of a sample's loss function must not exceed the factor of `self.run`.
+        - The factor of a sample's loss function must be between 0 and the factor of `self.run`.
 
         If the stream states that its method `make_loss` makes all its losses, three more conditions must hold:
 

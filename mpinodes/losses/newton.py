@@ -1,4 +1,4 @@
-"""Minimize smooth, strongly convex functions of moderate dimension by Newton's method."""
+"""Minimize smooth functions of moderate dimension by Newton's method."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def newton(
 
     The method stops in one of these cases:
 
-    - The gradient norm is at most `tolerance`.
-    - No step decreases the gradient norm any more.
+    - The gradient norm is at most `tolerance`, or nan.
+    - No tried step decreases the gradient norm enough.
     - The Hessian cannot be inverted.
     - `MOST_STEPS` steps were tried.
 

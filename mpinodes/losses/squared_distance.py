@@ -1,4 +1,4 @@
-"""The squared distance ½‖x − a‖², whose minimizer is the mean of the points a; targets are not used."""
+"""The squared distance ½‖x − a‖²: the mean of the points a minimizes the sum of the losses; targets are not used."""
 
 from __future__ import annotations
 

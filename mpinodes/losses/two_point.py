@@ -17,12 +17,12 @@ Estimate. An agent that asks for the gradient of the round's loss f at x
   radius R or a box of half width R. P is the projection.
 - If an agent owns only k coordinates, u is a unit vector of these coordinates, and k replaces d.
 
-The mean of g over u is the gradient, at c, of the mean of f over the ball of radius r around c (Agarwal et al.). The
-regret is that of the points played: the loss of a round is the mean of the two losses. The regularizer is public, so
-its gradient is exact.
+Without clipping, the mean of g over u is the gradient, at c, of the mean of f over the ball of radius r around c
+(Agarwal et al.). The regret is that of the points played: the loss of a round is the mean of the two losses. The
+regularizer is public, so its gradient is exact.
 
-Sensitivity. The slope of each sample's loss along u is clipped to [−clip, clip], which changes nothing for a
-clip-Lipschitz loss. If a sample is replaced, g moves along the public u in these ways:
+Sensitivity. By default, the slope of each sample's loss along u is clipped to [−clip, clip], which changes nothing for
+a clip-Lipschitz loss. If a sample is replaced, g moves along the public u in these ways:
 
 - ‖g‖₂ ≤ d · clip for one sample, so g moves by at most 2 d · clip in L2 norm.
 - With `privacy.adjacency` = zero-out, g moves by at most d · clip, unless the slope of the whole round is clipped.
@@ -111,8 +111,8 @@ class TwoPoint(Around):
         clip: the largest absolute slope along u: of each sample's loss or, if `whole`, of the loss of the round.
         whole: whether the slope of the whole round is clipped, and not the slope of each sample.
         regularizer: λ, the weight of the regularizer (λ/2)‖x‖².
-        most: a second bound on the absolute slope of the whole round; inf, unless the loss of a user-written stream
-            contradicts what the stream states.
+        most: a second bound on the absolute slope of the whole round; inf, unless the loss of a user-written stream is
+            not as the accountant assumes (`Stated.fits`).
         played: the center c of the two points played in this round; None before the first gradient of the round.
     """
 

@@ -1,4 +1,5 @@
-"""Hold the noise mechanisms, one file each; `backends` draws their noise and adds it to the values.
+"""Hold the noise mechanisms, one file each; `backends` draws Laplace and Gaussian noise and adds it to the values.
 
-A mechanism adds noise to each message. Experiments choose a mechanism by its name.
+A mechanism adds noise to the values that agents release; the mechanism `none` adds no noise. Experiments choose a
+mechanism by its name.
 """

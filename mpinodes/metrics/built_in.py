@@ -1,8 +1,8 @@
 """Define the built-in metrics, in the order in which a summary prints them.
 
-A metric has one value for each round, or one for each horizon (a round at which results are measured). Metrics of
-rounds are computed from a `Stretch`, which holds consecutive rounds of a run. Metrics of horizons are computed from a
-`Judged`, which holds the finished run. If a metric does not apply to a run, it has no values.
+A metric has values for each round, or for each horizon (a round at which results are measured). Metrics of rounds are
+computed from a `Stretch`, which holds consecutive rounds of a run. Metrics of horizons are computed from a `Judged`,
+which holds the finished run. If a metric does not apply to a run, it has no values.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def head(privacy: typed.PrivacySummary) -> tuple[str, ...]:
 def lines(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None) -> list[str]:
     """Return the privacy loss of a run as lines for the terminal: a table, and sentences that explain its numbers.
 
-    If messages carry no noise, the result is one line that says so.
+    If the run has no noise, the result is one line that says so.
 
     Args:
         privacy: the privacy loss of a run.
@@ -78,8 +78,8 @@ def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
     add.
 
     - If the losses of single agents are unknown, the row "worst agent's share" is left out.
-    - If the run is a job with repeats (runs that differ in the seed), there are two rows of each kind: one for each run
-      alone, and one for all runs together.
+    - If the run is a job with repeats (runs that differ in the seed), there are two rows of each kind: one row for the
+      loss of a single run, and one row for the loss of all runs together.
 
     Args:
         privacy: the privacy loss of a run.
@@ -100,7 +100,7 @@ def table(privacy: typed.PrivacySummary, checked: list[typed.FileSummary] | None
 
 
 def sentences(privacy: typed.PrivacySummary) -> list[str]:
-    """Return sentences that explain the numbers of the privacy table; an empty list if messages carry no noise."""
+    """Return sentences that explain the numbers of the privacy table; an empty list if the run has no noise."""
     noise = privacy.noise
     if noise is None:
         return []

@@ -67,10 +67,10 @@ class CurveFigure(NamedTuple):
 
 
 def curve_figures(summary: Summary | None = None) -> dict[str, CurveFigure]:
-    """Return the figures of metrics by file name: those of built-in metrics, and one for each user-defined metric.
+    """Return the figures of metrics by file name: those of built-in metrics, and one for each of `record.metrics`.
 
     Args:
-        summary: the summary of a run, which names its user-defined metrics; None means built-in metrics only.
+        summary: the summary of a run, which names its metrics of `record.metrics`; None means built-in metrics only.
     """
     figures: dict[str, CurveFigure] = {}
     for built_in in sorted(BUILT_IN, key=lambda metric: metric.compared or len(BUILT_IN)):  # most important ones first
@@ -119,8 +119,8 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
 def tables(data: Drawn, summary: Summary) -> list[Table]:
     """Return two tables of text: results of the network over time, and the last results of each agent.
 
-    Results are ε values, and metrics that have values at horizons (rounds at which results are measured). All values
-    are means over seeds; values over time are also means over agents.
+    Results are ε values, and those metrics with a figure that have values at horizons (rounds at which results are
+    measured). All values are means over seeds; values over time are also means over agents.
     """
     of = f" ({summary.privacy.adjacency})"
     kinds = {"claimed": f"claimed{of}", "proven_pure": f"proven pure{of}"}
@@ -145,9 +145,10 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
     """Draw a figure of related metrics; return None if the run has none of the metrics.
 
-    The figure shows a curve for each metric, a band over agents, the run without noise, the value of a constant
-    prediction, and bounds of theorems whose assumptions hold. A bound per round is left out if it ends above the
-    largest measured value.
+    A metric of single agents is drawn as a band over the agents. Every other metric is drawn as a curve, and so is the
+    mean over agents if no other metric is shown. The figure also shows, as far as known, the run without noise, the
+    value of a constant prediction, and bounds of theorems whose assumptions hold. A bound per round is left out if it
+    ends above the largest measured value.
 
     Args:
         name: the file name of the figure.

@@ -71,7 +71,7 @@ def speed(s: Summary) -> str:
 
 
 def conditions(s: Summary) -> list[str]:
-    """Return sentences on unusual conditions of a run: lost or late messages, and delayed or two-point feedback."""
+    """Return sentences on unusual conditions of a run: faults of links or agents, and delayed or two-point feedback."""
     sentences, parts = [], []
     if faults := s.faults:
         arrived = max(1, faults.sent - faults.lost)

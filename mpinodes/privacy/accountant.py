@@ -23,7 +23,8 @@ The proven ε is computed as follows:
 - The ε at δ is the smallest of pure ε, the ε of zCDP and the ε of Rényi DP.
 - If all noise is Gaussian and all batches are public, the ε at δ is the ε of Gaussian DP. This ε is exact if the change
   of every message is as large as its bound.
-- The module `tight` composes privacy loss distributions (PLD) numerically, which may give a smaller ε at δ.
+- With `privacy.tight`, the module `tight` composes privacy loss distributions (PLD) numerically, which may give a
+  smaller ε at δ of the whole run.
 - If a batch is drawn in secret, its noised vector has a smaller pure ε and a smaller Rényi curve (`subsampling`). With
   secret Poisson batches, a replaced sample counts as two zeroed samples.
 - Nothing is proven if a message that depends on data has no noise, or if no bound on the change of a message is known.
@@ -232,7 +233,7 @@ class Accountant:
             delta: δ of the proven ε.
             claim: maps a round to the ε that the paper claims after this round; None if the paper claims nothing.
             tight: whether to compose numerically (PLD), too, at the last horizon.
-            tell: a function that is called after every horizon, to show progress.
+            tell: a function that is called after every computed horizon, to show progress.
         """
         layout, proven = self.history.data.dtype, partial(self._proven, horizons, delta, tight, tell)
         of = Accountant.losses, self._content, layout, self.history.dimension, self._shared, horizons, delta, tight

@@ -398,8 +398,8 @@ class Recursive(Ledger):
 
         The first array has the numbers of the releases, and the second array has how far each release moves in L2 norm.
 
-        - If all noise is Laplace noise, for every number s, the result has as many releases with a pure ε of at least s
-          as the group with the most such releases.
+        - If all noise is Laplace noise, for every number s, no group has more releases with a pure ε of at least s than
+          the result.
         - For all other noise, the result is that of `Saturated.envelope`.
         """
         if not self.facts.is_all(Kind.LAPLACE):

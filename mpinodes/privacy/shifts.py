@@ -6,7 +6,7 @@
 - A *cluster* is a set of groups of samples whose changes move all later messages equally or nearly equally. Costs are
   computed for many clusters at once.
 
-The module has three classes:
+The main classes are:
 
 - `Prices` computes pure ε, ρ of zCDP and Rényi curves from the L2 changes of releases.
 - `Shifts` has the table of Rényi curves.
@@ -153,7 +153,7 @@ class Counts(Shifts):
     def costs_of_cells(self, cell: Indices, ratio: Vector) -> Vector:
         """Return a row for each cell index, with a 1 in the column of the cell and 0 in the columns of all other cells.
 
-        A cell is an interval of sizes, in which pure ε of noised vectors are counted.
+        A cell is an interval. The column of a cell counts the noised vectors whose pure ε is in this interval.
 
         Args:
             cell: the indices.

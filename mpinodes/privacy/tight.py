@@ -1,7 +1,7 @@
 """Compute an upper bound on ε by a numerical composition of privacy loss distributions (PLD), with dp-accounting.
 
 The composition takes noised vectors that together cost at least as much as those of any single group of samples
-(`Ledger.envelope`). For these vectors, the bound is almost exact.
+(`Ledger.envelope`).
 """
 
 from __future__ import annotations

@@ -2,5 +2,5 @@
 
 - `step` computes the rounds of one agent.
 - `lockstep` runs all agents in one process.
-- `agent` runs one agent in each MPI rank; `network` and `waiting` exchange messages over MPI.
+- `agent` runs the agent of one MPI rank; `network` and `waiting` exchange messages over MPI.
 """

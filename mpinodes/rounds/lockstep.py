@@ -130,7 +130,7 @@ def kind_of(run: Setup) -> bytes | None:
 
 
 def most_together(run: Setup) -> int:
-    """Return how many runs like this run may be computed at once, so that their rows and samples fit into `MEMORY`."""
+    """Return how many runs like this run, at least 1, have rows and samples that fit into `MEMORY` together."""
     shares, e = run.stream.shares, run.experiment
     samples = e.rounds * sum(run.samples) if shares is None else sum(map(len, shares))
     numbers = run.topology.agents * e.rounds * run.layout.width + samples * run.dimension
