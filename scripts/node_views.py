@@ -71,7 +71,7 @@ def alone(relayed: Relayed, viewer: int, victim: int) -> float:
 def shown(setup: Setup, victim: int, number: int) -> float:
     """Return a lower bound on ε from the messages that the viewer receives in `number` pairs of runs."""
     target = Canary((victim,), Change(1, int(setup.stream.samples(victim)(1)[0]), np.array([-1.0]), 0.0), 1.0)
-    (sight,) = sights(setup, [target], range(60))
+    (sight,) = sights(setup, [target], range(min(60, number)))
     ratios = pairs(setup, target._replace(sight=sight), range(number), victim)
     return told_apart(ratios[:, 0], ratios[:, 1], DELTA, ALPHA, gaussian=True).at_delta
 

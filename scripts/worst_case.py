@@ -175,7 +175,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="where data files and runs by mpirun are stored; made here")
     parser.add_argument("--quick", action="store_true", help="few runs, to see that the script works")
     args = parser.parse_args()
-    runs, by_mpi = (60, 1) if args.quick else (20_000, 25)
+    runs, by_mpi = (24, 1) if args.quick else (20_000, 25)
     refuted = False
     for k, (name, case) in enumerate(CASES.items()):
         of_mpi = by_mpi if k == 0 or (name == "q = 0.5, +C against 0" and not args.quick) else 0

@@ -152,6 +152,7 @@ def followed(setup: Any, directory: Path, stop: int | None) -> tuple[int, int]:
         one.take(chunks[done // length % len(chunks)][:, :some])
         done += some
     one._log.sync()
+    one._progress.close()
     found = one._evaluator._meter
     found.end()
     return done, len(found.horizons)

@@ -75,6 +75,8 @@ def study_of(command: str, quick: bool) -> Tree:
         data = {"name": "digits", "rate": 0.2, "partition": "even"}
         for case in tree["study"]["cases"]:
             case.pop("data", None)
+        if command == "baselines":  # one ε
+            tree["study"] |= {"grid": {"privacy": {"budget": {"epsilon": [2]}}}, "exclude": []}
         small = {"rounds": 10, "data": data, "problem": {"gradient_noise": 0.0}}
         return merge(tree, small | {"step": {"value": 1.0}})
     tree["study"]["cases"] = [case for case in tree["study"]["cases"] if case["data"]["name"] == "digits"]

@@ -6,11 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from runpy import run_path
 from tempfile import TemporaryFile
 from typing import IO
 
@@ -70,11 +71,35 @@ def _taken(number: int, file: IO[str]) -> Iterator[None]:
         os.close(before)
 
 
-def run_here(*words: str, cwd: Path, module: str = "mpinodes.run") -> Done:
-    """Run a command in this process, where a process of its own is not what is tested."""
+def _here(work: Callable[[], int | None], cwd: Path) -> Done:
+    """Do the work of a command in this process."""
     with TemporaryFile("w+", buffering=1) as out, TemporaryFile("w+", buffering=1) as err:
         with chdir(cwd), _taken(1, out), _taken(2, err):
-            code = import_module(module).main([*words])
+            try:
+                code = work()
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
         for file in (out, err):
             file.seek(0)
-        return Done(code, out.read(), err.read())
+        return Done(code or 0, out.read(), err.read())
+
+
+def run_here(*words: str, cwd: Path, module: str = "mpinodes.run") -> Done:
+    """Run a command in this process, where a process of its own is not what is tested."""
+    return _here(lambda: import_module(module).main([*words]), cwd)
+
+
+def script_here(script: Path, *words: str, cwd: Path) -> Done:
+    """Run a script in this process, where a process of its own is not what is tested."""
+    import matplotlib as mpl  # imported here so that ranks of parallel tests do not load it
+
+    before = {*sys.modules}
+    with pytest.MonkeyPatch.context() as patch, mpl.rc_context():
+        patch.setattr(sys, "argv", [str(script), *words])
+        patch.setattr(sys, "path", [str(script.parent), *sys.path])
+        try:
+            return _here(lambda: run_path(str(script), run_name="__main__") and None, cwd)
+        finally:
+            for name in sys.modules.keys() - before:  # another folder has modules of the same names
+                if str(getattr(sys.modules[name], "__file__", "")).startswith(str(CHECKOUT / "scripts")):
+                    del sys.modules[name]
