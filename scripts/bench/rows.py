@@ -63,8 +63,8 @@ def quick(out: Path, seeds: int) -> list[Row]:
         *(_grid(n, 10, 16) for n in (2, 4)),
         _edge(out, "complete", 4, 16, 12),
         _lockstep(4, 10, 16),
-        Row("bare loop", "round", 8, ("--quick", "--case", "dpsda-ps")),
-        *(row for row in peers((10,), rounds=16) if "script" in row.name),
+        Row("bare loop", "round", 4, ("--quick",)),
+        *(row for row in peers((10,), 16, agents=3) if "script" in row.name),
         *studies(seeds, 16, "study.seeds=1", "topology.name=ring", "privacy.budget.epsilon=1"),
     ]
 
@@ -175,13 +175,13 @@ def by_algorithm(data: Path | None) -> list[Row]:
     return [Row(f"lockstep: {name}", "lockstep", 0, (*words, *QUIET)) for name, words in asked.items()]
 
 
-def peers(dimensions: tuple[int, ...], rounds: int = 1000) -> list[Row]:
-    """Seven agents on a ring: mpinodes beside others, in turn."""
+def peers(dimensions: tuple[int, ...], rounds: int = 1000, agents: int = 7) -> list[Row]:
+    """A few agents on a ring: mpinodes beside others, in turn."""
     found = []
     for d in dimensions:
-        words = (*RING, *_words(7, d, rounds))
+        words = (*RING, *_words(agents, d, rounds))
         found += [
-            Row(f"{peer}, d = {d}", "peers", 8, words, 7, d, 14, rounds)
+            Row(f"{peer}, d = {d}", "peers", agents + 1, words, agents, d, 2 * agents, rounds)
             for peer in ("single-process script", "disropt, subgradient", "disropt, consensus alone")
         ]
     return found

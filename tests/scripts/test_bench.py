@@ -65,7 +65,7 @@ def runs_add_up(out: Path) -> None:
     assert 0 < float(watched["step"]) < float(watched["agent"]) < float(watched["cpu"])
     assert float(runs["default, no report"]["pss_mb"]) > 8 * 10 or not Path("/proc/self/smaps_rollup").exists()
     assert float(runs["lockstep, n = 4, d = 10"]["logger"]) > 0
-    assert float(runs["bare loop"]["cases_dpsda-ps, 7 agents_ratio"]) > 0
+    assert float(runs["bare loop"]["cases_ring, 3 agents_ratio"]) > 0
     assert float(runs["wires"]["together_0"]) > 0
     script = runs["single-process script, d = 10"]
     assert float(script["theirs_cpu"]) < float(script["ours_cpu"])
