@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from tests.helpers.running import CHECKOUT, command
+from tests.helpers.running import CHECKOUT, script_here
 
 ATTACK = CHECKOUT / "scripts" / "attack"
 
 
-def attack(script: str, *words: object, code: int = 0) -> str:
-    done = command([sys.executable, str(ATTACK / script), *map(str, words)], CHECKOUT)
-    assert done.code == code, done.out + done.err
+def attack(script: str, *words: object) -> str:
+    done = script_here(ATTACK / script, *map(str, words), cwd=CHECKOUT)
+    assert done.code == 0, done.out + done.err
     return done.out
 
 
