@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ def described() -> dict[str, Any]:
     }
 
 
+@cache
 def code() -> str:
     """A digest of mpinodes' own files, but for comments and docstrings: results of other code are not of this one."""
     root, digest = Path(mpinodes.__file__).parent, hashlib.sha256()

@@ -67,6 +67,7 @@ def experiment(below: Path, growth: float, rounds: int, seed: int) -> dict[str, 
         "noise": {"key": f"growth {growth}"},  # not of where the samples lie
         "rounds": rounds + 1,
         "report": False,
+        "comparator": False,
         "record": {"transcript": True},
         "algorithm": {
             "name": "pp-admm", "dual_step": STEP, "penalty": STEP, "penalty_growth": growth, "noise_growth": 1.0,

@@ -149,7 +149,7 @@ def strays(index: Json, book: Book, names: list[str]) -> list[str]:
     return [f"{paper}, {item}, of {name}" for paper, item, name in told if (paper, item, name) not in rows]
 
 
-def main() -> int:
+def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--data", type=Path, metavar="DIR", help=f"where data sets are: {', '.join(DATA)}")
@@ -157,7 +157,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="ITEM", help="this script, by name")
     parser.add_argument("--list", action="store_true", help="say of each item what changed since it was done")
     parser.add_argument("--keep", action="store_true", help="do nothing again because of the code of mpinodes alone")
-    asked = parser.parse_args()
+    asked = parser.parse_args(argv)
     if asked.data is not None and not asked.data.is_dir():
         parser.error(f"--data {asked.data}: no such directory")
     index = tomllib.loads((HERE / "index.toml").read_text())
@@ -167,12 +167,19 @@ def main() -> int:
     desk = Desk(asked.out.absolute(), asked.data and asked.data.absolute(), asked.quick, machine.code())
     try:
         desk.output.mkdir(parents=True, exist_ok=True)
-        alone = (desk.output / ".lock").open("w")
-        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        parser.error(f"{asked.out}: another all.py is at work there; wait for it, or give another directory")
+        lock = (desk.output / ".lock").open("w")
     except OSError as error:
         parser.error(f"{asked.out}: no directory to write to ({error.strerror})")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            parser.error(f"{asked.out}: another all.py is at work there; wait for it, or give another directory")
+        return work(asked, desk, index, names)
+
+
+def work(asked: argparse.Namespace, desk: Desk, index: Json, names: list[str]) -> int:
+    """Do the items that have to be done, or list them; return the exit code."""
     book = Book(desk.output)
     where = ["--quick"] if asked.quick else [f"--data {asked.data}"] if asked.data else []
     for name in asked.only or names:
@@ -204,4 +211,4 @@ def publish(out: Path, index: Json, book: Book, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

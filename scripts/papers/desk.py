@@ -258,7 +258,9 @@ class Desk:
         texts = (title, *(verdict.line for verdict in verdicts))
         figure.suptitle("\n".join(line for text in texts for line in textwrap.wrap(text, letters)), fontsize=9)
         self.output.mkdir(parents=True, exist_ok=True)
-        figure.savefig(self.output / name)
+        if self.quick:  # a layout takes most of the time of a figure
+            figure.set_layout_engine(None)
+        figure.savefig(self.output / name, dpi=30 if self.quick else None)
         self.figures.append(name)
 
 

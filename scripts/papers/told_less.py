@@ -221,7 +221,7 @@ def claim_broken(name: str, row: Row, agents: int) -> Verdict:
 
 def redraw(desk: Desk) -> list[Verdict]:
     seeds, delays = (1, [2]) if desk.quick else (3, DELAYS)
-    words = [f"repeats={seeds}", *(["rounds=160"] if desk.quick else [])]
+    words = [f"repeats={seeds}", *(["rounds=80"] if desk.quick else [])]
     figure, (left, right) = panels(1, 2, width=5.0, height=4.0)
     told = [*bandit(left, desk, words, seeds), *late(right, desk, words, seeds, delays)]
     lines = [verdict for verdict in told if verdict.paper == "dpsda"]

@@ -114,3 +114,14 @@ def test_holm_rejects_in_order_and_leaders_are_those_not_told_apart():
     assert frontier.leaders(values) == ["high", "as high"]
     mean, half = frontier.interval(np.array([1.0, 2, 3, 4, 5]))
     assert (mean, half) == (3.0, pytest.approx(2.776 * np.sqrt(2.5 / 5), rel=1e-3))
+
+
+def test_the_trial_and_the_reading_that_do_best_are_chosen():
+    method = frontier.Method({"first": {}, "second": {}}, ("alone", "one shot"))
+    scores = {
+        "first": {"": np.array([0.6, 0.7]), "alone": np.array([0.8, 0.5])},
+        "second": {"": np.array([0.9, 0.7]), "alone": np.array([0.7, 0.7])},
+        "of another method": {"": np.array([1.0, 1.0]), "alone": np.array([1.0, 1.0])},
+    }
+    assert frontier.best(method, "one shot", scores) == ("second", 0, 0.9)
+    assert frontier.best(method, "alone", scores) == ("first", 0, 0.8)

@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from mpinodes.core.asked import parse
 from mpinodes.studies.study import Study
 from tests.helpers.parts import resolved
 from tests.helpers.records import summary_of
-from tests.helpers.running import CHECKOUT, Done, command
+from tests.helpers.running import CHECKOUT, Done, command, run_here
 
 PAPERS = CHECKOUT / "scripts" / "papers"
 SETTINGS = [path for path in sorted(PAPERS.glob("*.toml")) if path.name != "index.toml"]
@@ -38,6 +39,14 @@ def out(tmp_path_factory) -> Path:
 
 def redrawn(place: Path, *words: str) -> Done:
     return command([sys.executable, str(PAPERS / "all.py"), "--quick", *words, str(place)], place)
+
+
+@pytest.fixture
+def again(monkeypatch) -> Callable[..., Done]:
+    """Run the command in this process, which hashes the code once."""
+    monkeypatch.syspath_prepend(PAPERS)
+    monkeypatch.setattr(sys, "argv", ["all.py"])  # for the line of usage
+    return lambda place, *words: run_here("--quick", *words, str(place), module="all", cwd=CHECKOUT)
 
 
 def said(out: Path, paper: str, item: str) -> dict[str, dict]:
@@ -78,19 +87,19 @@ def test_the_index_names_theorems_for_all_that_a_full_run_of_it_answers_for(monk
     assert {tuple(each[:2]) for each in said} == rows
 
 
-def test_what_is_done_is_not_done_again_and_an_unknown_item_is_named(out):
+def test_what_is_done_is_not_done_again_and_an_unknown_item_is_named(out, again):
     before = {path: path.stat().st_mtime_ns for path in (out / "items").iterdir()}
-    done = redrawn(out)
+    done = again(out)
     assert done.code == 0
     assert {path: path.stat().st_mtime_ns for path in (out / "items").iterdir()} == before
-    listed = redrawn(out, "--list").out.splitlines()
+    listed = again(out, "--list").out.splitlines()
     assert len(listed) == len(before) // 2
     assert all(re.fullmatch(r"\w+: done, commit \w+\+?", line) for line in listed)
-    wrong = redrawn(out, "--only", "dolla")
+    wrong = again(out, "--only", "dolla")
     assert (wrong.code, "no item is called 'dolla'" in wrong.err) == (2, True)
 
 
-def test_what_was_made_by_other_settings_or_other_code_is_named_and_made_again(out, tmp_path):
+def test_what_was_made_by_other_settings_or_other_code_is_named_and_made_again(out, tmp_path, again):
     for folder in ("items", "studies"):
         shutil.copytree(out / folder, tmp_path / folder)
     file, only = tmp_path / "items" / "equal_epsilon.json", ("--only", "equal_epsilon")
@@ -100,7 +109,7 @@ def test_what_was_made_by_other_settings_or_other_code_is_named_and_made_again(o
 
     def listed(*words: str, **other: str) -> str:
         file.write_text(json.dumps(made | {"commit": "abc"} | other))
-        return redrawn(tmp_path, *only, "--list", *words).out.strip()
+        return again(tmp_path, *only, "--list", *words).out.strip()
 
     assert listed(settings="0") == "equal_epsilon: changed since commit abc: its script, settings or data"
     assert listed("--keep", code="0") == "equal_epsilon: done, commit abc"
@@ -108,17 +117,17 @@ def test_what_was_made_by_other_settings_or_other_code_is_named_and_made_again(o
     for cost in (tmp_path / "studies").glob("equal-epsilon-dola.cpu"):
         cost.write_text(cost.read_text().split()[0] + " 0")  # made by other code
     before = {run: run.stat().st_mtime_ns for run in (tmp_path / "studies").glob("equal-*/runs/*/summary.json")}
-    assert redrawn(tmp_path, *only).code == 0
+    assert again(tmp_path, *only).code == 0
     after = {run: run.stat().st_mtime_ns for run in (tmp_path / "studies").glob("equal-*/runs/*/summary.json")}
     changed = {run for run in before if before[run] != after[run]}
     assert changed == {run for run in before if "equal-epsilon-dola" in run.parts}
-    again = json.loads(file.read_text())
-    assert (again["code"], again["verdicts"]) == (made["code"], made["verdicts"])
+    remade = json.loads(file.read_text())
+    assert (remade["code"], remade["verdicts"]) == (made["code"], made["verdicts"])
 
 
-def test_no_value_is_of_where_the_output_lies(out, tmp_path):
-    again = redrawn(tmp_path, "--only", "admm_figures")  # its data lie there
-    assert again.code == 0, again.err
+def test_no_value_is_of_where_the_output_lies(out, tmp_path, again):
+    done = again(tmp_path, "--only", "admm_figures")  # its data lie there
+    assert done.code == 0, done.err
     one, other = (json.loads((place / "items" / "admm_figures.json").read_text()) for place in (out, tmp_path))
     assert one["verdicts"] == other["verdicts"]
 
@@ -162,24 +171,24 @@ def test_an_array_file_that_was_cut_short_is_not_there(monkeypatch, tmp_path):
     assert Desk(tmp_path, None, True).arrays(tmp_path / "runs" / "one.npz", lambda: {"a": 2})["a"] == 2
 
 
-def test_what_was_kept_costs_what_it_took(out, tmp_path):
+def test_what_was_kept_costs_what_it_took(out, tmp_path, again):
     shutil.copytree(out / "studies", tmp_path / "studies")
     made = json.loads((out / "items" / "equal_epsilon.json").read_text())
-    assert redrawn(tmp_path, "--only", "equal_epsilon").code == 0
+    assert again(tmp_path, "--only", "equal_epsilon").code == 0
     kept = json.loads((tmp_path / "items" / "equal_epsilon.json").read_text())
     assert (made["kept"], made["untold"], kept["untold"]) == (0, 0, 0)
     assert 0 < kept["kept"] < made["cpu"]
     assert kept["cost"] == pytest.approx(kept["cpu"] + kept["kept"], abs=0.2)
 
 
-def test_two_do_not_work_in_one_place_and_a_file_is_none(tmp_path):
+def test_two_do_not_work_in_one_place_and_a_file_is_none(tmp_path, again):
     (tmp_path / ".lock").touch()
     with (tmp_path / ".lock").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        second = redrawn(tmp_path)
+        second = again(tmp_path)
     assert (second.code, second.err.count("\n")) == (2, 2)  # usage, and what is wrong
     assert "another all.py is at work there" in second.err
-    file = command([sys.executable, str(PAPERS / "all.py"), str(tmp_path / ".lock")], tmp_path)
+    file = again(tmp_path / ".lock")
     assert (file.code, "no directory to write to" in file.err) == (2, True)
 
 
