@@ -19,7 +19,7 @@ from tests.helpers.parts import run_of, setup_of
 from tests.helpers.records import summary_of
 from tests.helpers.running import run_here
 
-DOLA = "algorithm.name=dola topology.agents=3 topology.name=complete rounds=9"
+DOLA = "algorithm.name=dola topology.agents=3 topology.name=complete rounds=9 comparator=false"
 DIGITS = f"{DOLA} data.name=digits"
 ALL = re.compile(r"^(?:all \d+ )?together +(\S+) +(\S+)", re.MULTILINE)
 
@@ -64,6 +64,7 @@ def test_a_job_of_repeats_counts_as_its_repeats(tmp_path):
 
 def test_gaussian_runs_add_the_squares_of_mu(tmp_path):
     words = "algorithm.name=two-stage-gaussian topology.agents=3 topology.name=complete data.points=10 data.seed=1"
+    words += " comparator=false"
     runs = [run_of(tmp_path / f"{k}", f"{words} seed={k} privacy.epsilon={k}") for k in (1, 2)]
     privacy = [summary_of(run)["privacy"] for run in runs]
     mu = [gdp_mu(p["network"]["proven"], p["delta"]) for p in privacy]

@@ -11,7 +11,7 @@ from mpinodes.summary.summary import Summary
 from tests.helpers.parts import run_of
 
 ASKED = {
-    "algorithm": {"name": "dp-dsgd"}, "rounds": 10, "topology": {"name": "ring", "agents": 4}, "report": False,
+    "algorithm": {"name": "dp-dsgd"}, "rounds": 10, "topology": {"name": "ring", "agents": 4}, "comparator": False,
     "data": {"name": "unit-ball", "total": 400, "dimension": 3, "seed": 5, "sampling": "poisson", "rate": 0.1},
     "privacy": {"noise_multiplier": 2.0},
 }  # fmt: skip
