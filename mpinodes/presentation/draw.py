@@ -16,6 +16,10 @@ from mpinodes.runlog.directories import write_text
 from mpinodes.summary.summary import Summary
 from mpinodes.summary.timing import PARTS
 
+# The template engine escapes all values, so that only the template itself contains HTML tags. It compiles a template
+# once in a process.
+LOADER = FileSystemLoader(Path(__file__).parent)
+PAGES = Environment(loader=LOADER, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
 SAME_BITS = "Saved as a file, this experiment runs again with equal bits."
 WIDE = ("Privacy loss", "What one node learns of another", "Topology")  # figures of several panels
 
@@ -56,9 +60,6 @@ def _page(s: Summary, data: Drawn, experiment: str, figures: dict[str, Path]) ->
         experiment: the text of experiment.toml.
         figures: the files of the figures, by title.
     """
-    # The template engine escapes all values, so that only the template itself contains HTML tags.
-    loader = FileSystemLoader(Path(__file__).parent)
-    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     partial = (
         f"Partial: this run ended early, and this page covers the {s.rounds} of its {s.rounds_asked} rounds that are "
         "recorded. Messages of later rounds lose privacy too, and are not counted here. Values that are not shown are "
@@ -72,7 +73,7 @@ def _page(s: Summary, data: Drawn, experiment: str, figures: dict[str, Path]) ->
         names = [*(f"agent {i}" for i in range(len(seconds.working) - 1)), "logger"]
         ranks = list(zip(names, seconds.working, seconds.waiting, strict=True))
     bounds = list(zip(words.bounds(s), s.bounds, strict=True))
-    return pages.get_template("page.html").render(
+    return PAGES.get_template("page.html").render(
         name=s.name, what=f"{words.headline(s)}: {words.setting(s)}", partial=partial if s.partial else "",
         warnings=run_warnings.sentences(s), found=findings(s, silent.summary if silent else None),
         comparable=s.privacy.noise is not None and not silent and not s.partial, measured=words.measured(s),
