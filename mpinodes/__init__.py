@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
+    from mpinodes.finished.model import Model
     from mpinodes.finished.result import Result
 
-__all__ = ["load", "run_lockstep", "runs", "simulate"]
+__all__ = ["load", "load_model", "run_lockstep", "runs", "simulate"]
 
 
 def load(run: str | Path) -> xarray.Dataset:
@@ -31,6 +32,22 @@ def load(run: str | Path) -> xarray.Dataset:
     from mpinodes.runlog.reader import load
 
     return load(Path(run).expanduser())
+
+
+def load_model(run: str | Path) -> Model:
+    """Return the model that a finished run trained: `load_model(RUN).predict(X)` and `.score(X, y)`.
+
+    The model is made of releases alone, so the proven epsilon of the network covers it: see `Model`.
+
+    Args:
+        run: the run directory; for a run with repeats, the directory of a repeat.
+
+    Raises:
+        mpinodes.core.errors.BadInput: the run has no model, or a file of the run cannot be read.
+    """
+    from mpinodes.finished.model import load_model
+
+    return load_model(Path(run).expanduser())
 
 
 def run_lockstep(experiment: str | Path | dict[str, Any]) -> Path:

@@ -95,3 +95,7 @@ class DPPS(Algorithm[State]):
         z = inbox.mix() + loss.grad(s.x)
         x = self.run.feasible.prox_step(z / inbox.scale, alpha)
         return State(z, x, dual_gain=alpha / inbox.scale, previous_dual_gain=s.dual_gain)
+
+    def released(self, release: Vector, scale: float, t: int) -> Vector:
+        """Return the estimate of a released dual variable: the projection of −α(t − 1) times the release / `scale`."""
+        return self.run.feasible.prox_step(release / scale, self.run.step(max(t - 1, 1)))

@@ -132,6 +132,10 @@ class DPSDA(Algorithm[State]):
         """
         return s.y
 
+    def released(self, release: Vector, scale: float, t: int) -> Vector:
+        """Return the estimate of a released dual variable: the projection of −α(t − 1) times the release / `scale`."""
+        return self.run.feasible.prox_step(release / scale, self.run.step(max(t - 1, 1)))
+
     def claimed_epsilon(self, rounds: int, passes: int) -> float:
         """Return the ε that Theorems 2 and 4 of the paper claim for `rounds` rounds.
 

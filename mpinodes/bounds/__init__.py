@@ -25,6 +25,8 @@ __all__ = ["bounds"]
 def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     """Compute the bounds of the theorems in the algorithm's paper, as printed and corrected; empty if there are none.
 
+    The result is also empty for the baselines `alone` and `one-shot`, whose graphs are not connected.
+
     If the run breaks an assumption of a theorem, its bound is still in the list, and states why the theorem does not
     apply.
 
@@ -34,7 +36,7 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
         minimizer: (h, d) for each of these rounds t, the best fixed decision of the rounds 1 to t. If an entry is nan,
             the returned list is empty.
     """
-    if np.isnan(minimizer).any():
+    if np.isnan(minimizer).any() or setup.experiment.is_isolated:
         return []
     with np.errstate(all="ignore"):  # overflow gives inf
         theorems = setup.algorithm.bounds(setup, horizons, minimizer)
@@ -44,7 +46,6 @@ def bounds(setup: Setup, horizons: Horizons, minimizer: Vector) -> list[Bound]:
     broken = first_broken(
         "agents stopped using their data, to keep a budget" if budget and any(budget.stops) else "",
         "gradients are estimated from two values, but the theorem assumes exact gradients" if feedback.points else "",
-        "agents do not send in every round" if e.is_isolated else "",
         "batches are secret, but the theorem assumes gradients of all samples" if e.sampling != "none" else "",
         "gradients arrive late, but the theorem assumes no delay of gradients" if feedback.delay else "",
         "messages arrive late, but the theorem assumes no delay of messages" if faults.most_late else "",

@@ -143,6 +143,13 @@ class Evaluator:
                 reason = f"{type(error).__name__}: {error}"
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {reason}\n")
 
+    def marks(self, point: Vector) -> dict[str, float]:
+        """Return the accuracy or the root mean squared error of a model (d,), by keys such as "accuracy.test".
+
+        The result is empty if the run has no accuracy and no error.
+        """
+        return {key: float(samples.marks(point[:, None])[0]) for key, samples in self._meter.sets.items()}
+
     def summary(self) -> WorthSummary:
         """Return the results of the run for summary.json: the last values of the metrics, and results without learning.
 

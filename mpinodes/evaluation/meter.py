@@ -30,6 +30,7 @@ class Meter:
 
     Attributes:
         losses: the losses of all deciders.
+        sets: the data sets with accuracies or errors, by keys such as "accuracy.test".
         predicts: False if the stream has data sets with targets, but the losses predict none of these targets. The run
             then has no accuracy or error.
         seen: the number of rounds so far.
@@ -52,23 +53,23 @@ class Meter:
         self._deciders = k = n if self._blocks is None else 1
         self._rounds, self._judged_by = setup.experiment.rounds, setup.algorithm.judged_by
         self._linear = setup.algorithm.averaging == "linear"
-        self._sets: dict[str, Examined] = {}
+        self.sets: dict[str, Examined] = {}
         labelled, real = setup.stream.labelled(), setup.stream.real_valued()
         for name, source in labelled.items():
             examined = Labelled(source, self.losses.kind, setup.stream.classes)
             if examined.is_predicted(d):
-                self._sets[f"accuracy.{name}"] = examined
+                self.sets[f"accuracy.{name}"] = examined
         if real and self.losses.kind.predicts:  # if there is no training set, use the mean of the test targets
             mean = float(real.get("train", real.get("test")).targets.mean())
-            self._sets |= {f"rmse.{name}": RealValued(source, mean) for name, source in real.items()}
-        self.predicts = bool(self._sets or not (labelled or real))
+            self.sets |= {f"rmse.{name}": RealValued(source, mean) for name, source in real.items()}
+        self.predicts = bool(self.sets or not (labelled or real))
         self._unjudged: list[tuple[int, Vector]] = []  # indices of horizons, with points that wait for evaluation
         self.seen, self._weight = 0, 0.0
         self._sum_x, self._sum_f = np.zeros((k, d)), np.zeros(2 + n)
         self._latest = np.zeros((k, d))
         self.horizons, self.total = horizons, np.zeros((h, 2 + n))
         self.last, self.mean = np.zeros((h, d)), np.zeros((h, d))
-        self.marks = {name: np.zeros((h, 2, k)) for name in self._sets}
+        self.marks = {name: np.zeros((h, 2, k)) for name in self.sets}
         self.judged = np.zeros((h if self._judged_by else 0, k, d))
         self.whole = np.zeros((0, k))
 
@@ -92,7 +93,7 @@ class Meter:
         Args:
             name: "accuracy" or "rmse".
         """
-        return {of: self._sets[f"{name}.{of}"].naive() for of in self.by_set(name)}
+        return {of: self.sets[f"{name}.{of}"].naive() for of in self.by_set(name)}
 
     def take(self, estimates: Vector) -> Stretch:
         """Add the next r rounds of the run, and return their decisions and losses.
@@ -150,7 +151,7 @@ class Meter:
         Args:
             losses: (r,) the loss of the network in each round.
         """
-        self._sets, self.marks = {}, {}
+        self.sets, self.marks = {}, {}
         self._sum_x[:] = self._latest[:] = self._weight = self.last[:] = self.mean[:] = self.judged[:] = np.nan
         summands = np.full((len(losses), len(self._sum_f)), np.nan)
         summands[:, 0] = losses
@@ -216,7 +217,7 @@ class Meter:
         """
         average = self._sum_x / self._weight
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
-        if self._sets:
+        if self.sets:
             self._unjudged.append((at, np.concatenate([average, last])))
             if len(self._unjudged) * self._unjudged[-1][1].size > NUMBERS_AT_ONCE:
                 self._examine()
@@ -228,6 +229,6 @@ class Meter:
         if self._unjudged:
             at = [horizon for horizon, _ in self._unjudged]
             points = np.ascontiguousarray(np.concatenate([points for _, points in self._unjudged]).T)
-            for name, samples in self._sets.items():
+            for name, samples in self.sets.items():
                 self.marks[name][at] = samples.marks(points).reshape(len(at), 2, -1)
         self._unjudged.clear()

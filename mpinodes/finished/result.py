@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
+    from mpinodes.finished.model import Model
+
 
 @dataclass(frozen=True, repr=False)
 class Result:
@@ -47,6 +49,17 @@ class Result:
         from mpinodes.runlog.reader import load
 
         return load(self.directory)
+
+    @cached_property
+    def model(self) -> Model:
+        """Return the model that the run trained, with the methods `predict` and `score`.
+
+        Raises:
+            BadInput: the run has no model, for example because its data have no targets.
+        """
+        from mpinodes.finished.model import load_model
+
+        return load_model(self.directory)
 
     @property
     def plot(self) -> Plots:

@@ -125,6 +125,10 @@ def measured(s: Summary) -> list[Row]:
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
         if why := getattr(s, key):
             rows.append(Row(label, f"      none: {why}", key))
+    for key, value in (s.model or {}).items():
+        of, _, which = key.partition(".")
+        shown = f"{value:>10.1%}" if of == "accuracy" else f"{value:>10.4g}"
+        rows.append(Row(f"{of}, model of releases, {which} data", f"{shown}    (model.npz)", f"model.{key}"))
     if solver := s.solver:
         residual = solver.largest_residual
         reached = "to no gradient" if residual is None else f"to gradients of norm {residual:.1g}"

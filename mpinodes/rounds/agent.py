@@ -60,7 +60,7 @@ def run_agent(
         if order.stops:
             break
     waits.round = 0
-    channel.close(t, waits.times())
+    channel.close(t, np.concatenate([waits.times(), step.model(state, arrivals)]))
     keeper.keep_two()
     network.close()
     return order is not None and order.stops

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -31,7 +32,7 @@ def simulate(setup: Setup) -> Iterator[Vector]:
     A row holds the numbers of one agent in one round, in the format `core.events.Layout`. Each array holds some
     consecutive rounds, and is overwritten by the next array.
     """
-    return (chunk.rows for chunk in run_agents(setup, Plan(setup)))
+    return (chunk.rows for chunk in run_agents(setup, Plan(setup)) if chunk.models is None)
 
 
 def run_agents(
@@ -39,8 +40,9 @@ def run_agents(
 ) -> Iterator[Chunk]:
     """Run all agents in one process, and yield the numbers that they log, in chunks of consecutive rounds.
 
-    A chunk has a row for each agent and round, in the format `core.events.Layout`. The generator ends after the last
-    round, or earlier if the plan stops the run or the algorithm ends the run (`State.left`).
+    A chunk has a row for each agent and round, in the format `core.events.Layout`. The last chunk has no rows, but the
+    models that the agents' releases state. The generator ends after the last round, or earlier if the plan stops the
+    run or the algorithm ends the run (`State.left`).
 
     Args:
         setup: the set-up of the run.
@@ -88,11 +90,13 @@ def run_agents(
             if states[0].left:
                 if place:
                     yield Chunk(rows[:, :place])
-                return
+                break
             arrivals = arrivals_in(states, turn)
             if steps[0].plays:
                 for i, step in enumerate(steps):
                     step.play(states[i], arrivals[i], rows[i, place])
+        if states[0].left:
+            break
         if order.keeps:
             under_way = {i: np.array([turn[i] for turn in frames]) for i in range(n)} if setup.links else None
             for i, keeper in enumerate(keepers):
@@ -101,6 +105,8 @@ def run_agents(
         yield Chunk(rows[:, : order.end - before.end], order)
         plan.came(order)
         before = order
+    models = np.stack([step.model(s, heard) for step, s, heard in zip(steps, states, arrivals, strict=True)])
+    yield Chunk(rows[:, :0], models=models)
 
 
 def public(run: Setup) -> tuple[Any, ...]:
@@ -137,8 +143,8 @@ def most_together(run: Setup) -> int:
     return max(1, MEMORY // (8 * numbers))
 
 
-def run_together(runs: Sequence[Setup]) -> Vector:
-    """Compute all rounds of several runs at once, and return their rows: (runs, agents, rounds, row width).
+def run_together(runs: Sequence[Setup]) -> list[list[Chunk]]:
+    """Compute all rounds of several runs at once, and return the chunks of each run: all rows, and the agents' models.
 
     Each run gives the same bits as if it were computed alone. If a part is user-written, the last run is also computed
     alone, to verify that the part works with stacked vectors of several runs.
@@ -149,13 +155,15 @@ def run_together(runs: Sequence[Setup]) -> Vector:
     Raises:
         ValueError: a user-written part does not work with stacked vectors. Such a part may also raise any other error.
     """
-    first, last = runs[0], runs[-1]
+    first, last, begun = runs[0], runs[-1], time.perf_counter()
     parts = first.algorithm, first.mixing, first.mechanism, first.feasible, first.run.steps
     with np.errstate(all="ignore"):
-        chunks = [chunk.rows.copy() for chunk in run_agents(first, Plan(first), runs=runs)]
-        rows = np.moveaxis(np.concatenate(chunks, axis=1), 2, 0)
+        chunks = [chunk._replace(rows=chunk.rows.copy()) for chunk in run_agents(first, Plan(first), runs=runs)]
+        rows = np.moveaxis(np.concatenate([chunk.rows for chunk in chunks], axis=1), 2, 0)
         if any(is_users(type(part)) for part in parts):
             alone = np.concatenate([chunk.copy() for chunk in simulate(last)], axis=1)
             if not np.array_equal(alone, rows[-1], equal_nan=True):
                 raise ValueError("a part in your file gives other numbers if several runs are computed together")
-    return rows
+    models = np.moveaxis(np.asarray(chunks[-1].models), 1, 0)
+    seconds = (time.perf_counter() - begun) / len(runs)
+    return [[Chunk(rows[k], seconds=seconds), Chunk(rows[k, :, :0], models=models[k])] for k in range(len(runs))]

@@ -177,7 +177,7 @@ class Channel:
 
         Args:
             t: the last round of the agent.
-            times: (2,) the seconds for which this rank computed, and for which it waited.
+            times: (2 + d,) the seconds for which this rank computed, and for which it waited; then the agent's model.
         """
         self._send(t - self._begin if t < self._order.end else 0)
         self._wait(self._sending)
@@ -189,10 +189,12 @@ class Channel:
         self._waits.patiently(requests, [self._logger] * len(requests), times=SLACK)
 
 
-def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int = 0) -> Generator[Chunk, None, Vector]:
+def receive_chunks(
+    comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int = 0, dimension: int = 0
+) -> Generator[Chunk, None, Vector]:
     """Receive the numbers that all agents log, and yield the numbers in chunks of consecutive rounds.
 
-    The logger's rank calls this function. The memory of a chunk is overwritten when the caller asks for the next chunk.
+    The logger's rank calls this function. The last chunk has no rows, but the agents' models. The memory of a chunk is overwritten when the caller asks for the next chunk.
 
     Args:
         comm: the communicator of the agents and the logger.
@@ -200,6 +202,7 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int 
         width: how many floats an agent logs in a round.
         waits: the object through which the logger waits for other ranks.
         t: the round before the first round of this job: 0, or the round of the checkpoint that the job resumes.
+        dimension: d, the number of floats in the model of an agent.
 
     Returns:
         (ranks, 2) the seconds for which each rank computed, and for which it waited; the logger is the last row.
@@ -242,7 +245,8 @@ def receive_chunks(comm: MPI.Comm, plan: Plan, width: int, waits: Waits, t: int 
         if order is None or is_last:
             break
         k, before = k + 1, order
-    times = np.empty((comm.size, 2))
-    times[agents] = waits.times()
+    times = np.empty((comm.size, 2 + dimension))
+    times[agents, :2] = waits.times()
     waits.patiently([comm.Irecv(times[i], source=i, tag=ROWS) for i in range(agents)], range(agents), times=SLACK)
-    return times
+    yield Chunk(buffers[0, :, :0], models=times[:agents, 2:])
+    return times[:, :2]

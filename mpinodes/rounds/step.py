@@ -133,6 +133,8 @@ class State(NamedTuple):
         left: whether the run ends early, because all agents settled in some round. In each round, all agents have the
             same value.
         pending: the gradients that the algorithm has not received yet because of delayed feedback, the oldest first.
+        total: the weighted sum of the models that the agent's releases state (`Algorithm.released`); 0 if only the last
+            release counts.
     """
 
     here: Neighborhood
@@ -142,6 +144,7 @@ class State(NamedTuple):
     moving: int = 0
     left: bool = False
     pending: tuple[Vector, ...] = ()
+    total: Any = 0.0
 
 
 def keep(keeper: Keeper, t: int, state: State, frames: Mapping[int, Vector], lasting: bool) -> None:
@@ -215,6 +218,7 @@ class Step:
         self._recorded = setup.experiment.record.transcript
         self._late, self._regularizer = setup.experiment.feedback.delay, setup.experiment.problem.regularizer
         self._noises = setup.algorithm.noises_gradients
+        self._averages = setup.algorithm.judged_by != "last"
         self.plays = bool(setup.experiment.feedback.points) or self._noises
         self.noised: Gradients | None = None
         # The least `offset` of a leakage, divided by `grad_range`, which accounts for rounding in two-point estimates.
@@ -390,13 +394,42 @@ class Step:
                     f"feedback.delay: update() took no gradient in round {here.t}: expected a gradient in each round"
                 )
             pending = (*pending, shown.asked)
+        total = s.total + self._weighted(s, arrivals.own) if self._averages else 0.0
         following = self._topology.neighborhood(here.t + 1, self._agent)
         if self._settled_below:
             for frame in arrivals.frames:
                 moving |= int(frame[2])
             # The oldest bit has reached every agent by now, so all agents see the same value and end in the same round.
             left = not moving >> (self._hops - 1)
-        return State(following, algorithm, mixing, inbox, moving, left, pending)
+        return State(following, algorithm, mixing, inbox, moving, left, pending, total)
+
+    def _weighted(self, s: State, own: Vector) -> Vector:
+        """Return the model that the agent's release of a round states, times the weight of the round in the average."""
+        model = self._algorithm.released(own, s.heard.scale if s.heard else 1.0, s.here.t)
+        return s.here.t * model if self._averages and self._algorithm.averaging == "linear" else model
+
+    def model(self, s: State, arrivals: Arrivals) -> Vector:
+        """Return the model that all releases of the agent state (`Algorithm.released`), after the last round.
+
+        The numbers are nan if the releases state no model: without noise, the model of the last message differs from
+        the agent's decision.
+
+        Args:
+            s: the state that the step returned last.
+            arrivals: the messages that the agent received in the last round.
+        """
+        algorithm, rounds = self._algorithm, s.here.t - s.left
+        message = algorithm.message(s.algorithm, s.here)
+        if isinstance(message, (Query, Queries, Say)) and not algorithm.decides_release:
+            vectors = message.vectors.values() if isinstance(message, Queries) else [message]
+            clean = np.concatenate([vector.value for vector in vectors], axis=-1)
+            decision = algorithm.decision(s.algorithm)
+            if not np.allclose(algorithm.released(clean, s.heard.scale if s.heard else 1.0, s.here.t), decision):
+                return np.full_like(decision, np.nan)
+        if not self._averages:
+            return self._weighted(s, arrivals.own)
+        total: Vector = s.total if s.left else s.total + self._weighted(s, arrivals.own)
+        return total / (rounds * (rounds + 1) / 2 if algorithm.averaging == "linear" else rounds)
 
 
 class Releaser:

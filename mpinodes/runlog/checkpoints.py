@@ -77,11 +77,13 @@ class Chunk(NamedTuple):
         rows: (agents, rounds, numbers) the numbers of each agent and round; the next chunk overwrites this array.
         order: what to do after these rounds (`Order`); None if the run ended early, or if the chunk has all rounds.
         seconds: how long it took to compute the rows, if they were computed before the logger asked for them; else 0.
+        models: None, or in the last chunk, which has no rows, (agents, d): the models that the agents' releases state.
     """
 
     rows: Vector
     order: Order | None = None
     seconds: float = 0.0
+    models: Vector | None = None
 
 
 def places(run: Path, repeats: int) -> list[Path]:

@@ -7,16 +7,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from msgspec import structs
 
 from mpinodes.bounds import bounds
 from mpinodes.config import own_files
-from mpinodes.core import Setup
+from mpinodes.core import Setup, Vector
 from mpinodes.core.parts import Metric
 from mpinodes.evaluation import evaluator
 from mpinodes.evaluation.accounting import Accounting
 from mpinodes.evaluation.evaluator import Evaluator
 from mpinodes.evaluation.sections import bound_section, faults_of, feedback_of
+from mpinodes.finished import model
 from mpinodes.finished.siblings import headed
 from mpinodes.presentation import run_warnings
 from mpinodes.runlog.directories import require_there, write_text
@@ -39,6 +41,7 @@ def finish(
     watch: Stopwatch,
     shares: list[str],
     seconds: float,
+    models: Vector | None = None,
     is_partial: bool = False,
     tell: Callable[[str, int, int], None] = lambda part, done, of: None,
 ) -> Summary:
@@ -52,6 +55,7 @@ def finish(
         watch: the stopwatch that measures how long each phase of the run takes.
         shares: the names of other run directories whose runs used the same noise on other data.
         seconds: how many seconds the rounds took.
+        models: (agents, d) the models that the agents' releases state; None if they are unknown.
         is_partial: whether the run ended before its last round.
         tell: called to report progress, with the name of a phase, the number of steps done, and the number of all
             steps.
@@ -78,6 +82,11 @@ def finish(
     privacy = accounting.summary(shares)
     if is_partial:
         privacy.recorded = rounds
+    marks = None
+    if models is not None and np.isfinite(models).all() and setup.experiment.baseline != "alone":
+        point = setup.feasible.project(models.mean(axis=0))
+        if marks := evaluator.marks(point):
+            model.write(directory, setup, point)
     e, faults, checked = setup.experiment, faults_of(setup, rounds), own_files.checked(setup.experiment)
     summary = Summary(
         version=VERSION, name=e.name, algorithm=e.algorithm.get("name", e.algorithm.get("path")),
@@ -92,6 +101,7 @@ def finish(
         bounds=[bound_section(bound, measured.get(bound.of)) for bound in proven], privacy=privacy,
         solver=accounting.solver, seconds=seconds, versions=json.loads(record.attrs["versions"]), partial=is_partial,
     )  # fmt: skip
+    summary.model = marks or None
     return conclude(setup, directory, summary, watch)
 
 

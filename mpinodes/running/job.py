@@ -457,7 +457,7 @@ class Job(ExitStack):
 
             self._at_work.close()
             self._waits.share(begin)
-            times = yield from receive_chunks(self._world, plan, run.layout.width, self._waits, begin)
+            times = yield from receive_chunks(self._world, plan, run.layout.width, self._waits, begin, run.dimension)
             self._at_work.enter_context(self._waits.at_work(self._peers))
             self.times = times.T.tolist()
         else:

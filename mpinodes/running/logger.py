@@ -62,7 +62,7 @@ class Logger:
         self._evaluator, self.accounting = Evaluator(setup), Accounting(setup)
         self._sharing = sharing(setup, directory)
         self._directions = Directions(e, setup.blocks, setup.dimension) if e.feedback.points else None
-        self._done, self._fitness, self._seconds = 0, 0.0, 0.0
+        self._done, self._fitness, self._seconds, self._models = 0, 0.0, 0.0, np.empty((0, setup.dimension))
         graph = setup.topology
         drawn = range(1, min(graph.period or e.rounds, DRAWN_ROUNDS) + 1)
         drawing = {"title": graph.title, "agents": graph.agents, "period": graph.period}
@@ -91,8 +91,9 @@ class Logger:
         """Write the numbers that all agents log to the log, and evaluate the agents' decisions.
 
         Args:
-            chunks: the numbers, in chunks of consecutive rounds. `Chunk.order` says whether to save a checkpoint after
-                the chunk. If the run ended early, the last chunk has no order.
+            chunks: the numbers, in chunks of consecutive rounds, and then a chunk with the agents' models.
+                `Chunk.order` says whether to save a checkpoint after the chunk. If the run ended early, the last chunk
+                of rounds has no order.
 
         Returns:
             The round after which a signal stopped the run; None if no signal stopped the run.
@@ -100,9 +101,12 @@ class Logger:
         self._watch.lap("start_up")
         begun, before, order = time.perf_counter(), self._seconds, None
         try:
-            for rows, order, seconds in chunks:
-                begun -= seconds
-                self.take(rows)
+            for chunk in chunks:
+                if chunk.models is not None:
+                    self._models = chunk.models
+                    continue
+                begun, order = begun - chunk.seconds, chunk.order
+                self.take(chunk.rows)
                 self._seconds = before + time.perf_counter() - begun
                 if order and order.keeps:
                     self._keep(order)
@@ -177,6 +181,7 @@ class Logger:
             self._directory,
             self._evaluator,
             self.accounting,
+            models=self._models,
             watch=self._watch,
             shares=self._sharing,
             seconds=self._seconds,

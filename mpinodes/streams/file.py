@@ -5,10 +5,11 @@ The formats are .npz, .csv, .parquet and LIBSVM text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -109,6 +110,11 @@ class File(LabelledStream):
         """Return whether the targets are two labels, which become ±1."""
         return self.targets == "labels"
 
+    @property
+    def target_values(self) -> Sequence[Any]:
+        """Return the labels or classes: `data.labels` or, if it is empty, the different targets in the file."""
+        return self.labels or [int(value) if value.is_integer() else value for value in self._found]
+
     def _fits(self, number: int) -> bool:
         """Return whether the setting `data.targets` allows this number of different labels or classes."""
         return 2 <= number <= MOST_CLASSES if self.targets == "classes" else number == 2
@@ -135,9 +141,8 @@ class File(LabelledStream):
         if not self.columns:
             unstated.append(f"the number of columns is read from the file (set data.columns={self.dimension})")
         if self.targets != "real" and not self.labels:
-            labels = [int(value) if value.is_integer() else value for value in self._found]
             fact = "which label is +1" if self.has_labels else "which classes there are"
-            unstated.append(f"{fact} is read from the data (set data.labels={labels})")
+            unstated.append(f"{fact} is read from the data (set data.labels={self.target_values})")
         if self.header == "inferred" and self.file.endswith(".csv"):
             unstated.append("whether the first line has names is read from the file (set data.header=true or false)")
         if self._scaled[0]:

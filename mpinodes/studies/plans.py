@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, suppress
@@ -204,37 +203,36 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
         return in_lockstep(plans[:half], places[:half]) + in_lockstep(plans[half:], places[half:])
     kinds, reasons = [kind_of(setup) for setup in setups], [""] * len(plans)
     for kind in dict.fromkeys(kinds):
-        same, rows, begun = [k for k, other in enumerate(kinds) if other == kind], None, time.perf_counter()
+        same = [k for k, other in enumerate(kinds) if other == kind]
+        computed: Sequence[list[Chunk] | None] = [None] * len(same)
         if kind and len(same) > 1:
             try:
-                rows = run_together([setups[k] for k in same])
+                computed = run_together([setups[k] for k in same])
             except Exception as error:
                 write_stderr(f"mpinodes: {plans[same[0]].setting}: runs are done one by one: {in_words(error)}\n")
-        seconds = (time.perf_counter() - begun) / len(same)
-        for place, k in enumerate(same):
-            computed = None if rows is None else Chunk(rows[place], seconds=seconds)
-            reasons[k] = _done(partial(setups.__getitem__, k), computed)
+        for k, chunks in zip(same, computed, strict=True):
+            reasons[k] = _done(partial(setups.__getitem__, k), chunks)
     return reasons
 
 
 class _Job(Job):
     """Do a run in this process. The numbers that its agents log may have been computed before."""
 
-    def __init__(self, computed: Chunk | None) -> None:
+    def __init__(self, computed: list[Chunk] | None) -> None:
         super().__init__(signals=Signals(()))
         self._computed = computed
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
         """Yield the numbers that all agents log. If the numbers were computed before, they are not computed again."""
-        return iter([self._computed]) if self._computed else super().chunks(run, place)
+        return iter(self._computed) if self._computed else super().chunks(run, place)
 
 
-def _done(make_setup: Callable[[], Setup], computed: Chunk | None = None) -> str:
+def _done(make_setup: Callable[[], Setup], computed: list[Chunk] | None = None) -> str:
     """Do a run in this process; return the reason if it fails, or "".
 
     Args:
         make_setup: makes the set-up of the run.
-        computed: the rows of all rounds, if they were computed before (`lockstep.run_together`).
+        computed: the rows of all rounds and the models, if they were computed before (`lockstep.run_together`).
     """
     try:
         with _quietly(), _Job(computed) as job:

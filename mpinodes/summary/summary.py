@@ -499,6 +499,7 @@ class Summary(WorthSummary, kw_only=True):
     bounds: Annotated[list[BoundSummary], mean_bounds]
     privacy: PrivacySummary
     solver: SolverSummary | None
+    model: Mean[Sets | None] = None  # accuracy or error of model.npz, by "accuracy.test", ...; None: there is no model
     warnings: Annotated[dict[str, str] | None, codes] = None  # sentences by code; None: not computed yet
     timing: TimingSummary | None = None
     repeats: int | UnsetType = UNSET

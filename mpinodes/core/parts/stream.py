@@ -132,6 +132,11 @@ class Stream(ABC):
         return False
 
     @property
+    def target_values(self) -> Sequence[Any]:
+        """Return the two labels, or all classes, as they are in the data source; by default −1 and +1, or 0, 1, ..."""
+        return range(self.classes) if self.classes else (-1, 1)
+
+    @property
     def classes(self) -> int:
         """Return the number of classes if the targets of samples are classes 0, 1, ...; else 0."""
         return 0

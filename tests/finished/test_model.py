@@ -1,0 +1,140 @@
+"""The model of a run: made of releases alone, in a file, for new samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas
+import pytest
+
+import mpinodes.studies
+from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import HEADER
+from mpinodes.finished.result import Result
+from tests.helpers.running import run_here, run_mpi
+
+SMALL = {"topology.agents": 3, "data.dimension": 3, "data.total": 60, "report": False, "comparator": False}
+KINDS = {
+    "dola": {"rounds": 20},
+    "dpps": {"rounds": 20},
+    "weight-balancing": {"rounds": 20},
+    "dpsr": {"rounds": 20},
+    "dp-dsgd": {"rounds": 9, "data.batch": 2},
+    "pp-admm": {"rounds": 6, "topology.agents": 3},
+}
+RUN = ["algorithm.name=dola", "data.total=60", "rounds=20", "comparator=false", "report=false"]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_without_noise_the_model_is_the_decision_by_which_the_method_is_judged(name):
+    run = mpinodes.simulate(SMALL, KINDS[name], {"algorithm.name": name, "privacy.epsilon": "inf"})
+    judged = run.record.decision_last if run.summary["judged"] == "last" else run.record.decision_mean
+    np.testing.assert_allclose(run.model.point, judged[-1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "weights"), [("dola", np.ones(20)), ("weight-balancing", np.arange(1, 21.0))])
+def test_the_model_is_computed_from_the_sent_messages_alone(name, weights):
+    run = mpinodes.simulate(SMALL, KINDS[name], {"algorithm.name": name, "record.transcript": True})
+    sent = run.record.transcript.values[:, :, HEADER : HEADER + 3]
+    mean = np.average(sent.mean(axis=1), axis=0, weights=weights)
+    radius = min(1.0, 10.0 / np.linalg.norm(mean)) if name == "dola" else 1.0
+    np.testing.assert_allclose(run.model.point, radius * mean, rtol=1e-9)
+
+
+def test_the_model_has_the_same_bits_under_mpi_after_a_resumption_and_in_a_study(here):
+    words = [*RUN, "topology.agents=3", "checkpoint.every=4"]
+    done = run_mpi(4, *words, "output.dir=a", cwd=here)
+    assert done.code == 0, done.err
+    point = mpinodes.load_model("a").point
+    np.testing.assert_array_equal(mpinodes.simulate(*words).model.point, point)
+    assert run_here(*words, "rounds=12", "output.dir=b", "--lockstep", cwd=here).code == 0
+    resumed = run_here("--resume", "b", "rounds=20", "--lockstep", cwd=here)
+    assert resumed.code == 0, resumed.err
+    np.testing.assert_allclose(mpinodes.load_model("b").point, point, rtol=1e-12)
+    study = mpinodes.studies.sweep(*RUN, "topology.agents=3", "seed=0,1,2", "name=s")
+    assert study is not None
+    points = [mpinodes.load_model(run).point for run in (study.directory / "runs").iterdir()]
+    assert [np.array_equal(other, point) for other in points].count(True) == 1
+
+
+def table(rng: np.random.Generator) -> pandas.DataFrame:
+    features = rng.uniform(-1, 1, (300, 3)).round(3)
+    return pandas.DataFrame(features, columns=["a", "b", "c"])
+
+
+def own(frame: pandas.DataFrame, loss: str = "logistic", **keys: object) -> Result:
+    data = {"file": frame, "target": "y", "train": 0.8, "batch": 20, "epochs": 3, **keys}
+    return mpinodes.simulate(
+        {
+            "problem.loss": loss,
+            "algorithm.name": "dola",
+            "topology.agents": 3,
+            "privacy.epsilon": 100,
+            "data": data,
+            "comparator": False,
+        }
+    )
+
+
+@pytest.mark.parametrize("kind", ["labels", "classes", "real"])
+def test_a_model_predicts_the_targets_of_the_file_from_raw_features(kind):
+    frame = table(np.random.default_rng(1))
+    score = frame["a"] - frame["b"]
+    words = np.array(["no", "yes", "never"])
+    if kind == "real":
+        frame["y"] = score
+        run = own(frame, "least-squares", targets="real")
+    else:
+        labels = words[: 2 + (kind == "classes")].tolist()
+        frame["y"] = words[np.digitize(score, [0.0, 0.7][: len(labels) - 1])]
+        loss = "softmax" if kind == "classes" else "logistic"
+        run = own(frame, loss, targets=kind, labels=labels)
+    shuffled = frame[["y", "c", "a", "b"]]
+    model = mpinodes.load_model(run.directory)
+    predicted = model.predict(shuffled)
+    np.testing.assert_array_equal(predicted, model.predict(frame[["a", "b", "c"]].to_numpy()))
+    everything, marks = model.score(shuffled, frame["y"]), run.summary["model"]
+    if kind == "real":
+        squares = ((predicted - frame["y"]) ** 2).mean()
+        assert squares == pytest.approx(0.8 * marks["rmse.train"] ** 2 + 0.2 * marks["rmse.test"] ** 2)
+        assert everything == pytest.approx(1 - squares / frame["y"].var(ddof=0))
+    else:
+        assert everything == pytest.approx(0.8 * marks["accuracy.train"] + 0.2 * marks["accuracy.test"])
+        assert set(predicted) <= set(labels)
+        assert everything > frame["y"].value_counts(normalize=True).max()
+
+
+def test_a_model_names_what_does_not_fit(here):
+    frame = table(np.random.default_rng(1)).assign(y=[0, 1] * 150)
+    model = own(frame, labels=[0, 1]).model
+    with pytest.raises(BadInput, match="column 'b'"):
+        model.predict(frame[["a", "c"]])
+    with pytest.raises(BadInput, match="3 features"):
+        model.predict(np.zeros((4, 2)))
+    with pytest.raises(BadInput, match=r"y: .*\(4,\) expected"):
+        model.score(np.zeros((4, 3)), [0, 1])
+    (here / "half.py").write_text(
+        'from mpinodes.algorithms.dola import DOLA\n\n__all__ = ["Half"]\n\n\nclass Half(DOLA):\n'
+        "    def message(self, s, here):\n        query = super().message(s, here)\n"
+        "        query.value = query.value / 2 + 1\n        return query\n"
+    )
+    for keys in (
+        {"algorithm.name": "gossip-averaging", "topology.agents": 3},
+        {**SMALL, "algorithm.name": "dola", "rounds": 5, "baseline": "alone"},
+        {**SMALL, "algorithm.path": "half.py", "rounds": 5},
+    ):
+        run = mpinodes.simulate(keys)
+        assert run.summary["model"] is None
+        with pytest.raises(BadInput, match=r"no model.npz"):
+            _ = run.model
+    run = mpinodes.simulate({**SMALL, "algorithm.name": "dola", "rounds": 5, "repeats": 2})
+    with pytest.raises(BadInput, match="repeat-0"):
+        _ = run.model
+    assert mpinodes.load_model(run.directory / "repeat-0").point.shape == (3,)
