@@ -60,6 +60,7 @@ def run_agent(
         if order.stops:
             break
     waits.round = 0
+    assert arrivals is not None  # because a run has at least one round
     channel.close(t, np.concatenate([waits.times(), step.model(state, arrivals)]))
     keeper.keep_two()
     network.close()

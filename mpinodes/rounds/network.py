@@ -194,7 +194,8 @@ def receive_chunks(
 ) -> Generator[Chunk, None, Vector]:
     """Receive the numbers that all agents log, and yield the numbers in chunks of consecutive rounds.
 
-    The logger's rank calls this function. The last chunk has no rows, but the agents' models. The memory of a chunk is overwritten when the caller asks for the next chunk.
+    The logger's rank calls this function. The last chunk has no rows, but the agents' models. The
+    memory of a chunk is overwritten when the caller asks for the next chunk.
 
     Args:
         comm: the communicator of the agents and the logger.

@@ -121,7 +121,8 @@ def test_a_model_names_what_does_not_fit(here):
     with pytest.raises(BadInput, match=r"y: .*\(4,\) expected"):
         model.score(np.zeros((4, 3)), [0, 1])
     (here / "half.py").write_text(
-        'from mpinodes.algorithms.dola import DOLA\n\n__all__ = ["Half"]\n\n\nclass Half(DOLA):\n'
+        'from dataclasses import dataclass\n\nfrom mpinodes.algorithms.dola import DOLA\n\n__all__ = ["Half"]\n\n\n'
+        "@dataclass(frozen=True)\nclass Half(DOLA):\n"
         "    def message(self, s, here):\n        query = super().message(s, here)\n"
         "        query.value = query.value / 2 + 1\n        return query\n"
     )
