@@ -31,7 +31,7 @@ FOLDER = "checkpoint"
 LOGGER = "logger"
 
 INSTEAD = "the run continues from the checkpoint before, or, if there is none, starts again"
-LAYOUT = 6  # the version of the content of a checkpoint file; raise it whenever the content changes
+LAYOUT = 7  # the version of the content of a checkpoint file; raise it whenever the content changes
 
 Kept: TypeAlias = Mapping[str, Any]
 
