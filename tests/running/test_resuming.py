@@ -395,7 +395,7 @@ def test_a_checkpoint_of_another_version_is_a_clear_line(monkeypatch, tmp_path):
     with monkeypatch.context() as patched:
         patched.setattr(checkpoints, "LAYOUT", 0)
         where = killed(patched, tmp_path / "run", SMALL, 12)
-    with pytest.raises(BadInput, match=r"has layout 0, expected 6"):
+    with pytest.raises(BadInput, match=r"has layout 0, expected 7"):
         go_on(where)
 
 
