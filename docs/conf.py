@@ -1,8 +1,13 @@
 """How the documentation is built: python -m sphinx -W docs build/docs."""
 
 import re
+from itertools import groupby
+from pathlib import Path
+
+import msgspec.inspect as types
 
 from mpinodes import __version__
+from mpinodes.config.explaining import settings
 
 project, author, release = "mpinodes", "The mpinodes developers", __version__
 project_copyright = author
@@ -24,6 +29,61 @@ def as_text(app, what, name, obj, options, lines):
     """Docstrings are plain text: what reStructuredText would take for markup of its own is not."""
     text = "\n".join(line if "`" in line else line.replace("|", r"\|").replace("*", r"\*") for line in lines)
     lines[:] = re.sub(r":\n\n(?= {4})", "::\n\n", text).split("\n")
+
+
+UNITS = {  # of the keys that have a unit
+    **dict.fromkeys(("checkpoint.every", "faults.absence", "faults.delay", "faults.lag", "feedback.delay"), "rounds"),
+    **dict.fromkeys(("rounds", "algorithm.gradient_rounds", "topology.period", "privacy.budget.stops"), "rounds"),
+    **dict.fromkeys(("data.batch", "data.sizes", "data.total", "data.points", "data.train"), "samples"),
+    **{"deadline.seconds": "s", "topology.agents": "agents", "data.epochs": "passes", "repeats": "runs"},
+}
+PARTS = ("algorithm", "step", "topology", "data", "problem.settings")  # sections, whose keys have rows of their own
+ENDS = {"ge": "≥ ", "gt": "> ", "le": "≤ ", "lt": "< "}
+
+
+def type_in_words(kind):
+    """Return a type as words, such as "integer ≥ 1"; several types are separated by "or"."""
+    if isinstance(kind, types.Metadata):
+        return type_in_words(kind.type)
+    if isinstance(kind, types.UnionType):
+        return " or ".join(type_in_words(k) for k in kind.types if not isinstance(k, types.NoneType))
+    if isinstance(kind, types.LiteralType):
+        return " or ".join(f"`{value}`" for value in kind.values)
+    if isinstance(kind, (types.ListType, types.VarTupleType)):
+        return f"list of {type_in_words(kind.item_type)}"
+    names = {"Int": "integer", "Float": "number", "Bool": "`true` or `false`", "Str": "text", "Dict": "section"}
+    name = names[type(kind).__name__.removesuffix("Type")]
+    ends = [f"{sign}{getattr(kind, end):g}" for end, sign in ENDS.items() if getattr(kind, end, None) is not None]
+    return f"{name} {' and '.join(ends)}".strip()
+
+
+def settings_page():
+    """Return the page of all settings, made from the types and descriptions of the keys in the code."""
+    lines = ["# All settings", "", "Sphinx makes this page from the code. `mpinodes run --explain KEY` prints one row."]
+    lines += ["The keys of a study are on the page [studies](../studies.md).", ""]
+    rows = {tuple(key.rpartition(".")[::2]): row for key, row in settings().items() if key not in PARTS}
+    shown = {"None": "", "True": "true", "False": "false", "()": "[]"}
+    for section, keys in groupby(sorted(rows), lambda key: key[0]):
+        lines += [
+            f"## {section or 'Keys without a section'}",
+            "",
+            "| key | type | default | unit | what it does | parts |",
+        ]
+        lines += ["|---|---|---|---|---|---|"]
+        for _, name in keys:
+            key, row = f"{section}.{name}".strip("."), rows[section, name]
+            parts, default = list(row.by_part), shown.get(row.default, row.default)
+            kind = type_in_words(types.type_info(row.by_part[parts[0]].type)) if parts else "text"
+            cells = [f"`{key}`", kind, f"`{default}`" if default else "", UNITS.get(key, "")]
+            cells += [row.meaning, ", ".join(filter(None, parts)) or "all"]
+            lines.append("| " + " | ".join(re.sub(r"([|<*])", r"\\\1", cell) for cell in cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+PAGE = Path(__file__).parent / "reference" / "settings.md"
+PAGE.parent.mkdir(exist_ok=True)
+PAGE.write_text(settings_page(), "utf-8")
 
 
 def setup(app):

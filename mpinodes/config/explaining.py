@@ -15,7 +15,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 from msgspec import NODEFAULT
@@ -29,10 +29,53 @@ from mpinodes.topology import stored
 FIXED = {"": Experiment, **SECTIONS, "data": DataKeys, "topology": GraphFile}
 
 
-def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Return the texts that explain the keys of an experiment: a sorted dictionary from dotted keys to texts.
+class Setting(NamedTuple):
+    """Explain a key of an experiment.
 
-    A text has the meaning, the choices and the default of the key.
+    Attributes:
+        meaning: what the key does.
+        by_part: the type and the default of the key, by the name of the part that has the key. The name is "" for a key
+            that every experiment has. The dictionary is empty for a key that chooses a part.
+    """
+
+    meaning: str
+    by_part: dict[str, Key] = {}
+
+    @property
+    def choices(self) -> list[str]:
+        """Return the allowed words, if the type of the key is a list of words; else an empty list."""
+        return options(next(iter(self.by_part.values())).type) if self.by_part else []
+
+    @property
+    def default(self) -> str:
+        """Return the default of the key; if parts have different defaults, or some have none, the default of each."""
+        defaults = {part: key.default for part, key in self.by_part.items() if key.default is not NODEFAULT}
+        if defaults and len(defaults) == len(self.by_part) and len(set(map(repr, defaults.values()))) == 1:
+            return str(next(iter(defaults.values())))
+        return ", ".join(f"{value} for {part}" for part, value in defaults.items())
+
+    @property
+    def text(self) -> str:
+        """Return a text with the meaning, the choices and the default of the key."""
+        meaning, choices = self.meaning, " | ".join(self.choices)
+        if meaning and choices:
+            meaning = f"{meaning.removesuffix('.')}: "
+        return f"{meaning}{choices}{f' (default: {self.default})' if self.default else ''}"
+
+    @classmethod
+    def of_parts(cls, by_part: dict[str, Key]) -> Setting:
+        """Return the setting of some parts; the annotation of the first part's key has the meaning."""
+        metas = getattr(next(iter(by_part.values())).type, "__metadata__", ())
+        return cls(next((meta.description for meta in metas if meta.description), ""), by_part)
+
+
+def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return the texts that explain the keys of an experiment, by dotted key; see `settings`."""
+    return {name: setting.text for name, setting in settings(asked).items()}
+
+
+def settings(asked: Mapping[str, Any] | None = None) -> dict[str, Setting]:
+    """Return the keys of an experiment with their meaning, by dotted key, sorted.
 
     Args:
         asked: the settings of an experiment. If they name Python files of the user, as `algorithm.path` does, the
@@ -41,25 +84,26 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
     Raises:
         BadInput: such a file does not exist, cannot be imported, or defines no valid part of the kind.
     """
-    texts: dict[str, str] = {}
+    texts: dict[str, Setting] = {}
     for section, struct in FIXED.items():
         attributes = (inspect.getdoc(struct) or "").partition("Attributes:\n")[2]
         meanings = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", attributes, re.M))
         for name, key in keys_of(struct).items():
             dotted = f"{section}.{name}" if section else name
             if dotted not in SECTIONS:
-                texts[dotted] = _explained(" ".join(meanings[name].split()), {"": key})
+                texts[dotted] = Setting(" ".join(meanings[name].split()), {"": key})
     for kind in registry.KINDS:
         if kind is registry.METRICS:
             continue
         parts = {name: registry.find(kind, name) for name in registry.names(kind)}
         names = sorted([*parts, *(stored.names() if kind is registry.TOPOLOGIES else ())])
         if kind in (registry.SETS, registry.SCHEDULES):  # their sections have other keys too: show the keys by part
-            settings = {name: ", ".join(registry.keys(kind, parts[name])) for name in names}
-            names = [f"{name} ({keys})" if keys else name for name, keys in settings.items()]
+            in_part = {name: ", ".join(registry.keys(kind, parts[name])) for name in names}
+            names = [f"{name} ({keys})" if keys else name for name, keys in in_part.items()]
         note = "; an algorithm may allow only some of them" if kind is registry.MIXINGS else ""
-        texts[kind.key] = f"{kind.about}: {', '.join(names)}{note}"
-        texts.setdefault(kind.path_key, f"a Python file of your own with {kind.about}, instead of {kind.key}")
+        texts[kind.key] = Setting(f"{kind.about}: {', '.join(names)}{note}")
+        path_text = f"a Python file of your own with {kind.about}, instead of {kind.key}"
+        texts.setdefault(kind.path_key, Setting(path_text))
         if kind in (registry.MIXINGS, registry.MECHANISMS):  # these kinds have no settings
             continue
         given = (asked or {}).get(kind.section)
@@ -70,12 +114,12 @@ def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:
             for name, key in registry.keys(kind, part).items():
                 by_setting.setdefault(name, {})[part_name] = key
         for name, by_part in by_setting.items():
-            texts.setdefault(f"{kind.section}.{name}", _explained("", by_part))
-    texts[presets.KEY] = (
+            texts.setdefault(f"{kind.section}.{name}", Setting.of_parts(by_part))
+    texts[presets.KEY] = Setting(
         "one problem for all algorithms, instead of their defaults of data, problem, step, privacy.clip and .scale: "
         f"{', '.join(presets.names())}; or a .toml file, or a table of such keys. experiment.toml contains these keys"
     )
-    texts["topology.file"] = (
+    texts["topology.file"] = Setting(
         "your file with a graph, instead of topology.name: networkx node-link JSON, GraphML, or a list of edges (the "
         "line `0 1` means that 0 sends to 1). Weights in the file are ignored: algorithm.mixing computes the weights"
     )
@@ -123,7 +167,9 @@ def explained_part(name: str) -> str | None:
             lines += [f"faults: {', '.join(faults) or 'none'}"]
         settings = registry.keys(kind, part)
         lines += ["", "keys:" if settings else "keys: none"]
-        lines += [f"  {kind.section}.{setting}: {_explained('', {name: key})}" for setting, key in settings.items()]
+        lines += [
+            f"  {kind.section}.{setting}: {Setting.of_parts({name: key}).text}" for setting, key in settings.items()
+        ]
         if issubclass(part, (Algorithm, Stream)) and part.defaults:
             text = tomli_w.dumps(dict(part.defaults))
             lines += ["", "default settings:", *(f"  {line}" for line in text.strip().splitlines() if line)]
@@ -133,26 +179,3 @@ def explained_part(name: str) -> str | None:
 
 def _module_doc(part: type) -> str:
     return (sys.modules[part.__module__].__doc__ or part.__doc__ or "").strip()
-
-
-def _explained(meaning: str, by_part: dict[str, Key]) -> str:
-    """Return a text with the meaning, the choices and the default of a key.
-
-    If different parts have different defaults, or some have no default, the text names the default of each part.
-
-    Args:
-        meaning: the meaning of the key; if empty, the meaning is the description in the annotation of the key's type.
-        by_part: maps the name of each part that has the key to the type and the default of the key. The type of the
-            first part counts.
-    """
-    kind = next(iter(by_part.values())).type
-    defaults: dict[str, Any] = {part: key.default for part, key in by_part.items() if key.default is not NODEFAULT}
-    meaning = meaning or next((meta.description for meta in getattr(kind, "__metadata__", ()) if meta.description), "")
-    choices = " | ".join(options(kind))
-    if len(defaults) == len(by_part) and len(set(map(repr, defaults.values()))) == 1:
-        shown = str(next(iter(defaults.values())))
-    else:
-        shown = ", ".join(f"{value} for {part}" for part, value in defaults.items())
-    if meaning and choices:
-        meaning = f"{meaning.removesuffix('.')}: "
-    return f"{meaning}{choices}{f' (default: {shown})' if shown else ''}"

@@ -8,7 +8,7 @@ measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ from mpinodes.core import SampleLoss, Set, Setup, Vector
 from mpinodes.core.cached import cached
 from mpinodes.core.errors import is_users
 from mpinodes.core.experiment import log_spaced
-from mpinodes.core.parts import Judged, Metric
+from mpinodes.core.parts import Judged, Metric, mixed
 from mpinodes.evaluation.comparator import Comparator, best
 from mpinodes.evaluation.meter import Meter
 from mpinodes.evaluation.samples import Total
@@ -119,7 +119,7 @@ class Evaluator:
             accuracy=accuracy, rmse=rmse, least=np.array([c.value for c in fixed]),
             best=np.array([c.point for c in fixed]), within=np.array([c.certificate for c in fixed]),
             best_of_rounds=best_of_rounds(everything, feasible, meter.horizons, fixed) if dynamic else None,
-            losses=cast(Any, everything.upto),
+            losses=cast(Any, everything.upto), weights=self._weights,
         )  # fmt: skip
         # Three baselines learn nothing: always predict the largest class, predict the mean target, stay at the start.
         first_accuracy, first_rmse = (
@@ -142,6 +142,11 @@ class Evaluator:
                     raise
                 reason = f"{type(error).__name__}: {error}"
                 write_stderr(f"mpinodes: warning: metric {metric.name} is left out: {reason}\n")
+
+    def _weights(self) -> Iterator[Vector]:
+        """Return an iterator over the mixing matrices of rounds 1, 2, ..."""
+        agents = range(self._setup.topology.agents)
+        return (mixed_round.weights for mixed_round in mixed(self._setup.mixing, self._setup.reached, agents))
 
     def marks(self, point: Vector) -> dict[str, float]:
         """Return the accuracy or the root mean squared error of a model (d,), by keys such as "accuracy.test".

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import runpy
 import threading
 import time
 import tomllib
@@ -19,6 +21,7 @@ from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.seeds import Draws, Purpose
 from tests.helpers import parts
+from tests.helpers.running import CHECKOUT
 
 
 def resolved(words: str = "", ranks: int | None = 8) -> ex.Experiment:
@@ -152,6 +155,25 @@ def test_no_shell_is_blamed_where_none_is_to_blame(words):
     with pytest.raises(BadInput) as caught:
         resolved(f"algorithm.name=dola {words}")
     assert not {"sweep", "quotes"} & set(str(caught.value).split())
+
+
+def test_the_page_of_all_settings_has_each_key_once():
+    page = runpy.run_path(str(CHECKOUT / "docs" / "conf.py"))["settings_page"]()
+    rows = [
+        [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in page.splitlines() if "| `" in line
+    ]
+    sections = {"algorithm", "step", "topology", "data", "problem.settings"}
+    assert sorted(row[0].strip("`") for row in rows) == sorted(explaining.documented_keys().keys() - sections)
+    assert all(len(row) == 6 and row[1] and row[4] and row[5] for row in rows)
+    by_key = {row[0].strip("`"): row for row in rows}
+    assert by_key["algorithm.stop"][1:3] == ["number ≥ 0 and \\< 1", "`0.0`"]
+    assert by_key["deadline.seconds"][3] == "s"
+
+
+def test_the_titles_of_the_documentation_are_unique():
+    pages = [path.read_text().splitlines() for path in (CHECKOUT / "docs").rglob("*.md")]
+    titles = [lines[0] for lines in pages if lines[0].startswith("# ")]
+    assert len(set(titles)) == len(titles)
 
 
 def test_every_key_is_explained():

@@ -138,7 +138,7 @@ def test_values_of_another_shape_are_left_out(tmp_path, capsys):
 
 
 def test_what_may_be_asked_for(tmp_path):
-    assert registry.names(registry.METRICS) == ("comparator-distance", "disagreement")
+    assert registry.names(registry.METRICS) == ("comparator-distance", "disagreement", "spectral-gap")
     words = "algorithm.name=dola-minibatch rounds=12 data.total=900 report=false"
     directory, found = run(words, tmp_path, metrics=registry.names(registry.METRICS), decisions=True)
     record = mpinodes.load(directory)
@@ -147,6 +147,15 @@ def test_what_may_be_asked_for(tmp_path):
     np.testing.assert_allclose(record.disagreement, apart, rtol=1e-12)
     far = np.linalg.norm(y[-1].mean(axis=0) - record.comparator_point.values[-1])
     assert found["comparator_distance"] == pytest.approx(far, rel=1e-12)
+
+
+def test_the_spectral_gap_is_that_of_the_mixing_matrices(tmp_path):
+    words = "rounds=5 topology.agents=5 report=false comparator=false"
+    _, found = run(f"algorithm.name=dola topology.name=ring {words}", tmp_path / "ring", metrics=["spectral-gap"])
+    ring = np.eye(5) / 3 + sum(np.roll(np.eye(5), k, axis=1) for k in (1, -1)) / 3  # Metropolis weights of a ring
+    assert found["spectral_gap"] == pytest.approx(1 - np.sort(abs(np.linalg.eigvalsh(ring)))[-2], rel=1e-12)
+    _, found = run(f"algorithm.name=dpps {words}", tmp_path / "dpps", metrics=["spectral-gap"])
+    assert "spectral_gap" not in found or found["spectral_gap"] is None
 
 
 def test_they_are_off_by_default(tmp_path):

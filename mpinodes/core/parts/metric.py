@@ -6,7 +6,7 @@ A metric computes numbers from a run, such as regret or accuracy.
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -73,6 +73,8 @@ class Judged(Struct, frozen=True):
             up to a horizon: the sum of the least losses, and the sum of the distances between consecutive minimizers.
             None if `record.dynamic_regret` is false or the best fixed decision is not computed.
         losses: maps t to the sum of the unclipped losses of all agents in rounds 1 to t.
+        weights: returns an iterator over the mixing matrices (n, n) of rounds 1, 2, ...; row i has the weights of
+            receiver i.
     """
 
     horizons: NDArray[np.int64]
@@ -90,6 +92,7 @@ class Judged(Struct, frozen=True):
     within: Vector
     best_of_rounds: Vector | None
     losses: Callable[[int], Loss]
+    weights: Callable[[], Iterator[Vector]]
 
 
 @dataclass
