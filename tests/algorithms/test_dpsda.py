@@ -75,9 +75,9 @@ def mean_accuracy(words: str, seeds: int = 20) -> float:
     """Test accuracy of the running mean in per cent, averaged over the first seeds."""
     found = []
     runs = [setup_of(f"algorithm.name=dpsda-ps {words} seed={seed}") for seed in range(seeds)]
-    for parts, rows in zip(runs, run_together(runs), strict=True):
+    for parts, (chunk, _) in zip(runs, run_together(runs), strict=True):
         meter = Meter(parts, np.array([parts.experiment.rounds]))
-        meter.take(rows.transpose(1, 0, 2)[:, :, : parts.dimension])
+        meter.take(chunk.rows.transpose(1, 0, 2)[:, :, : parts.dimension])
         meter.end()
         found.append(meter.marks["accuracy.test"][0, 0, 0])
     return 100 * float(np.mean(found))
