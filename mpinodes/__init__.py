@@ -106,7 +106,7 @@ def runs(directory: str | Path) -> pandas.DataFrame:
     The columns of the table are:
 
     - `run`: the run directory,
-    - the keys in which the runs differ,
+    - keys in which the runs differ, such as `privacy.epsilon`,
     - the results, by short names such as `accuracy_test`, `regret_per_round` and `epsilon_proven`,
     - `warnings`: the codes of the run's warnings.
 
@@ -115,8 +115,8 @@ def runs(directory: str | Path) -> pandas.DataFrame:
     number of agents.
 
     Raises:
-        mpinodes.core.errors.BadInput: the directory contains no finished run, or a run that ended early, or a run that
-            another version of mpinodes wrote.
+        mpinodes.core.errors.BadInput: the directory contains no finished run, or a run that ended early, or a run in
+            a format that this version of mpinodes cannot read.
     """
     from mpinodes.finished.runs import table
 

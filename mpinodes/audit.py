@@ -7,10 +7,11 @@ The audit has three steps:
 3. Play games. In a game, an adversary guesses from the messages of a run which data the run had. The success of the
    adversary gives a lower bound on ε.
 
-The games are played on small experiments with the same algorithm. If audit.view names agents, the games are played on
+The games are played on small experiments with the same algorithm. If audit.view names agents, one game is played, on
 the experiment itself. The audit prints a table that compares the lower bounds with the paper's claim and with the
-proven ε. Without arguments, the default experiment is audited. If neither a file nor `rounds` is passed, the run has
-few rounds. Without mpirun everything runs in one process. seed=... also sets the seed of the audit.
+proven ε. Without arguments, the default experiment is audited. If neither a file nor `rounds` is passed, the run has at
+most 60 rounds, unless the algorithm needs more. Without mpirun everything runs in one process. seed=... also sets the
+seed of the audit.
 
 Exit code 0: no proven value is refuted. 1: a proven value is refuted. 2: bad input. Other codes mean the same as for
 mpinodes run.
@@ -128,7 +129,7 @@ class AuditedRun:
     def _judge(self, asked: dict[str, Any], directory: Path) -> int:
         """Test the run, play the adversary's games, and print the table of the results.
 
-        If the user's code fails in a game, the table says that this game was left out.
+        If the user's code fails while a game is prepared, the table says that this game was left out.
 
         Args:
             asked: the settings of the experiment.
@@ -184,17 +185,17 @@ class AuditedRun:
         return REFUTED if any(row.refuted for row in [*rows, *played]) else 0
 
     def _play(self, games: list[Probe], targets: list[Canary | None], seed: int) -> dict[int, Vector]:
-        """Simulate this rank's share of the runs of all games, and return the log-likelihood ratios of the runs.
+        """Simulate this rank's share of the runs of all games, and return the results of `games.pairs` for each game.
 
         Args:
-            games: for each game, the small experiment on which the game is played.
+            games: for each game, the experiment on which the game is played.
             targets: for each game, its adjacent data set; None if the game needs no pairs of runs, or was left out.
                 Only the argument of the logger (the last rank) counts.
             seed: the seed of the audit.
 
         Returns:
-            On the logger, a dictionary from the index of a game to the ratios (pairs, 2) of the game: a pair has a run
-            on each of two adjacent data sets. On other ranks, an empty dictionary.
+            On the logger, a dictionary from the index of a game to the results (pairs, 2): a pair has a run on each of
+            two adjacent data sets. On other ranks, an empty dictionary.
         """
         import numpy as np
 
@@ -226,10 +227,10 @@ class AuditedRun:
 def own_run(words: list[str], ranks: int | None) -> dict[str, Any]:
     """Return the settings of the experiment that the audit runs.
 
-    - If the command line names neither a file nor `rounds`, the run has few rounds.
+    - If the command line names neither a file nor `rounds`, the run has at most `SHORT` rounds, unless the algorithm
+      needs more, and the result has the key `rounds`.
     - If `audit.view` names agents, the result has the values of all keys.
-    - If `audit.view` is links, the result has only the keys that the command line or a file sets, and `rounds` if the
-      run is shortened.
+    - If `audit.view` is links, all other keys of the result are set by the command line or by a file.
 
     Args:
         words: the command-line arguments.

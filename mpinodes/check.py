@@ -6,13 +6,14 @@ small examples, and compares the behavior with the statements of the part.
 
 - Purity (equal arguments give equal results): methods are called again.
 - What an algorithm states about its messages (sensitivities and leakage): agents run again on adjacent data.
-- Agents exchange only messages: each agent is run alone, and some runs are repeated in another process and over MPI.
+- The agents of an algorithm exchange only messages: each agent is run alone, and some runs are repeated in another
+  process. If no fault was found, one run is repeated over MPI.
 
 A check can refute a statement, but cannot prove a statement.
 
-Exit code 0: no fault was found. If a FILE was checked, the summaries of later runs with this file say that its
-statements were tested. Exit code 1: faults were found, and are printed. Exit code 2: the command line is wrong, or
-there is nothing to check.
+Exit code 0: no fault was found. If a FILE was checked, this outcome is recorded, and the summary of a later run with
+this file may say that the statements were tested. Exit code 1: faults were found, and are printed. Exit code 2: the
+command line is wrong, or there is nothing to check.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main(argv: list[str]) -> int:
         try:
             sources.stamp(file, digest)
             tested = sources.TESTED.format(digest[: sources.SHORT])
-            print(f"from now on, the summaries of runs with this file contain: {tested}")
+            print(f"this is recorded: a proven epsilon that depends on this file may now be marked: {tested}")
         except OSError as error:
             say(f"cannot store the outcome of the check: {error}")
     return 0

@@ -1,6 +1,6 @@
 """Hold the algorithms, one file for each algorithm. Experiments find an algorithm by its name.
 
-Three files hold code that several algorithms use:
+Some files hold code that several algorithms use, for example:
 
 - `admm` holds the base classes of all ADMM variants, and the algorithm ADMM.
 - `dpsda` holds the base class of DPSDA-C, DPSDA-PS and DPCDA.

@@ -15,7 +15,7 @@ The symbols are:
 - λ_i is the dual variable of agent i. All λ_i start at 0.
 - L is the loss function. Agent i has B_i samples, with features x_n and labels y_n.
 - N is the number of agents. Agent i has V_i neighbors.
-- C is `problem.weight`, and ρ/N is `problem.regularizer`.
+- C is `problem.weight` if `problem.average` is true, and ρ/N is `problem.regularizer`.
 - θ is the dual step, and η is the penalty, which equals θ.
 
 In round 1 the agents send f_i(0), which does not depend on data. In round t + 1 they send f_i(t).
@@ -135,8 +135,8 @@ class Consensus(Algorithm[S]):
     def problem(self, s: State, i: int, t: int) -> Solve:
         """Return the local problem of agent i in iteration t: equation (8) in the docstring of the module.
 
-        The problem is a message, because mpinodes solves it and sends its minimizer. The fields `l2` and `log_volume`
-        of the message bound its privacy loss, as the comment above this class derives.
+        All variants except PVP return this problem as a message. mpinodes then solves the problem, and sends the
+        minimizer. The comment above this class derives the fields `l2` and `log_volume`, which bound the privacy loss.
         """
         step = 1 / (2 * self.eta(i, t) * self.run.degrees[i])
         modulus = self.run.regularizer + 1 / step
@@ -159,8 +159,8 @@ class Consensus(Algorithm[S]):
     def after(self, s: State, here: Neighborhood, inbox: Inbox) -> State:
         """Return the next state of an agent, after the agents exchanged their iterates.
 
-        The state has the agent's own iterate f_i, the mean of ½(f_i + f_j) over the neighbors j, and the dual variable
-        λ_i. In round 1, λ_i stays 0. In later rounds, equation (9) in the docstring of the module gives the new λ_i.
+        The state has the sent iterate f_i, the mean of ½(f_i + f_j) over the neighbors j, and the dual variable λ_i. In
+        round 1, λ_i stays 0. In later rounds, equation (9) in the docstring of the module gives the new λ_i.
         """
         f, mean, neighbours = inbox.own, inbox.mix(), len(here.in_neighbors)
         dual = s.dual

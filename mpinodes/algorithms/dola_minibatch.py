@@ -9,7 +9,7 @@ The symbols are:
 
 - b_i is the mix of the received messages, α(t) is the step size, and P is the projection onto the constraint set 𝒳.
 - φ is the weight of the regularizer.
-- H_t is the batch of round t. It has h samples, which are in no other batch.
+- H_t is the batch of round t. It has h samples, which in the paper are in no other batch.
 
 The noise is the noise of DOLA divided by h (Lemma 7).
 

@@ -27,8 +27,8 @@ The standard deviation s of the noise depends on the settings:
   and m is the largest number for which m-GDP implies (ε, δ)-DP.
 - If `privacy.noise_multiplier` is σ, and every sample's gradient is clipped to norm C: s = σ C w. Here w is the weight
   of a sample's gradient in g_i, such as 1/(batch size).
-- If `privacy.noise_multiplier` is σ, and `privacy.clipping` = agent: s = σ C. Here the gradient of all samples of an
-  agent is clipped to norm C as a whole.
+- If `privacy.noise_multiplier` is σ, and the gradient of an agent in a round is clipped to norm C as a whole
+  (`privacy.clipping` = agent, or `privacy.adjacency` = one-round): s = σ C.
 """
 
 from __future__ import annotations

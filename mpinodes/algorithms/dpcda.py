@@ -9,7 +9,7 @@ H. Cheng, X. Liao, H. Li, "Distributed Online Private Learning of Convex Nondeco
 The symbols are:
 
 - z is the dual variable, and y is the decision.
-- η is noise, and g is the gradient at y.
+- η is noise, and g is the gradient, by default at y (see `gradient_at` in the module `dpsda`).
 - α(t) is the step size, and Π(z, α) is the projection of −αz onto the constraint set 𝒳.
 """
 

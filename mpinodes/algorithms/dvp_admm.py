@@ -9,7 +9,8 @@ times α_i(1) q₂^(t−1). By Theorem 4.1, the privacy loss of agent i over T i
 
     P_i(T) = Σ_t C (1.4 c₁ + α_i(t)) / (η_i(t) V_i B_i)
 
-if |L'| ≤ 1, ‖x_n‖ ≤ 1 and c₁ = sup L''. The accountant uses a sharper bound:
+if |L'| ≤ 1, ‖x_n‖ ≤ 1, c₁ = sup L'' and the conditions in `validate` hold. If one sample is replaced, the accountant
+uses a sharper bound:
 
     Σ_t [α_i(t) C/(η_i(t) V_i B_i) + ln(1 + C c₁/(B_i (ρ/N + 2 η_i(t) V_i)))]
 """
@@ -47,7 +48,7 @@ class DVPADMM(Perturbed[State], ADMM):
     against_colluders = True
 
     def problem(self, s: State, i: int, t: int) -> Solve:
-        """Return the local problem of agent i in iteration t, as the message. The mechanism adds noise to this problem.
+        """Return the local problem of agent i in iteration t, as the message. mpinodes adds the noise to this problem.
 
         The local problem is (25) of the paper by Zhang, Khalili and Liu. If the setting `grid` is above 0, a small
         random vector (a dither) is added to the minimizer. The sum is then rounded to multiples of `grid` before it is
@@ -77,10 +78,11 @@ class DVPADMM(Perturbed[State], ADMM):
             convex = (self.run.regularizer + 2 * self.theta(i, 1) * self.run.degrees[i]) / self.run.sample_weight[i]
             if not 2 * self.run.sample_curvature < convex:
                 remedy = "raise algorithm.dual_step, or lower problem.weight (C)"
+                unbounded = "use a convex loss, and bound the features by data.bound or data.norm"
                 raise ValueError(
                     f"agent {i}: 2 c1 = {2 * self.run.sample_curvature:g} is not below (B/C)(rho/N + 2 theta V) = "
                     f"{convex:.3g}, as the proof of privacy requires; c1 is the largest curvature of a sample's loss: "
-                    + (remedy if self.run.sample_curvature < inf else "bound the features by data.bound or data.norm")
+                    + (remedy if self.run.sample_curvature < inf else unbounded)
                 )
 
     def claimed_losses(self, agent: int, t: Rounds) -> Rounds:

@@ -12,8 +12,8 @@ For the loss `squared-distance`, averaged over the agent's points, the value is 
 
 The standard deviation s of the noise depends on the settings:
 
-- If the run has no noise (ε = inf), and `noise_scale` is 0: s = 0.
-- If `noise_scale` is above 0: s = `noise_scale`.
+- If the run has no noise, for example because `privacy.epsilon` = inf: s = 0.
+- Otherwise, if `noise_scale` is above 0: s = `noise_scale`.
 - Otherwise: s = Δ/m. Here Δ is the largest L2 change of ∇f_i(0) between adjacent data, and m is the largest number for
   which m-GDP implies (ε, δ)-DP.
 

@@ -9,7 +9,7 @@ method `two_stage_gaussian`:
     x_i(t) = P(z_i − γ(t) ∇f_i(z_i))
 
     γ(t) = c q^(t−1)                              the step size
-    b(t) = Δ√d c p^t/(ε(p − q))                   the noise scale
+    b(t) = Δ√d c p^t/(ε(p − q))                   the noise scale, unless `privacy.scale` is a number
 
 The symbols are:
 
@@ -17,7 +17,8 @@ The symbols are:
 - a_ij are the mixing weights, and P is the projection onto the constraint set 𝒳 in R^d.
 - Δ is the largest L2 change of ∇f_i between adjacent data.
 
-The start x_i(0) = 0 depends on no data and gets no noise. All rounds together are ε-DP, because Σ_t Δ√d γ(t)/b(t) ≤ ε.
+The start x_i(0) = 0 depends on no data and gets no noise. With the noise scales b(t), all rounds together are ε-DP,
+because Σ_t Δ√d γ(t)/b(t) ≤ ε.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class HuangDP(Algorithm[State]):
         return State(x)
 
     def message(self, s: State, here: Neighborhood) -> Query | Start:
-        """Return the decision x_i(t − 1) as the message of round t, with its noise scale b(t − 1).
+        """Return the decision x_i(t − 1) as the message of round t, with its noise scale for ε = 1.
 
         In round 1 the message is the start 0, without noise.
         """

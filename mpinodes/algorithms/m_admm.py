@@ -1,4 +1,4 @@
-"""M-ADMM: ADMM in which every agent has its own penalty parameter, which never decreases and is kept secret.
+"""M-ADMM: ADMM in which every agent may have its own penalty parameter, which never decreases.
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", (10) and
 (11). In ADMM the penalty η equals the dual step θ. In M-ADMM, the penalty of agent i in iteration t is
@@ -6,7 +6,7 @@ X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Bas
     η_i(t) = η_i(1) q_i^(t−1), up to a cap
 
 as in the paper's experiments. M-ADMM converges to the optimum if η_i(t + 1) ≥ η_i(t) ≥ θ and η_i stays bounded (Theorem
-3.1). Without a cap M-ADMM stalls before the optimum.
+3.1). If the penalties grow without a cap, M-ADMM stalls before the optimum.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Caps: TypeAlias = Cap | tuple[Cap, ...]
 
 @dataclass(frozen=True)
 class MADMM(ADMM):
-    """Run ADMM in which every agent i has its own penalty η_i(t), which may grow up to a cap."""
+    """Run ADMM in which every agent i may have its own penalty η_i(t), which may grow up to a cap."""
 
     paper = "Zhang, Khalili, Liu, Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms, (10)"
 

@@ -2,8 +2,8 @@
 
 X. Zhang, M. M. Khalili, M. Liu, "Improving the Privacy and Accuracy of ADMM-Based Distributed Algorithms", Algorithm 1.
 The noise, the conditions and the claimed privacy loss P_i(T) are as in the module `dvp_admm`. The penalties η_i(t) are
-those of M-ADMM, which every agent keeps secret. This secrecy gives no privacy: an attacker can estimate the growth of
-η_i from the messages (`scripts/papers/appendix_e.py`).
+those of M-ADMM, which in the paper every agent keeps secret. The proof of privacy does not use this secrecy: an
+attacker can estimate the growth of η_i from the messages (`scripts/papers/appendix_e.py`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ vector instead of f_i(t). The density of the noise e is proportional to exp(−a
 `privacy.epsilon` times a_i(1) q₂^(t−1). The other symbols are those of the module `admm`.
 
 Sensitivity: the objective of the local problem is (ρ/N + 2ηV)-strongly convex, and the solver stops at a gradient norm
-of at most `tolerance`. So between adjacent data, f_i(t) moves in L2 norm by at most
+of at most `tolerance`. If one sample is replaced, |L'| ≤ 1 and ‖x_n‖ ≤ 1, f_i(t) moves in L2 norm by at most
 
     (2C/B + 2·tolerance)/(ρ/N + 2ηV)
 

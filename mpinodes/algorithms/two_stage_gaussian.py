@@ -21,8 +21,8 @@ The symbols are:
 - η(t) is the step size, and M(t) is the standard deviation of the noise.
 
 The *hand-over* is the first message of stage II, y_i(T + 1). It has noise by (11), but not by (12); the setting
-`handover` decides. Without noise, anyone can compute the last gradient as [z_i(T) − x_i(T)]/η(T), if x_i(T) is in the
-interior of 𝒳.
+`handover` decides. Without noise, an observer of all messages can compute the last gradient as [z_i(T) − x_i(T)]/η(T),
+if x_i(T) is in the interior of 𝒳.
 
 Noise: Theorem 2 takes
 
@@ -30,7 +30,7 @@ Noise: Theorem 2 takes
     K = (μ + L)/(2μL),  κ = ε²/(4G²(ε + 2 ln(2/δ)))
 
 where μ is the least strong convexity and L the largest smoothness of the f_i, and 2G is the largest L2 change of ∇f_i
-between adjacent data. With Δ(t) = 2η(t)G, the run is (ε, δ)-DP under each of two conditions:
+between adjacent data. With Δ(t) = 2η(t)G, a run with a noised hand-over is (ε, δ)-DP under each of two conditions:
 
 - Theorem 1: Σ_t Δ²(t)/M²(t) ≤ ε²/(ε + 2 ln(2/δ)).
 - Exact accounting of Gaussian noise: Σ_t Δ²(t)/M²(t) ≤ m², where m is the largest number for which m-GDP implies (ε,
@@ -151,7 +151,7 @@ class TwoStageGaussian(Algorithm[State]):
     def noise(self, t: Rounds) -> Rounds:
         """Return M(t), the standard deviation of the noise on x_i(t), for the rounds t ≤ T of stage I.
 
-        If `handover` = clean, x_i(T) is sent without noise, and M(T) is not used.
+        If `handover` = clean, x_i(T) is nevertheless sent without noise. In a run without noise, no noise is added.
         """
         return self.factor * self.shape(t)
 
@@ -233,8 +233,8 @@ class TwoStageGaussian(Algorithm[State]):
         """Check the number of rounds, the strong convexity of the losses, and the settings of the noise.
 
         Raises:
-            ValueError: the run ends before stage II, the losses are not strongly convex, or two settings of the noise
-                contradict each other. The message says which keys to change.
+            ValueError: the run ends before stage II; the losses are not known to be strongly convex and `modulus` is 0;
+                or two settings of the noise contradict each other. The message says which keys to change.
         """
         if (rounds := self.run.rounds) <= self.gradient_rounds:
             remedy = f"set rounds above algorithm.gradient_rounds = {self.gradient_rounds}"

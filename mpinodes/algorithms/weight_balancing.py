@@ -17,7 +17,7 @@ The symbols are:
 The setting `noise_index` chooses the noise scale, unless `privacy.scale` is a number:
 
 - If noise_index = "paper": σ(t) = 2L√d·α(t)/ε (Lemma 1, Theorem 1), where L bounds a sample's gradient. But x_i was
-  computed with the step α(t − 1), which is at least α(t).
+  computed with the step α(t − 1), which is at least α(t) if steps do not increase.
 - If noise_index = "corrected": the noise is calibrated to α(t − 1). Round 1 has no noise, because its x_i depends on no
   data.
 

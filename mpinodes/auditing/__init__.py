@@ -3,7 +3,7 @@
 The audit has four tests. They use replays: in a replay, one agent runs again on the messages that it received.
 
 - Same run: a replay on the agent's data must send the recorded messages again.
-- Frames: every number that is sent without noise must follow from public facts and from messages with noise.
+- Frames: headers, scalars, starting points and relayed vectors must follow from public facts and from releases.
 - Replay: in a replay on adjacent data, no message may change by more than the accountant assumes.
 - Noise: the noise must have the distribution that the accountant assumes, independently for each agent, round, vector
   and coordinate.
@@ -14,7 +14,7 @@ The audit has two games. In a game, an adversary guesses private data from the m
 - Game on many runs: the adversary decides which of two adjacent data sets a run had. An adversary who sees all links
   uses the exact likelihood ratio, which is the most powerful test.
 
-The bounds on the probabilities of false alarms are exact, without approximations.
+The bounds on the probabilities of false alarms hold without approximations.
 
 The modules are:
 

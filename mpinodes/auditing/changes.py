@@ -89,7 +89,7 @@ def _with(loss: Any, rows: list[int] | slice, change: Change) -> Loss:
 def adjacent(
     setup: Setup, losses: Callable[[int], Loss], agent: int, round: int, rng: np.random.Generator
 ) -> Iterator[Change]:
-    """Yield adjacent data sets that differ from the agent's data in samples of one round.
+    """Yield adjacent data sets in which samples of a round are replaced, or their gradients become 0.
 
     The first data sets are those of `usual`. Unless `privacy.adjacency` is zero-out, `FEW` further data sets follow, in
     which the new sample has extreme numbers.
@@ -98,7 +98,7 @@ def adjacent(
         setup: the setup of the run.
         losses: maps a round to the agent's loss function.
         agent: the agent whose data differ.
-        round: the first round whose samples differ.
+        round: the round.
         rng: draws the samples.
     """
     changes = list(usual(setup, losses, agent, round, rng))
@@ -113,7 +113,7 @@ def adjacent(
 def ends(setup: Setup, loss: Any, change: Change) -> list[Change]:
     """Return variants of an adjacent data set, in which the new sample has extreme numbers.
 
-    The numbers are 0, very large or very small, within double precision and the domain of the samples.
+    Features, and targets that are real numbers, are 0, very large or very small. Features stay within their bounds.
     """
     number = setup.stream.dimension
     bound = min(setup.stream.feature_bound, setup.stream.feature_norm / np.sqrt(number))
@@ -131,7 +131,7 @@ def usual(
 ) -> Iterator[Change]:
     """Yield adjacent data sets in which samples have another target, or features at the edge of their domain.
 
-    Features without a bound become −1 or 1. The setting `privacy.adjacency` says which samples are changed:
+    Features without any bound become −1 or 1. The setting `privacy.adjacency` says which samples are changed:
 
     - If one-sample: one random sample of the round.
     - If one-round: all samples of the round.
@@ -142,7 +142,7 @@ def usual(
         setup: the setup of the run.
         losses: maps a round to the agent's loss function.
         agent: the agent whose data differ.
-        round: the first round whose samples differ.
+        round: the round.
         rng: draws the sample and the other features.
     """
     loss: Any = losses(round)

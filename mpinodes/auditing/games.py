@@ -1,7 +1,7 @@
 """Play the two games of an audit. In both games, an adversary learns about private data from the messages of runs.
 
 In the first game, the adversary guesses the signs of the samples' targets from one run. In the second game, the
-adversary decides between two adjacent data sets, over many runs. A game is played on a *probe*, a small experiment. If
+adversary decides between two adjacent data sets, over many runs. A game is played on a *probe*, usually a small experiment. If
 `audit.view` names agents, only the second game is played, and its probe is the audited experiment itself.
 """
 
@@ -48,7 +48,7 @@ class Canary(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Hold a probe (a small experiment on which the audit plays a game), its first run, and the summary of this run."""
+    """Hold a probe (an experiment on which the audit plays a game), its first run, and the summary of this run."""
 
     probe: Probe
     run: Recorded
@@ -95,7 +95,7 @@ def canary(ready: Ready, seed: int) -> Canary:
       agents are changed, unless all agents use the same data.
 
     Args:
-        ready: the small experiment of the game, after its first run.
+        ready: the experiment of the game, after its first run.
         seed: the seed of the audit.
     """
     rng = np.random.default_rng([seed, 2])
@@ -173,7 +173,7 @@ def _size(replayed: Sequence[Replayed], change: Change, ready: Ready) -> float:
     Args:
         replayed: the replays of these agents.
         change: the adjacent data set.
-        ready: the small experiment, after its first run.
+        ready: the experiment of the game, after its first run.
     """
     total = 0.0
     for agent in replayed:
@@ -224,7 +224,7 @@ def pairs(setup: Setup, target: Canary, which: Sequence[int], seed: int) -> Vect
     - If `target.size` is inf, no run is simulated, and the numbers are arbitrary.
 
     Args:
-        setup: the setup of the small experiment.
+        setup: the setup of the experiment.
         target: the adjacent data set, and the agents whose loss functions it changes.
         which: (k,) the numbers of the pairs, which determine the seeds of the runs.
         seed: the seed of the audit.

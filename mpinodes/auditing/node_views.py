@@ -1,10 +1,9 @@
 """Define an adversary that consists of some agents, and sees only what these agents send and receive.
 
 The agents of the adversary are the *viewers*. The adversary decides which data a run had by a linear statistic: a
-weighted sum of all numbers that the viewers receive.
+weighted sum of all numbers that the viewers receive or send.
 
-- If all received messages are linear mixes of the messages of one round: the weights are known, and the test is the
-  most powerful test.
+- If the most powerful linear statistic is known (see `best_test`): this statistic is used.
 - Otherwise: the weights are learnt from separate runs, which are not used for the bound on ε.
 
 Every statistic of what the viewers receive gives a valid lower bound on ε. The likelihood itself rarely has a closed
@@ -120,10 +119,10 @@ def learn(setup: Setup, own: Simulated, others: Sequence[Simulated], seeds: Sequ
 def best_test(own: Transcript, other: Transcript, victim: int) -> Sight | None:
     """Return a linear statistic of what the adversary receives, as powerful as the likelihood ratio; None if unknown.
 
-    Such a statistic is known if there is a round with three properties:
+    Such a statistic is known only if there is a round with three properties:
 
     - Before this round, no message depends on data.
-    - In this round, every agent sends data with noise.
+    - In this round, every agent sends data with Gaussian noise.
     - After this round, every message is a mix of the messages of this round.
 
     Args:

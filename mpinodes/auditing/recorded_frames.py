@@ -60,8 +60,8 @@ class Slip(NamedTuple):
 def compare(run: Transcript, agents: list[Replayed]) -> tuple[int, list[Slip]]:
     """Compare the recorded messages of a run, bit by bit, with messages that are computed again.
 
-    Headers, scalars and vectors without noise are computed again from public facts and releases. A release with noise
-    is compared with the replay of its agent, but only if the noise can be drawn again.
+    Headers, scalars, starting points and relayed vectors are computed again from public facts and releases. Another
+    vector is compared with the replay of its agent, but only if the noise of the run can be drawn again.
 
     Args:
         run: the run.

@@ -8,7 +8,8 @@ their domain.
   samples in every round (`whole_data`), and local minimizations (`solved`).
 - `mpinodes audit` has *probes*: experiments on which it plays a game, in which an adversary guesses private data.
 
-In the game on two adjacent data sets, algorithms that take gradient steps on a stream of samples get these samples:
+In the game on two adjacent data sets, algorithms that take gradient steps on a stream of samples get these samples,
+except in two further probes of noised gradients:
 
 - The first sample of agent 0 has a very large target, so that its gradient is clipped. A flip of the target's sign
   moves the clipped gradient by the largest possible distance. With one-agent adjacency, all samples of agent 0 have

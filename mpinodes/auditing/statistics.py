@@ -32,8 +32,8 @@ class Shown(NamedTuple):
     """Hold the lower bounds on ε that a game gives.
 
     Attributes:
-        pure: a lower bound on the ε of all messages together, for pure ε-DP.
-        at_delta: a lower bound on the ε of all messages together, for (ε, δ)-DP.
+        pure: a lower bound on the ε of all messages that the adversary sees, for pure ε-DP.
+        at_delta: a lower bound on the ε of all messages that the adversary sees, for (ε, δ)-DP.
     """
 
     pure: float

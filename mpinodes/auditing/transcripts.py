@@ -268,8 +268,8 @@ class Replayed:
 
         Returns:
             An array (r, vectors of a message, 2) for r rounds: the L1 and the L2 norm of the change of each vector.
-            Both norms are inf if only one of the two messages carries data. For a local minimization (`Solve`), see
-            `_diverged`.
+            Both norms are inf if only one of the two messages carries data. If both are local minimizations (`Solve`),
+            see `_diverged`.
             A list of the facts that depend on data, although they must not: triples (round, fact on the recorded data,
             fact on adjacent data). A fact is what a message states about itself, such as its sensitivity. If the agent
             noises gradients, the state and the next message are such facts, too.
@@ -441,7 +441,7 @@ def reseeded(setup: Setup, seed: int) -> Setup:
 
 
 def clean_vectors(message: Message) -> list[Vector]:
-    """Return the vectors of a message before noise; empty if the message carries no data."""
+    """Return the vectors of a `Query` or `Queries` before noise; an empty list for other messages."""
     if isinstance(message, Query):
         return [message.value]
     return [payload.value for payload in message.vectors.values()] if isinstance(message, Queries) else []

@@ -65,8 +65,8 @@ def check(kind: registry.PartKind, part: Any, seed: int) -> Report:
 def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
     """Yield a fault for each name in a part's file that a part must not use: randomness, clocks, files and the like.
 
-    Streams and topologies may use all names. Only the part's file is read, not the files that it imports. Forbidden
-    names in imported files are found by other tests, which compare two calls, processes or agents.
+    Streams and topologies may use all names. Only the part's file is read, not the files that it imports. Other tests,
+    which compare two calls, processes or agents, may find the effects of forbidden names in imported files.
 
     Args:
         path: the file.

@@ -110,7 +110,7 @@ def of_noise(drawn: NoiseDraws, alpha: float, label: str) -> Verdict:
 
 
 def of_frames(run: Transcript, agents: list[Replayed]) -> Verdict:
-    """Return a table row that says whether numbers without noise follow from public facts and releases.
+    """Return a table row that says whether headers, scalars and relayed vectors follow from public facts and releases.
 
     A release is a vector that was sent with noise. Releases are compared, too, if their noise can be drawn again.
     """
@@ -161,7 +161,7 @@ def of_run(run: Transcript, seed: int) -> list[Verdict]:
     The tests are:
 
     - Do the messages follow from the recorded releases? If they do not, there is only one row, which says so.
-    - Do the numbers in messages follow from public facts and releases?
+    - Do headers, scalars and relayed vectors follow from public facts and releases?
     - Does a message change by more than the accountant assumes if an agent runs again on adjacent data?
     - Does the noise of the run have the stated distribution?
     - If the run has noise: does noise that is drawn again have the stated distribution?

@@ -20,7 +20,7 @@ def bound(name: str, of: str, values: Vector, broken: str) -> Bound:
     """Return a theorem's bound as a `Bound`, with inf in place of nan.
 
     - If `broken` is not empty: the theorem does not apply, and `broken` is the reason.
-    - If `broken` is empty, but a value is inf: the theorem applies. The reason for inf is that the constants overflow.
+    - If `broken` is empty, but a value is inf: the theorem applies, and the result says that the constants overflow.
 
     Args:
         name: the name of the theorem.

@@ -99,9 +99,10 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
 
 
 def steepness(setup: Setup) -> np.float64:
-    """Return L, a bound on the norm of an agent's gradient at points of 𝒳; inf if gradients are not clipped.
+    """Return L, a bound on the norm of an agent's gradient at points of 𝒳; inf if no bound is known.
 
-    L is the bound on the clipped gradient, plus the largest gradient of the regularizer.
+    L is the bound on the clipped gradient, plus the largest gradient of the regularizer. The random error of the
+    setting `problem.gradient_noise` is not included.
     """
     regularizer, across = setup.experiment.problem.regularizer, setup.feasible.diameter(setup.dimension)
     return constants.largest_gradient(setup) + (regularizer * across / 2 if regularizer else 0.0)

@@ -32,7 +32,7 @@ def matrices(setup: Setup, rounds: int) -> Iterator[Vector]:
 class Weights:
     """Hold the mixing matrices of a run: an array of the first matrices, which are used again for all later rounds.
 
-    At most `NUMBERS` matrix entries are computed.
+    At most `NUMBERS` matrix entries are computed, but at least one matrix.
 
     - If the graph is periodic: matrices are computed until they repeat, and this period is used again. If the matrices
       do not repeat within `NUMBERS` entries, the last computed period is used again.

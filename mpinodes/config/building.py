@@ -154,9 +154,9 @@ def cut_to_clip(experiment: Experiment, run: Run, stated: Stated | None) -> Call
     """Return a function that takes an agent and the agent's loss, and returns this loss with a clipped gradient.
 
     - By default: the gradient is clipped to `privacy.clip`, even if the class of the loss does not clip.
-    - If the loss lacks a property that a user's stream states: the gradient of all its samples is clipped as a whole.
+    - If the loss lacks a property that a user's stream states: the gradient of its samples is clipped as a whole.
       The clip is half of `Run.grad_sensitivity`, so that the privacy accounting stays correct.
-    - If `privacy.clip` is inf, or if the loss was clipped in the same way before: the loss is returned unchanged.
+    - In both cases, if `privacy.clip` is inf or the loss was clipped in the same way before: the loss is unchanged.
 
     Args:
         experiment: determines the clipping.

@@ -8,7 +8,7 @@
 3. in the data,
 4. in the assembled set-up.
 
-At the end of each stage, all mistakes of the stage are raised in one error.
+At the end of each stage, the mistakes that were collected in the stage are raised in one error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
         ranks: the number of MPI processes, including the logger; None if one process runs all agents.
 
     Raises:
-        BadInput: the settings have mistakes; the message has a line for each mistake.
+        BadInput: the settings have mistakes; the message has a line for each mistake that was found.
     """
     with _COMPOSING, _located(asked):
         problems = Problems()
@@ -77,8 +77,8 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
 def origin(key: str, asked: Tree, ranks: int | None) -> str:
     """Return a line with the value of a key, and with the place where the value is set; empty if the key has no value.
 
-    The place is a line of the user's file, the command line, or the name of a layer of defaults. The result begins with
-    a line break.
+    The place is a line of the user's file, the command line, or the source of the default. The result begins with a
+    line break. If the data determine `rounds`, the result says so instead.
 
     Args:
         key: the dotted key.

@@ -6,7 +6,7 @@ The texts come from the code:
 - a setting of a part: the annotation of the field,
 - a part: the docstring of its module.
 
-Only the texts about `problem.preset` and `topology.file` are in this module.
+Some texts are in this module, such as those about `problem.preset` and `topology.file`.
 """
 
 from __future__ import annotations

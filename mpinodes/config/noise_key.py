@@ -1,7 +1,7 @@
-"""Compute the noise key of a run: 32 bytes from which the noise of messages is drawn if `noise.entropy` is "seed".
+"""Compute the noise key of a run: 32 bytes from which the noise is drawn if `noise.entropy` is "seed".
 
-The dither (random numbers added before a release is rounded) and secret batches are drawn from the noise key, too. The
-noise of `noise.backend = opendp` is not drawn from the noise key.
+The dither (random numbers added before a release is rounded) and secret batches are drawn from the noise key, too. With
+`noise.backend = opendp`, neither the noise nor secret batches are drawn from the noise key.
 
 If two runs had the same noise, the difference of their messages would contain no noise, and would reveal private data.
 Therefore the noise key is a hash of the seed and of the *fingerprint*, a hash of the settings and the code that can
@@ -152,7 +152,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
 
 
 def _digest(path: Path) -> str:
-    """Return the SHA-256 of a data file. A file whose time and size have not changed is not read again."""
+    """Return the SHA-256 of a data file. The result is cached for the time and the size of the file."""
     return _digest_of(path, path.stat().st_mtime_ns, path.stat().st_size)
 
 

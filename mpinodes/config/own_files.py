@@ -1,11 +1,11 @@
 """Copy the user's files to run directories, detect changed files, and record which files passed `mpinodes check`.
 
-    <run directory>/sources/<key>-<file>    a copy of each Python file that a key of the experiment names
+    <run directory>/sources/<key>-<file>    a copy of each Python file that the experiment names and uses
     ~/.cache/mpinodes/stamp-key             the user's secret key for hashes of files
-    ~/.cache/mpinodes/checked/<hash>        exists if a Python file has passed `mpinodes check`
+    ~/.cache/mpinodes/checked/<hash>        exists if a Python file has passed `mpinodes check` (see `stamp_of`)
 
-If the environment variable XDG_CACHE_HOME is set, its directory replaces ~/.cache. A checkpoint contains the size, the
-time and a keyed hash of each data file, so that a resumed run notices a changed file.
+If the environment variable XDG_CACHE_HOME is set, its directory replaces ~/.cache. A checkpoint contains a stamp of
+each data file and of the graph file, by which a resumed run notices a changed file (see `stamps`).
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ def check_algorithm(algorithm: Any, path: str, folder: Path, seed: int, report: 
     - Decisions must be finite, in some runs also without noise.
     - Methods must be pure: equal arguments give equal results.
     - Statements, such as a sensitivity, must be true.
-    - Some runs must send the same messages again in another process and, if no fault was found, over MPI.
+    - Some runs must send the same messages again in another process. If no fault was found, one run is repeated over
+      MPI.
     - The algorithm must be able to run on at least one of the experiments.
 
     Args:

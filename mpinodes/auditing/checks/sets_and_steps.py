@@ -22,7 +22,7 @@ MODULUS = 0.5  # the constant of the losses that is given to schedules that need
 def check_set(part: Any, path: str, folder: Path, seed: int, report: Report) -> None:
     """Test a set in several dimensions: first its projection at random points, then its statements.
 
-    If the projection has a fault, the statements are not tested.
+    After a fault was found, statements are no longer tested.
     """
     for d, agents, radius in SIZES:
         settings = registry.fill(registry.SETS, part, {})
