@@ -1,8 +1,9 @@
 """Play the two games of an audit. In both games, an adversary learns about private data from the messages of runs.
 
 In the first game, the adversary guesses the signs of the samples' targets from one run. In the second game, the
-adversary decides between two adjacent data sets, over many runs. A game is played on a *probe*, usually a small experiment. If
-`audit.view` names agents, only the second game is played, and its probe is the audited experiment itself.
+adversary decides between two adjacent data sets, over many runs. A game is played on a *probe*, usually a small
+experiment. If `audit.view` names agents, only the second game is played, and its probe is the audited experiment
+itself.
 """
 
 from __future__ import annotations
