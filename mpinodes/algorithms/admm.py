@@ -80,7 +80,7 @@ class State(NamedTuple):
 # is not known to be convex, c₁ counts as infinite.
 @dataclass(frozen=True)
 class Consensus(Algorithm[S]):
-    """Define what all ADMM variants share: the local problem, whose minimizer is sent, and the dual update.
+    """Define what all ADMM variants share: the local problem of an agent, and the update of the dual variable.
 
     The local problem is equation (8) and the dual update equation (9) in the docstring of the module.
     """

@@ -73,7 +73,7 @@ def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream:
         stream: the data: the loss function of each agent in each round.
 
     Raises:
-        BadInput: an agent has no samples, or the agents decide blocks of coordinates and outnumber the coordinates.
+        BadInput: for example, an agent has no samples, or the agents decide blocks and outnumber the coordinates.
     """
     if experiment.is_isolated:
         meets = experiment.rounds if experiment.baseline == "one-shot" else 0

@@ -9,8 +9,9 @@ A layer is a dictionary of keys and values. The layers are, from the lowest to t
 5. the user's settings.
 
 If two layers have the same key, the higher layer overrides the lower layer. If a higher layer chooses another part
-(data, topology or step schedule), the settings of lower layers for this part are dropped. The merged keys are then
-converted to the types of their sections, and all mistakes are collected.
+(data, topology or step schedule), the settings of lower layers for this part are dropped. If there is a preset, the
+algorithm's defaults for keys that presets may set are dropped. The merged keys are then converted to the types of their
+sections, and all mistakes are collected.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ Anyone who knows the settings, the code and the data can compute the fingerprint
 noise key that nobody knows: set `noise.entropy = "os"`.
 
 The noise key is never written to a file, because it depends on a hash of private data, with which anyone can test
-whether a sample is among the data. The files of a run identify its noise by `noise_name`, which does not depend on the
+whether a sample is among the data. The files of a run contain `noise_name` instead, which does not depend on the
 contents of data files.
 """
 
@@ -91,7 +91,7 @@ def noise_key(setup: Setup, with_data: bool = True) -> bytes:
 
 
 def noise_name(setup: Setup) -> str:
-    """Return 16 hexadecimal digits that identify the noise of a run. The files of a run contain these digits.
+    """Return 16 hexadecimal digits for the files of a run. Runs with the same noise key have the same digits.
 
     The digits are the beginning of a hash of the seed and of the setting `noise.key`. If `noise.key` is not set, a hash
     of the settings and the code is taken in its place, without the contents of data files.
