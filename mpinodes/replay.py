@@ -1,10 +1,13 @@
 """Check the sensitivities of a finished run by replaying the run on adjacent data: python -m mpinodes.replay RUN.
 
 Adjacent data sets differ in one sample, one round or one agent (privacy.adjacency). The messages on adjacent data are
-compared with the recorded messages of the run. For every agent, the command prints two numbers:
+compared with the recorded messages of the run. For every agent, the command prints these numbers:
 
-- the largest change of a message, divided by the change that the accountant assumes;
-- the largest number of compared messages that one change of the data moves.
+- the largest change of a message, divided by the change that the accountant assumes: for the first message that depends
+  on the changed data, and for all later messages;
+- the round of the message with the largest of these quotients;
+- the largest number of compared messages that one change of the data moves;
+- the number of adjacent data sets with which a message was tested.
 
 The data of each round except the last are changed, one round at a time. The messages are compared up to the first
 message that depends on the changed data. For some rounds (about --rounds), all later messages are compared, too.

@@ -66,7 +66,7 @@ class Values(NamedTuple):
 class Drawn(Reader):
     """Read a run for its figures: the record, and the results of the same run without noise.
 
-    Variables of the record are read when they are first used.
+    A variable of the record is read only when it is used.
 
     Raises:
         OSError: there is no record.

@@ -157,8 +157,8 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         (near, first), (far, last) = reached[0], reached[-1]
         notes.append(
             f"Toward one node that colludes with no other node, ε ({privacy.adjacency}) at δ = {delta:g} is at most "
-            f"{number(first)} at distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: from round "
-            f"{views.relayed_from} on all messages are mixes of earlier messages."
+            f"{number(first)} at distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: after round "
+            f"{views.relayed_from} all messages are mixes of earlier messages."
         )
     if budget := privacy.budget:
         of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []
@@ -174,7 +174,7 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
             when = f"round {stopped[0]}" if stopped[0] == stopped[-1] else f"rounds {stopped[0]} to {stopped[-1]}"
             who = "the agents" if len(stopped) == len(stops) else f"{len(stopped)} agents"
             notes.append(
-                f"{text}stopping: after {when} {who} relay what they receive, and reveal nothing about their data."
+                f"{text}stopping: after {when} {who} relay what they receive, and reveal nothing more about their data."
             )
     if recorded := privacy.recorded:
         notes.append(
@@ -201,7 +201,7 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
     if noise.key is not None:
         key = f"noise.key = {noise.key!r}"
         notes.append(
-            f"All runs with this seed and {key} share this noise: several of these runs together hide nothing."
+            f"All runs with this seed and {key} share this noise: several of these runs together can reveal the data."
         )
     if privacy.unproven_because:
         notes.append(f"Nothing is proven: {privacy.unproven_because}.")

@@ -32,8 +32,8 @@ PRIVACY = {  # a single run states these facts in `privacy_words.sentences`, so 
     "label-not-kept": "the noise is smaller than the nominal ε requires",
     "delta-too-large": "δ is not well below one over the number of samples or agents",
     "budget-spent": "agents stopped using their data because the privacy budget was spent",
-    "shared-noise": "another run has the same noise on different data: both runs together hide nothing",
-    "noise-key": "all runs with the same seed and noise.key share their noise: several runs together hide nothing",
+    "shared-noise": "another run has the same noise on different data: both runs together can reveal the data",
+    "noise-key": "all runs with the same seed and noise.key share their noise: together they can reveal the data",
     "floating-point-noise": "noise of a secret key is drawn in floating point: its low bits reveal more than is proven",
 }
 MEANINGS = PRIVACY | {

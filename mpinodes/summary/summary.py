@@ -175,7 +175,8 @@ class ViewsSummary(Struct, kw_only=True):
     largest over all agents.
 
     Attributes:
-        relayed_from: the round from which all messages are weighted means of messages of earlier rounds.
+        relayed_from: the last round in which any agent sends something new. All messages of later rounds are weighted
+            means of earlier messages.
         distance: distances in hops; −1 means that no message of the agent arrives.
         largest: the largest epsilon at each distance.
     """
