@@ -8,8 +8,8 @@ round or an agent (`privacy.adjacency`). All losses are maxima over the units.
 
 The loss of the network follows from the losses of the agents:
 
-- If all agents use the same samples (shared data), a changed sample moves the messages of every agent. For each sample,
-  the losses of all agents are added. The loss of the network is the largest of these sums.
+- If all agents use the same samples (shared data), a changed sample can move the messages of every agent. For each
+  sample, the losses of all agents are added. The loss of the network is the largest of these sums.
 - If only one agent uses a sample, the distributions of the other agents' messages, given all earlier messages, do not
   depend on the sample. The loss of the network is then the largest loss of an agent.
 
@@ -25,8 +25,8 @@ The proven ε is computed as follows:
   of every message is as large as its bound.
 - With `privacy.tight`, the module `tight` composes privacy loss distributions (PLD) numerically, which may give a
   smaller ε at δ of the whole run.
-- If a batch is drawn in secret, its noised vector has a smaller pure ε and a smaller Rényi curve (`subsampling`). With
-  secret Poisson batches, a replaced sample counts as two zeroed samples.
+- If a batch is drawn in secret, its noised vector can have a smaller pure ε and a smaller Rényi curve (`subsampling`).
+  With secret Poisson batches, a replaced sample counts as two zeroed samples.
 - Nothing is proven if a message that depends on data has no noise, or if no bound on the change of a message is known.
 """
 

@@ -18,7 +18,7 @@ If a release moves by D2 in L2 norm, it moves by at most D2 · `Events.l1_per_l2
 changes and the distribution of the noise.
 
 - `Costs` computes the costs of single releases: pure ε, ρ of zCDP and a Rényi curve. If secret coins draw the batch of
-  a release, the pure ε and the Rényi curve are smaller (`subsampling`).
+  a release, the pure ε and the Rényi curve can be smaller (`subsampling`).
 - `Ledger` adds up the costs of releases, for each group. It has two subclasses: `Saturated`, in this file, and
   `recursive.Recursive`.
 """
@@ -121,7 +121,7 @@ class Costs:
 
     In the methods, `t` has the numbers of some releases, and `delta` has the L2 change of each of these releases.
 
-    - If secret coins draw the batch of a release, pure ε and the Rényi curve are smaller than for a batch of all
+    - If secret coins draw the batch of a release, pure ε and the Rényi curve can be smaller than for a batch of all
       samples. For ρ of zCDP, the value for a batch of all samples is returned.
     - If a replaced sample counts as two zeroed samples (`Sampling.POISSON_REPLACED`), all costs are those of one zeroed
       sample, whose L2 change is half of `delta`.
