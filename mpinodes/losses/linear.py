@@ -225,9 +225,8 @@ def predictions(features: Features, points: Vector, groups: int) -> Vector:
 
     Args:
         features: (groups · k, d) the features a_k of all samples, sorted by group; dense or sparse.
-        points: (g, p, d) p points for each group of samples. If g = 1, all groups have the same p points; otherwise g =
-            `groups`.
-        groups: the number of groups of samples; each group has k samples.
+        points: (g, p, d) p points for each of g groups.
+        groups: the number of groups of samples, g or 1, each of k samples. If 1, all points get the same samples.
 
     Returns:
         The predictions, (g, p, k).
