@@ -2,12 +2,12 @@
 
 The command prints one screen of checks: the shared memory, MPI and its launcher, ranks and cores, BLAS threads, the
 directory to which runs will be written (DIRECTORY; default: runs), and versions. If there are several ranks, the
-command also measures the rounds per second on a ring. If there is too little shared memory, the other checks are left
-out.
+command also measures the rounds per second on a ring. If the shared memory of the host is too small, the other checks
+are left out.
 
-The command changes nothing. Each line begins with `ok`, `note` or `mend`. A line with `mend` says what you have to
-change. Exit code 0: no line has `mend`. 1: a line has `mend`, or a rank did not answer. 2: the command line is wrong.
-Any other code: MPI failed.
+The command changes nothing. Each result of a check begins with `ok`, `note` or `mend`. A result with `mend` says what
+you have to change. Exit code 0: no result is `mend`. 1: a result is `mend`, or a rank did not answer. 2: the command
+line is wrong. Any other code: MPI failed.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def main(argv: list[str]) -> int:
 def examine(folder: Path, started: launching.Launcher | None, limit: float) -> Iterator[Line]:
     """Do all checks of this machine and yield their results. All ranks must call this function.
 
-    - If there is too little shared memory: no other check is done.
+    - If the shared memory of the host is too small: no other check is done.
     - If the MPI library cannot be loaded: only this process is checked.
     - If a rank does not answer in time: a line that names this rank is printed, and all ranks are aborted with code 1.
 

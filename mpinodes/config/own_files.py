@@ -44,7 +44,7 @@ def files(e: Experiment) -> list[tuple[str, Path]]:
 
 
 def keep(e: Experiment, directory: Path) -> None:
-    """Copy the Python files that the settings name into the folder `sources` of a run directory."""
+    """Copy the Python files that `files` returns into the folder `sources` of a run directory."""
     for key, path in files(e):
         (directory / FOLDER).mkdir(exist_ok=True)
         shutil.copyfile(path, _copy_of(directory, key, path))
@@ -116,14 +116,14 @@ def _cache() -> Path:
 
 
 def checked(e: Experiment) -> list[dict[str, Any]] | None:
-    """Return a record of each Python file of the user on which the proven epsilon depends.
+    """Return a record of each Python file of the user on which a proven epsilon would depend.
 
     Files with metrics are left out, because no epsilon depends on metrics.
 
     Returns:
         A list with a dictionary for each file; None if there is no such file. `key` is the setting that names the file,
-        `path` its path, and `sha256` its hash. `tested` is true if `mpinodes check` has tested the file with the values
-        that the experiment sets.
+        `path` its path, and `sha256` its hash. `tested` is true if the file has passed `mpinodes check`, and the
+        experiment gives no setting of the file an untested value (`_is_untried`).
     """
     entries = []
     for key, path in files(e):
@@ -161,7 +161,7 @@ def digest_of(path: Path) -> str:
 
 
 def stamp_of(path: Path, digest: str) -> Path:
-    """Return the path of the empty file that marks a Python file as tested by `mpinodes check`.
+    """Return the path of the file whose existence marks a Python file as tested by `mpinodes check`.
 
     The name of the marking file is a keyed hash of three things: the version of mpinodes, the Python file, and the
     files that the Python file may run or read (`noise_key.files_behind`).

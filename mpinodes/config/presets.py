@@ -1,4 +1,4 @@
-"""Read the setting `problem.preset`. A preset is a set of settings that give all algorithms the same problem.
+"""Read the setting `problem.preset`. A preset is a set of settings that pose the same problem to several algorithms.
 
 A preset is a file in the folder presets, a TOML file of the user, or a table of keys in the experiment. A preset may
 set the keys of the sections data, problem and step, and privacy.clip, privacy.scale and privacy.adjacency. If there is

@@ -1,8 +1,8 @@
 """Find the class of a part by its name, or by the path of a user's Python file.
 
-A part is a replaceable component of an experiment, such as an algorithm. Each part is a class in a file of its own,
-which names the class in `__all__`. Other installed packages provide parts by entry points. `KINDS` lists the kinds of
-parts, and the settings that choose a part of each kind.
+A part is a replaceable component of an experiment, such as an algorithm. A part is a class. A file with a part names
+only this class in `__all__`. Other installed packages provide parts by entry points. `KINDS` lists the kinds of parts,
+and the settings that choose a part of each kind.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class PartKind(NamedTuple):
         package: the subpackage that contains the parts: "algorithms". The group of entry points is
             "mpinodes.algorithms".
         section: the section of the experiment that chooses a part: "algorithm".
-        chooser: the key of this section whose value is the name of a part: "name".
+        chooser: the key of this section whose value is the name of a part: "name". For metrics, the value is a list of
+            names and paths.
         base: the base class of the parts. mpinodes fills in the fields of the base class; all other fields of a part
             are settings.
         about: the kind in words, for `--explain`.
@@ -218,7 +219,7 @@ def _loaded(path: str, where: str) -> tuple[Any, str]:
 
 
 def _required(kind: PartKind, part: Any, where: str) -> Any:
-    """Check that a user's class implements the base class of its kind of parts correctly, and return the class.
+    """Check that a class from outside mpinodes implements the base class of its kind correctly, and return the class.
 
     If the class is a loss, return a subclass whose class attributes are the defaults of its settings (`bound`).
 
@@ -266,7 +267,8 @@ def bound(loss: Any, values: Mapping[str, Any]) -> Any:
     """Return a subclass of a loss in which the settings of the loss are class attributes.
 
     Class methods of a loss can then read the settings before a loss object exists. A setting that is not in `values`
-    has its default. A setting without value and default does not become a class attribute.
+    has its default. A setting without value and default does not become a class attribute. If no setting becomes a
+    class attribute, the loss itself is returned.
 
     Args:
         loss: the class of the loss.
@@ -342,8 +344,8 @@ def mixing_name(mixing: str | type[parts.Mixing]) -> str:
 def keys(kind: PartKind, part: Any) -> dict[str, Key]:
     """Return the type and the default of each setting of a part, by the name of the setting.
 
-    The settings are the fields of the part's dataclass, without the fields that mpinodes fills in. All calls for a part
-    return the same dictionary, which callers must not change.
+    The settings are the fields of the part's dataclass, without the fields that mpinodes fills in. The dictionary is
+    cached, so callers must not change it.
     """
     hints = get_type_hints(part, include_extras=True)
     given = {field.name for field in fields(kind.base)} - {*kind.settable}

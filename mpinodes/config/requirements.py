@@ -1,7 +1,7 @@
 """Check that the parts of an experiment can be used together.
 
-Each function yields an error message for each conflict that it finds. A part states its needs by class attributes. This
-module names no part: to suggest other parts in a message, it searches all installed parts of a kind.
+Each function whose name begins with `of_` yields an error message for each conflict that it finds. A part states its
+needs by class attributes. To suggest other parts in a message, this module searches all installed parts of a kind.
 """
 
 from __future__ import annotations
@@ -115,7 +115,11 @@ def of_parts(e: Experiment, parts: Classes) -> Iterator[str]:
 
 
 def shows_all(stream: type[Stream]) -> bool:
-    """Return whether `data.batch` of a stream may be "all": a round then uses all samples of an agent."""
+    """Return whether `data.batch` of a stream may be "all": the loss of a round then has all samples of an agent.
+
+    With `data.sampling = poisson`, the agent draws its batch from these samples. A user's stream may accept "all", and
+    yet give an agent fewer samples.
+    """
     with suppress(msgspec.ValidationError, KeyError):
         return bool(msgspec.convert("all", registry.keys(registry.STREAMS, stream)["batch"].type))
     return False
@@ -272,7 +276,8 @@ def of_agents(e: Experiment, graph: Topology, algorithm: type[Algorithm[Any]], r
 def of_data(e: Experiment, parts: Classes, stream: Stream) -> Iterator[str]:
     """Yield an error message if the data do not suit the loss or the baseline, or if the noise cannot be calibrated.
 
-    The noise cannot be calibrated if neither `privacy.clip` nor the loss bounds the change of a gradient by one sample.
+    The noise cannot be calibrated if nothing bounds how much the gradient changes between adjacent data sets. For the
+    adjacencies one-round and zero-out, only `privacy.clip` bounds this change; for others, also the loss may.
     """
     loss, setting = parts.loss, registry.named(registry.LOSSES, e.problem)
     needs_sensitivity = e.private and e.privacy.scale == "calibrated" and not parts.algorithm.solves
@@ -372,7 +377,7 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
 def _fits(kind: type[Topology], setup: Setup) -> bool:
     """Return whether graphs of a class have the properties that the run's mixing (its rule for weights) needs.
 
-    The answer is found for a graph of the class with 8 agents and default settings.
+    The answer is found for a graph of the class with 8 agents and default settings; false if there is no such graph.
     """
     try:
         graph = kind(agents=8)

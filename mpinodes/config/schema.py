@@ -1,7 +1,7 @@
 """Convert the values in the sections of an experiment to their types, and report mistakes in keys and values.
 
 A struct of `core.experiment`, or the dataclass of a part, defines the keys of a section. `decode` converts a section
-and collects all mistakes. Each mistake is a line of text that says which keys or values are allowed.
+and collects all mistakes. Each mistake is a line of text.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ def to_type(key: str, value: Any, message: str = "") -> str:
         key: the setting, such as "data.batch".
         value: the wrong value.
         message: the error message of msgspec, which names the expected type. An empty text means that a TOML table was
-            expected. Any other text means that a single value was expected.
+            expected. A text without the name of a type means that a single value was expected.
     """
     wants = message.partition("`")[2].partition("`")[0]
     if isinstance(value, list) and value and "got `array`" in message:
@@ -254,7 +254,7 @@ def _plain(message: str, expected: Any) -> str:
 
 
 def options(expected: Any) -> list[str]:
-    """Return the allowed words of a type `Literal`; empty for other types."""
+    """Return the allowed words of a type `Literal` that allows only words; empty for other types."""
     kind = _plain_type(expected)
     choices = get_args(kind) if get_origin(kind) is Literal else ()
     return list(choices) if choices and all(isinstance(choice, str) for choice in choices) else []

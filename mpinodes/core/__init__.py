@@ -1,8 +1,7 @@
 """Define what the other packages of mpinodes share: base classes of parts, messages, events, seeds, experiments.
 
 A part is a replaceable component of an experiment, such as an algorithm, a loss or a graph. A user's Python file
-imports all names that it needs from this package: `from mpinodes.core import Algorithm, Query, RELEASED, ...`. This
-package imports no other package of mpinodes.
+imports the names of mpinodes that it needs from this package: `from mpinodes.core import Algorithm, Query, ...`.
 """
 
 from importlib import import_module

@@ -51,7 +51,8 @@ class Request(Tree):
         """Return an error message with the place of the mistake, a file and a line, added at its beginning.
 
         The place is the line that sets the key at the beginning of the message, or else the line that begins the
-        section of this key. If no file sets the key or its section, the message is returned unchanged.
+        section of this key. The message is returned unchanged if no file sets the key or its section, or if a key=value
+        pair or a dictionary overrides the key.
 
         Args:
             problem: the error message.
@@ -105,7 +106,7 @@ def nested(settings: Mapping[str, Any]) -> Tree:
 
 
 def utf8(data: bytes) -> bytes:
-    """Return a text as UTF-8 without byte-order mark. UTF-16 with such a mark (from PowerShell) is converted."""
+    """Remove the byte-order mark of a UTF-8 text, and convert UTF-16 with such a mark (from PowerShell) to UTF-8."""
     is_utf16 = data[:2] in UTF_16 and len(data) > 2
     return data.decode("utf-16", "replace").encode() if is_utf16 else data.removeprefix(b"\xef\xbb\xbf")
 
@@ -169,7 +170,7 @@ def asked_for(words: list[str]) -> Tree:
     """Return the settings that the words of a command ask for, as nested dictionaries.
 
     Args:
-        words: the path of a TOML file, which may be missing, then key=value pairs that override the file.
+        words: the path of a TOML file, which may be left out, then key=value pairs that override the file.
 
     Raises:
         BadInput: the file is missing or malformed, or a word is not a key=value pair.

@@ -43,8 +43,8 @@ class Kind(IntEnum):
 class Sampling(IntEnum):
     """Name how an agent draws the batch of samples from which a release (a noised vector) is computed.
 
-    The fields `l1` and `l2` of an `Event` bound how much the release changes if one sample changes. The way of drawing
-    determines which change of a sample is meant, and what the field `rate` means:
+    The fields `l1` and `l2` of an `Event` bound how much the release changes between adjacent data sets. The way of
+    drawing determines what the field `rate` means, and for secret batches also which data sets are adjacent:
 
     - NONE: the batch is public, and `rate` is 0.
     - POISSON: each sample is in the batch with probability `rate`, by secret random numbers. `l1` and `l2` are for one
@@ -222,8 +222,8 @@ class Events(msgspec.Struct, frozen=True):
 
     Args:
         data: an array (rounds, agents), or (rounds,) for one agent, with the dtype `Layout.record`. `data` may also be
-            an object that reads rounds from a file when it is indexed. In this case, only the `Events` that `blocks`
-            yields have the attributes.
+            an object that reads rounds from a file when it is indexed. In this case, only the `Events` that an index or
+            `blocks` gives have the attributes.
         dimension: d, the number of coordinates of a vector; 0 if d is unknown. If d is unknown, gamma-norm noise is
             accounted for as a pure ε-DP mechanism.
     """

@@ -181,10 +181,10 @@ class Checkpoint(Struct, forbid_unknown_fields=True, frozen=True):
     """Choose when a run stores a checkpoint, from which `mpinodes run --resume RUN` continues the run.
 
     Attributes:
-        every: store a checkpoint after every so many rounds. The last two checkpoints are kept, and --resume RUN
-            continues from the newest. By default a run stores a checkpoint only when a signal ends the run (SIGUSR1,
-            SIGTERM, SIGINT). The checkpoint of an agent contains the agent's state without noise: keep it as private as
-            the agent's data.
+        every: store a checkpoint after every so many rounds. Old checkpoints are removed, and --resume RUN continues
+            from the newest. By default a run stores a checkpoint only when a signal ends the run (SIGUSR1, SIGTERM,
+            SIGINT). The checkpoint of an agent contains the agent's state without noise: keep it as private as the
+            agent's data.
     """
 
     every: Count | None = None
@@ -264,13 +264,13 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
             u) - f(x - r u)) u / (2r) then replaces the gradient, and the regret is computed at the two points.
             privacy.clip bounds the contribution of one sample to the slope (f(x + r u) - f(x - r u)) / (2r). The noise
             grows with d, because the estimate is d times the slope.
-        radius: for points=2: the value of r in round 1. The radius r must be below problem.radius, because x keeps the
-            distance r from the boundary of the set.
+        radius: for points=2: the value of r in round 1. A ball of a larger radius than r must fit into the set, because
+            x keeps the distance r from the boundary of the set.
         decay: for points=2: r decreases as t^-decay; 0 keeps r constant.
         delay: k: the gradient or the loss values of round t arrive in round t + k. The algorithm uses them with the
             step size of round t + k, to which the noise is calibrated. Nothing arrives in the first k rounds. An
-            epsilon is proven only if gradients are taken at released points (gradient_at=public). Messages are not
-            late: see faults.delay.
+            epsilon is proven only if gradients are taken at released points, as with gradient_at=public. Messages are
+            not late: see faults.delay.
     """
 
     points: Literal[0, 2] = 0
@@ -327,12 +327,13 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         rounds: T, the number of rounds. Default: as many rounds as the data last.
         seed: seed of the data, their order, the gradient noise, the graphs and the starting points. Runs that differ
-            only in settings of the privacy noise have the same data, graphs and starting points. The privacy noise
-            depends on the seed and on every setting that can change a message. Anyone who guesses the seed can
-            regenerate the noise: see noise.entropy and noise.key.
+            only in settings of the privacy noise have the same data, graphs and starting points. By default the privacy
+            noise depends on the seed and on every setting that can change a message. Anyone who guesses the seed can
+            then regenerate the noise: see noise.entropy and noise.key.
         repeats: number of runs in one job. Their seeds are seed, seed + 1, ...; with data.seed all runs use the
             same data.
-        name: the name of the run, which is part of the name of the run directory, and is printed on the run's page.
+        name: the name of the run, which is printed on the run's page, and begins the name of the run directory unless
+            output.dir is set.
         algorithm: name or path of the algorithm, and its hyper-parameters.
         step: kind of the step schedule, and its parameters.
         topology: name or file of the graph, and its parameters.

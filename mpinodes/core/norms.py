@@ -26,8 +26,8 @@ def norm(v: Vector) -> float:
 def shortened(v: Vector, most: float) -> Vector:
     """Return a vector whose L2 norm is at most `most`: `v` itself, or `v` scaled down to the norm `most`.
 
-    The result contains nan if an entry of `v` is not finite. `most` must be at least 1e-140. If `v` has leading axes
-    (independent runs), each vector along the last axis is scaled alone, and the result is a new array.
+    The result contains nan if an entry of `v` is not finite. `most` must be finite and at least 1e-140. If `v` has
+    leading axes (independent runs), each vector along the last axis is scaled alone, and the result is a new array.
     """
     if v.ndim > 1:
         return np.stack([shortened(row, most) for row in v])

@@ -81,8 +81,8 @@ def read(path: Path, bounds: NDArray[np.float64] = _BOUNDS) -> Source:
         bounds: the numbers by which the numeric fields are divided, in the order of the fields.
 
     Raises:
-        BadInput: the file is missing, empty, truncated or no Adult file; the message names the file and, if a line is
-            wrong, the line.
+        BadInput: the file is missing, empty or no Adult file; the message names the file and, if a line is wrong, the
+            line.
     """
     codes = coded.codes(path, FIELDS, missing="?")
 

@@ -2,7 +2,7 @@
 
 Every value that occurs in an attribute becomes a 0/1 feature. Like LIBSVM, this reader leaves out the attribute
 stalk-root, which has missing values. The order of LIBSVM's features is not known: here the features follow the order of
-the attributes and of their values in UCI's file.
+the attributes and of their values in UCI's file agaricus-lepiota.names.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def read(path: Path) -> Source:
     The target is −1 for an edible mushroom and +1 for a poisonous mushroom.
 
     Raises:
-        BadInput: the file is missing, empty, truncated or not UCI's file; the message names the file and, if a line is
-            wrong, the line.
+        BadInput: the file is missing, empty or not UCI's file; the message names the file and, if a line is wrong, the
+            line.
     """
     codes = coded.codes(path, ATTRIBUTES)
 

@@ -32,8 +32,8 @@ def read(files: Sequence[Path]) -> Source:
     """Return the images, file after file. Features are pixels divided by 255, and targets are classes from 0 to 9.
 
     Raises:
-        BadInput: a file is missing, empty, truncated or not in CIFAR-10's format; the message names the file and, if a
-            record is wrong, the record (counted from 1) and its first byte.
+        BadInput: a file is missing, empty or not in CIFAR-10's format; the message names the file and, if a record is
+            wrong, the record (counted from 1) and its first byte.
     """
     records = [_records(path) for path in files]
     starts = np.cumsum([0, *map(len, records)])

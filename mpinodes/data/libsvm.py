@@ -37,8 +37,8 @@ def read(path: Path, dimension: int | None = None, labels: Labels = ()) -> Sourc
             `labels` is empty, the labels in the file must be numbers, and these numbers are the targets.
 
     Raises:
-        BadInput: the file is missing, empty or truncated, or a line is malformed; the message names the file and, if a
-            line is malformed, the line.
+        BadInput: the file is missing, empty or packed wrongly, or a line is malformed; the message names the file and,
+            if a line is malformed, the line.
     """
     parts = once(path, f"{dimension} {labels}", lambda: _read(path, dimension, labels))
     targets, values, columns, ends, size = parts

@@ -55,7 +55,7 @@ def shared(folder: Path) -> Iterator[None]:
 
 
 def once(path: Path, how: str, read: Callable[[], Arrays]) -> Arrays:
-    """Return the arrays that `read` makes from a file. The arrays are cached and read-only.
+    """Return the arrays that `read` makes from a file. The arrays are read-only, and cached by `drawn_once`.
 
     If the size or the modification time of the file has changed, the file is read again.
 

@@ -94,7 +94,7 @@ def _unpacked(path: Path, kind: str) -> NDArray[np.uint8]:
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the line number, from 1, and the bytes of each line of a text file. Blank lines are skipped.
 
-    A byte-order mark is left out, and UTF-16 text becomes UTF-8.
+    A byte-order mark of UTF-8 is left out, and UTF-16 text with such a mark becomes UTF-8.
 
     Raises:
         BadInput: as in `content`.

@@ -164,8 +164,8 @@ def _rows(path: Path, stated: FileFacts) -> Iterator[tuple[int, list[str]]]:
     """Yield the line number and the entries of each line of a .csv. Blank lines are skipped.
 
     Raises:
-        BadInput: a line has a single entry, or its number of entries contradicts data.columns or the first line; the
-            message names the line.
+        BadInput: a line cannot be split, has a single entry, or has a number of entries that contradicts data.columns
+            or the first line; the message names the line.
     """
     width = stated.columns + 1 if stated.columns else 0
     for number, line in lines(path):
@@ -335,7 +335,8 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     names = [str(name) for name in frame.columns]
     if wrong := [name for name, n in Counter(names).items() if n > 1 or not (name and name.isprintable())]:
         raise BadInput(
-            f"data.file: column {wrong[0]!r} of the data frame: each column needs a name of its own, of printable signs"
+            f"data.file: column {wrong[0]!r} of the data frame: each column needs a name of printable characters that "
+            "no other column has"
         )
     missing, labels = frame.isna().to_numpy(), data.get("labels")
     if missing.any() and not (isinstance(labels, list) and "" in labels):  # the label "" stands for a missing value

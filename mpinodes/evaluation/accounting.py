@@ -98,12 +98,12 @@ class Accounting:
         paper claims, the proven ε at δ = 0, and the proven ε at the run's δ. A value is nan if no ε is claimed or
         proven.
 
-        If all agents only relay messages from some round on, there may be four more variables. They concern an
-        adversary that sees only what one node sees:
+        Let L be the last round in which any agent sends something new. If agents only relay messages after round L,
+        there may be four more variables:
 
-        - For each node and agent: a bound on ε, the part of the bound that is due to relayed messages, and the distance
-          in hops.
-        - For each agent: the ε of all messages before relaying.
+        - For each node and agent: a bound on the ε toward an adversary that sees only what this node sees, the ε of
+          the messages from round L on toward the same adversary, and the distance in hops.
+        - For each agent: the ε of all messages before round L, toward an observer of all links.
         """
         claimed, agents, network = self._losses
         privacy = self._setup.experiment.privacy
@@ -122,8 +122,8 @@ class Accounting:
             variables[f"epsilon_{name}_network"] = Variable(axes[:1], of_network, f"{label}, of the network")
         if seen := self._views:  # a single node provably learns less than an observer of all links
             pair, node = ("viewer", "agent"), f"ε toward one node {at}"
-            before = f"ε on all links {at}, before relaying"
-            relayed = f"{node}, of what is relayed, at most"
+            before = f"ε on all links {at}, before round {seen.start}"
+            relayed = f"{node}, of messages from round {seen.start} on, at most"
             variables |= {
                 "epsilon_node": Variable(pair, epsilons(seen.mu, delta), f"{node}, at most"),
                 "epsilon_node_relayed": Variable(pair, epsilons(seen.relayed, delta), relayed),

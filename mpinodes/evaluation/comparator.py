@@ -1,7 +1,7 @@
 """Find the best fixed decision in hindsight (the comparator), with a proven bound on its error.
 
 The comparator minimizes F(v) = Σ_t Σ_i f_i^t(v) over all v in the set 𝒳, where f_i^t is the loss of agent i in round t.
-The method depends on the losses and on 𝒳:
+If all agents share one loss, the sum over i has one term. The method depends on the losses and on 𝒳:
 
 - If the losses are piecewise linear and 𝒳 states its `cones`: Clarabel solves a quadratic or second-order cone program.
 - If other losses are not strongly convex in each sample and 𝒳 = R^d: Newton's method if F is smooth and regularized and
@@ -294,8 +294,8 @@ def _piecewise(total: PiecewiseLinearLoss, feasible: Set, start: Vector, lost: f
     """Minimize a piecewise linear F by a sequence of small programs, which are solved by Clarabel.
 
     The loss function of a sample has one kink, at which its slope changes. A program is small because it contains only
-    the kinks that are nearest to the best point so far; all other loss functions are treated as linear. Each program
-    contains more kinks than the program before.
+    the kinks that are nearest to the best point so far; all other loss functions are treated as linear. Later programs
+    contain more kinks. If F has no regularizer and the set is unbounded, the only program contains all kinks.
 
     Args:
         total: F.

@@ -101,7 +101,7 @@ class Evaluator:
         If a user-defined metric fails, a warning is printed, and the metric is left out.
 
         Args:
-            tell: a function that is called with the number of comparators found and the number of all comparators.
+            tell: a function that may be called with the number of comparators found and the number of all comparators.
             known: maps a number of rounds to the comparator of these first rounds, from another run on the same losses.
                 Known comparators need not be computed.
         """
@@ -282,7 +282,8 @@ def _expected_seconds(setup: Setup, meter: Meter) -> float:
 def best_fixed(meter: Meter, feasible: Set, tell: Tell, known: Mapping[int, Comparator]) -> list[Comparator]:
     """Return the best fixed decision for each horizon T: the minimizer over v in 𝒳 of Σ_{t ≤ T} Σ_i f_i^t(v).
 
-    A horizon is a round at which results are measured. f_i^t is the loss of agent i in round t.
+    A horizon is a round at which results are measured. f_i^t is the loss of agent i in round t. If all agents share one
+    loss, the sum over i has one term.
 
     Args:
         meter: the sums of losses of the finished run.

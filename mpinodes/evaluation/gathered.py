@@ -32,7 +32,10 @@ def values_at(loss: LinearLoss, points: Vector) -> Vector:
 
 
 def blocks(total: int, width: int) -> list[slice]:
-    """Split rows into about equal blocks, so that a result with `width` numbers per row fits into the cache."""
+    """Split rows into about equal blocks, so that a result with `width` numbers per row fits into the cache.
+
+    If one row alone does not fit, there are more blocks than rows, and some blocks are empty.
+    """
     number = max(1, -(-total * width // IN_CACHE))
     edges = np.linspace(0, total, number + 1).astype(int).tolist()
     return [slice(*ends) for ends in pairwise(edges)]
@@ -67,7 +70,7 @@ class Examined(ABC):
         """
 
     def marks(self, points: Vector) -> Vector:
-        """Return the accuracy or the root mean squared error of k points, as an array (k,).
+        """Return the accuracy of k points, or the mean of their squared errors, as an array (k,).
 
         Args:
             points: (d, k), one point per column.
@@ -142,7 +145,7 @@ class RealValued(Examined):
 
     Args:
         source: the samples.
-        mean: the mean of the training targets.
+        mean: the mean of the training targets, or of the test targets if there are no training samples.
     """
 
     def __init__(self, source: Source, mean: float) -> None:
@@ -150,7 +153,7 @@ class RealValued(Examined):
         self._mean = mean
 
     def naive(self) -> float:
-        """Return the root mean squared error of always predicting the mean of the training targets."""
+        """Return the root mean squared error of always predicting the mean target, which is the argument `mean`."""
         return float(np.sqrt(np.mean((self._source.targets - self._mean) ** 2)))
 
     def marks(self, points: Vector) -> Vector:

@@ -31,7 +31,7 @@ Block = tuple[Features, Vector, Any]  # features (k, d), targets (k,), and one d
 
 
 class Total:
-    """Sum the losses of all agents over any consecutive rounds of a run.
+    """Sum the losses over any consecutive rounds of a run.
 
     Args:
         loss: any loss of the run; all losses of the run have the class and the regularizer of this loss.
@@ -60,7 +60,7 @@ class Total:
         return self._kind, self._regularizer, self._features, self._targets, self._divisor, rows.digest()
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one function."""
+        """Return the sum of the unclipped losses of the rounds `first` to `rounds`, as one function."""
         number = rounds - first + 1
         if not self._rows:
             return self._loss(self._features, self._targets, self._divisor / number, number)
@@ -111,7 +111,7 @@ class Squares(Total):
         return (lambda: rounds,)
 
     def upto(self, rounds: int, first: int = 1) -> LinearLoss:
-        """Return the sum of the unclipped losses of all agents in the rounds `first` to `rounds`, as one function.
+        """Return the sum of the unclipped losses of the rounds `first` to `rounds`, as one function.
 
         If a call has the same `first` as the last call, and no smaller `rounds`, only the samples of the further rounds
         are read.
@@ -163,7 +163,7 @@ class Samples:
     def held_at_the_end(self) -> int:
         """Return how many bytes the samples take in memory when the run has ended, in addition to the data set itself.
 
-        If samples are used again in later rounds, there are two copies of these samples, and both are counted.
+        If every agent's rounds use parts of a fixed set of samples, two copies of the samples are counted.
         """
         if self._recurs:
             features = [reader.features for reader in self._readers]

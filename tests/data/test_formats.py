@@ -682,8 +682,8 @@ def test_what_a_data_frame_lacks_is_named_by_its_column_and_row(target, missing,
 def test_a_data_frames_column_whose_name_is_no_line_is_named(name):
     message = error(frames.kept, {"file": frame().rename(columns={"y": name})})
     assert (
-        message
-        == f"data.file: column {name!r} of the data frame: each column needs a name of its own, of printable signs"
+        message == f"data.file: column {name!r} of the data frame: each column needs a name of printable "
+        "characters that no other column has"
     )
 
 

@@ -81,7 +81,7 @@ def test_a_data_frame_is_data(here):
     frame.to_parquet("mine.parquet")
     other = mpinodes.simulate(asked, "data.file=mine.parquet", data=stated)
     np.testing.assert_array_equal(other.record.loss, result.record.loss)
-    with pytest.raises(BadInput, match="each column needs a name of its own"):
+    with pytest.raises(BadInput, match="each column needs a name of printable"):
         mpinodes.simulate(asked, data={"file": pandas.DataFrame(np.eye(2), columns=["a", "a"])})
 
 

@@ -1,13 +1,13 @@
 """Define the base class of each kind of part: its methods, and the facts that a part states about itself.
 
-A part is a replaceable component of an experiment: a class, in a file of its own, that extends one of the base classes
-below. An experiment chooses a part by its name, or by the path of a user's file. The fields that a part's dataclass
-adds to the fields of its base class are settings: each field is a key of the experiment, such as `algorithm.<field>` or
-`data.<field>`. Class attributes are not settings.
+A part is a replaceable component of an experiment: a class that extends one of the base classes below. An experiment
+chooses most parts by name, or by the path of a user's file. Fields that the dataclass of an algorithm, stream,
+topology, sample loss, set or schedule adds to its base class are settings: each field is a key of the experiment, such
+as `algorithm.<field>` or `data.<field>`. Class attributes are not settings.
 
     Algorithm    computes an agent's messages, and updates the agent's state with the messages that the agent receives
     Mixing       computes the mixing weights, and the public scalars that receivers need to compute their weights
-    Mechanism    adds noise to messages
+    Mechanism    adds noise to messages, or to gradients
     Loss         is the loss f^t of one agent in round t; `SampleLoss` is a loss of samples, chosen by `problem.loss`
     Stream       provides the data: the loss of each agent in each round
     Topology     is the graph: which agents send to which agents in a round

@@ -214,7 +214,7 @@ class Algorithm(ABC, Generic[S]):
 
     @abstractmethod
     def message(self, s: S, here: Neighborhood) -> Message:
-        """Return the message that the agent wants to send in this round. Noise is added later."""
+        """Return the message that the agent wants to send in this round, before noise is added where needed."""
 
     @abstractmethod
     def update(self, s: S, here: Neighborhood, inbox: Inbox, loss: Loss) -> S:

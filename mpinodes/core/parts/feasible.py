@@ -80,8 +80,8 @@ class Set(ABC):
     def cones(self, used: NDArray[np.int64]) -> list[Cone]:
         """Return cone constraints that describe 𝒳. A solver uses them to compute the best fixed decision.
 
-        By default, this method raises NotImplementedError. The best fixed decision is then computed without the
-        constraints, which takes longer and is less accurate for nonsmooth losses.
+        By default, this method raises NotImplementedError. The best fixed decision is then computed by other methods,
+        which take longer and are less accurate for nonsmooth losses.
 
         Args:
             used: indices of coordinates. The constraints are on the vector v of these coordinates, for the points of 𝒳

@@ -75,10 +75,10 @@ class SampleLoss(Loss):
         features: (k, d) the a_k as rows, dense or a sparse CSR array.
         targets: (k,) the b_k.
         clip: the L2 bound to which gradients, restricted to the requested block, are clipped; inf means no clipping.
-        whole: True: the sum of the gradients of all samples of the round is clipped. False: the gradient of each sample
-            is clipped.
-        divisor: 1 for the sum over the samples of a round, k for the mean; or an array (k,), one divisor for each
-            sample.
+        whole: True: the gradient of all samples of the round together is clipped, after the division by `divisor`.
+            False: the gradient of each sample is clipped.
+        divisor: a number that divides each sample's loss, such as k for the mean over the samples; or an array (k,),
+            one divisor for each sample.
         regularizer: λ.
     """
 

@@ -14,7 +14,7 @@ from mpinodes.core.seeds import Draws
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Mechanism(ABC):
-    """Add noise to a vector that an algorithm wants to send.
+    """Add noise to a vector that an algorithm wants to send, or to a gradient.
 
     Attributes:
         epsilon: `privacy.epsilon`, to which the scale of Laplace and gamma-norm noise is inversely proportional;

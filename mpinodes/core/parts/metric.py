@@ -72,7 +72,8 @@ class Judged(Struct, frozen=True):
         best_of_rounds: (2, h) two numbers on the decisions that minimize the loss of each single round, for the rounds
             up to a horizon: the sum of the least losses, and the sum of the distances between consecutive minimizers.
             None if `record.dynamic_regret` is false or the best fixed decision is not computed.
-        losses: maps t to the sum of the unclipped losses of all agents in rounds 1 to t.
+        losses: maps t to the sum of the unclipped losses of rounds 1 to t: of all agents if the objective is
+            decomposable, else of the common loss.
         weights: returns an iterator over the mixing matrices (n, n) of rounds 1, 2, ...; row i has the weights of
             receiver i.
     """
@@ -103,10 +104,11 @@ class Metric(ABC):
 
     - The array is the variable `name` of record.h5.
     - If `summarized` is true, the last value of the array is written to summary.json at `key`.
-    - If `shown` is true too, the summary and the page print this value with `label`.
     - If `per_round` is true, summary.json also has this value divided by the number of rounds, at `<key>_per_round`.
     - If the array has an axis "agent", summary.json also has the means over agents, at the same keys followed by
       `_mean`.
+    - If `shown` is true too, and the array has no axis "coordinate", the summary and the page print the last of these
+      numbers with `label`.
 
     Each run has a metric object of its own, so a metric object may store data of the run.
     """

@@ -53,7 +53,7 @@ class Mixing(ABC):
     """Compute the weights a_ij that agent i gives to the releases of agents j.
 
     With each release an agent may send public scalars, from which the receivers compute their weights. A mixing never
-    receives the state or the loss of an agent, so the scalars depend on the graph alone.
+    receives the state or the loss of an agent, so the scalars do not depend on data.
 
     Attributes:
         graph: public facts of the graph.

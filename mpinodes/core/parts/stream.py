@@ -111,9 +111,9 @@ class Stream(ABC):
 
     @property
     def batch(self) -> int | Literal["all"]:
-        """Return how many samples an agent uses in a round; "all": every round uses all samples of the agent.
+        """Return how many samples an agent's loss has in a round; "all": every loss has all samples of the agent.
 
-        Most streams have a setting of this name.
+        Most streams have a setting of this name. If batches are secret (`data.sampling`), mpinodes sets it to "all".
         """
         return 1
 
@@ -121,7 +121,8 @@ class Stream(ABC):
     def source_files(self) -> Sequence[Path]:
         """Return the files from which samples are read; by default the files that the settings `file` and `dir` name.
 
-        The noise key depends on the contents of these files, so that runs on different data never share noise.
+        Unless `noise.key` is set, the noise key depends on the contents of these files, so that runs on different data
+        do not share noise.
         """
         words = (getattr(self, key, "") for key in LOCATIONS)
         return [file for word in words if word for file in files_of(Path(word))]
