@@ -274,7 +274,7 @@ def about_blas(ranks: Sequence[RankFacts]) -> Line:
         return Line("mend", "threads", f"{text}, although mpinodes asked for one", advice)
     if len(kinds) > 1:
         advice = "set the same OPENBLAS_CORETYPE on all hosts"
-        return Line("note", "threads", f"{text}; numbers are rounded differently on different hosts", advice)
+        return Line("note", "threads", f"{text}; numbers may be rounded differently on different hosts", advice)
     return Line("ok", "threads", text)
 
 

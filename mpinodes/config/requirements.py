@@ -222,7 +222,7 @@ def _noise(e: Experiment, parts: Classes) -> Iterator[str]:
         yield f"privacy.scale = {privacy.scale!r}: {e.name} {use}; leave privacy.scale out"
     if privacy.noise_multiplier is not None and not parts.algorithm.noises_gradients:
         others = _choose(registry.ALGORITHMS, lambda a: a.noises_gradients)
-        yield f"privacy.noise_multiplier = {privacy.noise_multiplier:g}: {e.name} noises its messages; set {others}"
+        yield f"privacy.noise_multiplier = {privacy.noise_multiplier:g}: {e.name} noises no gradients; set {others}"
     elif privacy.noise_multiplier is not None and isinf(e.clip):
         yield "privacy.clip = inf: privacy.noise_multiplier is a multiple of the clip; set a finite privacy.clip"
     if privacy.budget and privacy.budget.kept_by == "stopping" and parts.algorithm.noises_gradients:
@@ -328,7 +328,7 @@ def of_setup(setup: Setup, is_connected: bool) -> Iterator[str]:
         yield f"{setting}: {e.name} never projects; set {_choose(registry.SETS, lambda other: not other.bounded)}"
     if e.feedback.points and e.feedback.radius >= feasible.inradius:
         yield (
-            f"feedback.radius = {e.feedback.radius:g}: no ball of this radius fits into the set with problem.radius = "
+            f"feedback.radius = {e.feedback.radius:g}: no larger ball fits into the set with problem.radius = "
             f"{e.problem.radius:g}; set a smaller feedback.radius"
         )
     if e.feedback.delay >= e.rounds:

@@ -101,8 +101,8 @@ class Accounting:
         Let L be the last round in which any agent sends something new. If agents only relay messages after round L,
         there may be four more variables:
 
-        - For each node and agent: a bound on the ε toward an adversary that sees only what this node sees, the ε of
-          the messages from round L on toward the same adversary, and the distance in hops.
+        - For each node and agent: a bound on the ε toward an adversary that sees only what this node sees, a bound on
+          the ε of the messages from round L on, given all earlier messages, and the distance in hops.
         - For each agent: the ε of all messages before round L, toward an observer of all links.
         """
         claimed, agents, network = self._losses
@@ -150,7 +150,7 @@ class Accounting:
             )
         solver = self.solver
         if solver and math.isinf(setup.run.sample_sensitivity):
-            reasons.append("nothing bounds the gradient of a sample's loss (problem.loss, data.bound)")
+            reasons.append("no bound is known on a sample's gradient, or the loss may be nonconvex (problem.loss)")
         elif solver and solver.unsolved:
             reasons.append("a local solver ended before it reached its tolerance")
         # Read this attribute from the class alone, because a subclass may break the guarantee of its parent class.

@@ -214,7 +214,7 @@ def test_a_message_with_data_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
             r"cannot set .* of secret batches \(data\.sampling\); set",
         ),
         ({"privacy": {"clip": "inf", "noise_multiplier": 1.0}}, "a multiple of the clip"),
-        ({"algorithm": {"name": "dola"}, "privacy": {"noise_multiplier": 1.0}}, "noises its messages"),
+        ({"algorithm": {"name": "dola"}, "privacy": {"noise_multiplier": 1.0}}, "noises no gradients"),
         ({"privacy": {"budget": {"epsilon": 1.0, "kept_by": "stopping"}}}, "set privacy.budget.kept_by=noise"),
         ({"feedback": {"points": 2}}, "not an online method(?!.*dp-dsgd)"),
     ],
