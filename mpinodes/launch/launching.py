@@ -304,7 +304,8 @@ def start_limit(limit: float | None) -> float:
         limit: the deadline in seconds; None means the default `START`.
     """
     ranks = (started.here or started.size) if (started := launcher()) else 1
-    return START if limit is None else max(limit, LEAST_START + RANK_STARTS * ranks / len(os.sched_getaffinity(0)))
+    least = LEAST_START + RANK_STARTS * ranks / len(os.sched_getaffinity(0))
+    return max(START if limit is None else limit, least)
 
 
 def end_in(seconds: float) -> None:

@@ -368,7 +368,7 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
 
     - The algorithm does not state that a message is a mix of received messages plus a part that never depends on
       received messages (`carried_on`, `whole_data`).
-    - The setting `privacy.clip` is finite.
+    - The setting `privacy.clip` is finite, or L is 1.
     - In rounds 2 to L, an agent sends a vector without noise, or a vector that depends on no new loss function.
     - There are more than `LARGEST` noised vectors, or rounding hides the result.
 
@@ -382,7 +382,7 @@ def carried_on(setup: Setup, events: Events, relayed: Relayed, viewers: Sequence
     factors = [setup.algorithm.carried_on(t) for t in range(2, start + 1)]
     scale, shift = (events.event(name)[1:start, :, 0] for name in ("scale", "l2"))  # of rounds 2 .. L
     uses = events.uses[1:start]
-    if None in factors or not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
+    if start < 2 or None in factors or not setup.algorithm.whole_data or np.isfinite(setup.experiment.clip):
         return None
     if not ((scale > 0).all() and (uses > 0).all()) or scale.size > LARGEST:
         return None

@@ -45,6 +45,8 @@ def test_many_ranks_on_a_core_have_longer_to_start(monkeypatch):
     assert launching.start_limit(3) == 75
     assert launching.start_limit(100) == 100
     assert launching.start_limit(None) == launching.START
+    monkeypatch.setattr(launching, "launcher", lambda: launching.Launcher("MPICH's mpirun", 700, 0, here=700))
+    assert launching.start_limit(None) == launching.start_limit(600) == 710
 
 
 TIGHT = """

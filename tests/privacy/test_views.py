@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import networkx as nx
@@ -366,6 +367,11 @@ def test_what_the_package_sends_moves_as_the_linear_run_says():
     for t in range(2, 6):
         inputs[t - 1, 2] = direction / (3.0 * (t - 1))
     np.testing.assert_allclose(found, linear_run(setup, inputs), atol=1e-12)
+
+
+def test_where_the_first_round_alone_has_news_nothing_is_carried_on():
+    setup, events = run(f"{AFFINE} topology.name=ring topology.agents=4 rounds=7")
+    assert carried_on(setup, events, replace(Relayed.of(setup, events), start=1), (0,)) is None
 
 
 @pytest.mark.parametrize("more", ["problem.set=box", "privacy.clip=1", "data.partition=uneven data.sizes=[2,3,3,4]"])
