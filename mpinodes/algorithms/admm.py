@@ -188,7 +188,8 @@ class Consensus(Algorithm[S]):
         ends = np.array([1, max(self.run.rounds - 1, 1)])
         for i in range(self.run.agents):
             if not (self.eta(i, ends) < 1e100).all():
-                raise ValueError(f"agent {i}: its penalty grows beyond 1e100: set algorithm.penalty_cap")
+                remedy = "lower algorithm.dual_growth or, with m-admm and pp-admm, set algorithm.penalty_cap"
+                raise ValueError(f"agent {i}: its penalty grows beyond 1e100: {remedy}")
             # ln(eta/theta) is concave in t, with and without a cap on eta, so eta/theta is least at one of the ends.
             ratios = self.eta(i, ends) / self.theta(i, ends)
             if ratios.min() < 1:

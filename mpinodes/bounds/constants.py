@@ -60,8 +60,8 @@ def largest_gradient(setup: Setup) -> np.float64:
 
 
 def unclipped(setup: Setup) -> str:
-    """Return the reason why gradients have no bound; an empty text if gradients are clipped."""
-    return "privacy.clip = inf: the gradients have no bound" if isinf(setup.experiment.clip) else ""
+    """Return why a theorem does not apply if gradients are not clipped; an empty text if gradients are clipped."""
+    return "privacy.clip = inf: the bound is computed from the clip" if isinf(setup.experiment.clip) else ""
 
 
 def sample_gradient(setup: Setup, within: float = inf) -> float:
@@ -82,8 +82,8 @@ def clipped(setup: Setup, within: float = inf) -> str:
         reach *= terms(setup)
     if reach <= clip * (1 + 1e-12):
         return ""
-    far = "have no bound" if isinf(reach) else f"may reach {reach:.3g}"
-    return f"gradients {far}, and privacy.clip = {clip:g} clips them, but the theorem assumes no clipping"
+    far = "have no bound that is known" if isinf(reach) else f"may reach {reach:.3g}"
+    return f"gradients {far}, and privacy.clip = {clip:g} may clip them, but the theorem assumes no clipping"
 
 
 def noise_scales(setup: Setup, sensitivity: Vector) -> Vector:

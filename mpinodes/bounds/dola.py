@@ -90,7 +90,7 @@ def printed_broken_by(setup: Setup, broken: str) -> str:
         wrong = not constants.are_steps(setup, lambda t: 0.5 / np.sqrt(t))
         reason = "steps are neither 1/(lambda t) nor 1/(2 sqrt(t))" if wrong else ""
     elif not regularizer:
-        reason = "no regularizer: losses are not strongly convex"
+        reason = "no regularizer, from which the bound takes the strong convexity"
     else:
         weak = modulus > regularizer * (1 + 1e-12)
         reason = f"steps 1/({modulus:g} t) need losses that are {modulus:g}-strongly convex" if weak else ""

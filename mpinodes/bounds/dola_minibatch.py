@@ -58,7 +58,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
         "samples are used more than once (data.epochs)" if again else "",
         dola.broken_by(setup, weights),
     )
-    strong = "" if e.problem.regularizer else "no regularizer: losses are not strongly convex"
+    strong = "" if e.problem.regularizer else "no regularizer, from which the bound takes the strong convexity"
     printed = first_broken(strong, dola.printed_broken_by(setup, broken))
     name = f"Theorem 4, as printed, {SURE:.0%} sure"
     return [

@@ -57,7 +57,7 @@ def bounds(setup: Setup, horizons: ArrayLike, minimizer: Vector) -> list[Bound]:
     elif offset != 1:
         unfit = "steps are not 1/(mu (t + 1)): step.offset is not 1"
     elif not e.problem.regularizer:
-        unfit = "no regularizer: losses are not strongly convex"
+        unfit = "no regularizer, from which the bound takes the strong convexity"
     elif modulus > e.problem.regularizer / 2 * (1 + 1e-12):
         unfit = (
             f"step.modulus = {modulus:g} is above problem.regularizer/2: the printed range, up to 1/2 sum mu_i, is "

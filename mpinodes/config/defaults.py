@@ -114,7 +114,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     layers = _without_other_parts([merge(BASE, first), preset, own, asked])
     if not algorithm.takes_steps:
         if step := asked.get("step"):
-            problems.append(f"unknown key step.{min(step)}; the algorithm {name} takes no gradient steps")
+            problems.append(f"unknown key step.{min(step)}; the algorithm {name} uses no step schedule")
         layers = [layer | {"step": {}} for layer in layers]
     section = merge(*layers).get("data", {})
     stream = _chosen(registry.STREAMS, section, problems)
@@ -125,7 +125,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     if algorithm.noises_gradients and section.get("sampling", "none") != "none" and noise.get("mechanism") != "none":
         if "privacy.epsilon" in typed:
             problems.append(
-                "privacy.epsilon: this key cannot set the noise of secret batches (data.sampling); set "
+                "privacy.epsilon: this key cannot set the noise of gradients of secret batches (data.sampling); set "
                 "privacy.noise_multiplier or privacy.budget.epsilon instead"
             )
         elif not {"noise_multiplier", "budget"} & noise.keys():

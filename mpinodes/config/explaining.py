@@ -116,8 +116,9 @@ def settings(asked: Mapping[str, Any] | None = None) -> dict[str, Setting]:
         for name, by_part in by_setting.items():
             texts.setdefault(f"{kind.section}.{name}", Setting.of_parts(by_part))
     texts[presets.KEY] = Setting(
-        "one problem for all algorithms, instead of their defaults of data, problem, step, privacy.clip and .scale: "
-        f"{', '.join(presets.names())}; or a .toml file, or a table of such keys. experiment.toml contains these keys"
+        "one problem for all algorithms, instead of their defaults of data, problem, step, privacy.clip, .scale and "
+        f".adjacency: {', '.join(presets.names())}; or a .toml file, or a table of such keys. experiment.toml contains "
+        "these keys"
     )
     texts["topology.file"] = Setting(
         "your file with a graph, instead of topology.name: networkx node-link JSON, GraphML, or a list of edges (the "
