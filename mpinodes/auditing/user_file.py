@@ -77,7 +77,7 @@ def forbidden_names(path: Path, package: str) -> Iterator[Fault]:
             where, first = f"{path.name}, line {getattr(node, 'lineno', 0)}: {word}", word.split(".")[0]
             is_drawn = word.startswith("numpy.random") and word.rpartition(".")[2].islower()  # a type is capitalized
             if first in CHANCE or is_drawn or word == "builtins.id":
-                right = "only the mechanism may be random: leave noise to it, and state a sensitivity"
+                right = "only a mechanism may be random, by its argument `noise`; in other parts, leave noise to it"
                 yield Fault("own random draw", where, right)
             elif first in OUTSIDE or word in BUILTINS:
                 right = "an agent must not use files, clocks, the environment, threads or the interpreter's state"

@@ -35,7 +35,7 @@ class Setting(NamedTuple):
     Attributes:
         meaning: what the key does.
         by_part: the type and the default of the key, by the name of the part that has the key. The name is "" for a key
-            that every experiment has. The dictionary is empty for a key that chooses a part.
+            that every experiment has. The dictionary is empty for other keys, such as a key that chooses a part.
     """
 
     meaning: str
@@ -56,7 +56,7 @@ class Setting(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Return a text with the meaning, the choices and the default of the key."""
+        """Return a text with the meaning, the choices and the default of the key, as far as the key has them."""
         meaning, choices = self.meaning, " | ".join(self.choices)
         if meaning and choices:
             meaning = f"{meaning.removesuffix('.')}: "
