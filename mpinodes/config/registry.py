@@ -41,8 +41,8 @@ class PartKind(NamedTuple):
         section: the section of the experiment that chooses a part: "algorithm".
         chooser: the key of this section whose value is the name of a part: "name". For metrics, the value is a list of
             names and paths.
-        base: the base class of the parts. mpinodes fills in the fields of the base class; all other fields of a part
-            are settings.
+        base: the base class of the parts. mpinodes fills in the fields of the base class. All other fields of a part
+            are settings, except for mechanisms, mixings and metrics.
         about: the kind in words, for `--explain`.
         path: the key of this section whose value is the path of a user's file.
         settable: the fields of the base class that mpinodes does not fill in, because they are settings too.

@@ -1,7 +1,7 @@
 """Define what the other packages of mpinodes share: base classes of parts, messages, events, seeds, experiments.
 
 A part is a replaceable component of an experiment, such as an algorithm, a loss or a graph. A user's Python file
-imports the names of mpinodes that it needs from this package: `from mpinodes.core import Algorithm, Query, ...`.
+imports most names from this package: `from mpinodes.core import Algorithm, Query, RELEASED, ...`.
 """
 
 from importlib import import_module

@@ -228,8 +228,8 @@ class Faults(Struct, forbid_unknown_fields=True, frozen=True):
         loss: probability that a message on a link is lost. The sender and the receiver know which messages are lost, as
             in a graph that changes from round to round.
         delay: largest number of rounds by which a message is late; the lateness is uniform on 0, ..., delay.
-        churn: share of the rounds in which an agent is away. While an agent is away, its messages are not received, it
-            receives no messages, and it updates its decision with its own data alone.
+        churn: expected share of the rounds in which an agent is away. While an agent is away, it sends no messages, no
+            messages are sent to it, and it still updates its decision.
         absence: for churn: length of one absence in rounds; two absences may follow each other.
         stragglers: share of the agents that are slow in all rounds: all messages of a slow agent are faults.lag rounds
             late.

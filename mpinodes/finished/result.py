@@ -55,7 +55,8 @@ class Result:
         """Return the model that the run trained, with the methods `predict` and `score`.
 
         Raises:
-            BadInput: the run has no model, for example because its data have no targets.
+            BadInput: the run has no model, for example because its data have no targets; or a job has repeats, each of
+                which has a model.
         """
         from mpinodes.finished.model import load_model
 

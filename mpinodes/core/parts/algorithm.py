@@ -248,10 +248,10 @@ class Algorithm(ABC, Generic[S]):
         """Return the model that a release states: by default the first vector of the release.
 
         The model of a run is the mean of these models over the agents, and over the rounds with the weights of
-        `averaging`. If `judged_by` is "last", only the releases of the last round count. The result must be a function
-        of the arguments and of public constants. Then the proven epsilon of the network covers the model, because this
-        epsilon covers all releases. Override this method if a release is no estimate of x, such as a dual variable:
-        without noise, the result must be the agent's `decision`, or the run has no model.
+        `averaging`, projected onto 𝒳. If `judged_by` is "last", only the releases of the last round count. The result
+        must be a function of the arguments and of public constants. Then the proven epsilon of the network covers the
+        model, because this epsilon covers all releases. Override this method if a release is no estimate of x, such as
+        a dual variable: without noise, the result must be the agent's `decision`, or the run has no model.
 
         Args:
             release: the vectors of the message of round t with their noise, as they are sent, one after another.
