@@ -261,9 +261,10 @@ class Revealed(Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         points: 0: an agent learns the gradient of its loss f. 2 (bandit feedback): an agent learns the loss at two
             points, x + r u and x - r u, where the unit vector u is drawn from the public seed. The estimate d (f(x + r
-            u) - f(x - r u)) u / (2r) then replaces the gradient, and the regret is computed at the two points.
-            privacy.clip bounds the contribution of one sample to the slope (f(x + r u) - f(x - r u)) / (2r). The noise
-            grows with d, because the estimate is d times the slope.
+            u) - f(x - r u)) u / (2r) then replaces the gradient, and the regret is computed at the two points. Here d
+            is the number of coordinates that the agent decides. By default privacy.clip bounds the contribution of one
+            sample to the slope (f(x + r u) - f(x - r u)) / (2r). The noise grows with d, because the estimate is d
+            times the slope.
         radius: for points=2: the value of r in round 1. A ball of a larger radius than r must fit into the set, because
             x keeps the distance r from the boundary of the set.
         decay: for points=2: r decreases as t^-decay; 0 keeps r constant.
@@ -335,14 +336,14 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
         name: the name of the run, which is printed on the run's page, and begins the name of the run directory unless
             output.dir is set.
         algorithm: name or path of the algorithm, and its hyper-parameters.
-        step: kind of the step schedule, and its parameters.
-        topology: name or file of the graph, and its parameters.
-        data: name of the stream of losses, and its parameters.
+        step: kind or path of the step schedule, and its parameters.
+        topology: name, path or file of the graph, and its parameters.
+        data: name, path or file of the stream of losses, and its parameters.
         problem, privacy, noise, record, audit, deadline, checkpoint, faults, feedback, output: the fixed sections.
         baseline: a simpler method to compare the algorithm with, by the same code. none: the algorithm itself. curator:
             one agent has the data of all. alone: agents never send. one-shot: agents send once, in the last round, and
-            average. no-noise: messages carry no noise. The epsilon of curator and alone counts the noised messages as
-            if they were sent.
+            average. no-noise: messages carry no noise. The epsilon of curator, alone and one-shot counts the noised
+            messages as if they were sent.
         report: draw the figures and write the page (HTML) at the end of the run.
         comparator: compute the best fixed decision, against which regret is measured. For a loss that is not known to
             be convex, this decision is never computed. Default: true, unless the computation is expected to take more

@@ -326,7 +326,7 @@ class Algorithm(ABC, Generic[S]):
     def fewest_rounds(self) -> int:
         """Return the least number of rounds in which a run sends each kind of message of the algorithm at least once.
 
-        The small runs that `audit` starts have at least this many rounds.
+        The command `audit` chooses the rounds of its small runs by this number.
         """
         return 1
 
