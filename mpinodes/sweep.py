@@ -5,7 +5,8 @@ the keys in study.grid, of the seeds in study.seeds, and of the lists on the com
 together, and so do the keys in study.cases. study.exclude leaves runs out.
 
 The settings of all runs are checked before the first run starts. To continue a study, give the same command again, or
-the directory of the study. The results are bit-identical to those under mpirun. The processes that do the runs are:
+the directory of the study. Unless the noise is secret, the results are bit-identical to those under mpirun. The
+processes that do the runs are:
 
 - without options: as many processes as there are cores. A process may do several runs that differ only in the seed.
 - with --mpi: a separate mpirun for each run, one after the other.

@@ -2,10 +2,11 @@
 
 The command prints the number of completed rounds, the mean loss so far, the rounds per second and the remaining time.
 After the last round, the command prints which part of the summary is being computed. The command only reads files of
-the runs, so it does not slow the runs down.
+the runs.
 
-The command ends when all runs have ended. Exit codes: 0; 1 if a run failed or ended before its last round; 2 if a RUN
-exists, but is neither the directory of a run nor empty. A run counts as failed if no new round comes for a long time.
+The command ends when all runs have ended. Exit codes: 0; 1 if a run failed or was interrupted before its last round; 2
+if a RUN exists, but is neither the directory of a run nor empty. A run counts as failed if no new round comes for a
+long time.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class NoisedLoss:
     def gradient(self, x: Vector) -> Vector:
         """Return the gradient at a point x (d,) plus noise, as a new vector.
 
-        The gradients of the samples are clipped; the gradient of the regularizer is not clipped.
+        The gradients of the samples, or their sum or mean, are clipped; the gradient of the regularizer is not clipped.
 
         Raises:
             ValueError: the algorithm asks for more gradients than `Algorithm.gradients` states.

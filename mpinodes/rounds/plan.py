@@ -1,6 +1,7 @@
 """Decide after which rounds agents send their logged numbers to the logger, and after which they save checkpoints.
 
-An agent logs a row of numbers in each round, and sends the rows of consecutive rounds, a chunk, in one MPI message.
+An agent logs a row of numbers in each round. Under MPI, the agent sends the rows of some consecutive rounds, a chunk,
+in one message.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def longest_chunk(setup: Setup) -> int:
     """Return the largest number of rounds in a chunk: consecutive rounds that an agent logs and sends together.
 
     A chunk has at most about an eighth of all rounds, and at most about `CHUNK` bytes for each agent, but at least one
-    round. If `checkpoint.every` is set, chunks divide the rounds between two checkpoints into nearly equal parts.
+    round. If `checkpoint.every` is set, chunks of this length divide the rounds between two checkpoints into nearly
+    equal parts.
     """
     e = setup.experiment
     fit = max(1, min(e.rounds // 8, CHUNK // (8 * setup.layout.width)))
@@ -32,8 +34,8 @@ def longest_chunk(setup: Setup) -> int:
 class Plan:
     """Decide, for one chunk after the other, how many rounds the chunk has.
 
-    A chunk is a number of consecutive rounds. An agent sends the numbers that it logged in a chunk to the logger, in
-    one MPI message. The results of a run do not depend on the chunks.
+    A chunk is a number of consecutive rounds. Under MPI, an agent sends the numbers that it logged in a chunk to the
+    logger in one message. The results of a run do not depend on the chunks.
 
     Args:
         setup: the set-up of the run.
@@ -72,7 +74,8 @@ class Plan:
     def came(self, logged: Order) -> None:
         """Record that a chunk (consecutive rounds) has arrived from all agents, and adapt the length of later chunks.
 
-        - If more than `LONG` seconds have passed since the previous chunk, later chunks have half as many rounds.
+        - If more than `LONG` seconds have passed since the previous chunk, later chunks have half as many rounds, but
+          at least one.
         - If less than half of `LONG` seconds have passed, later chunks have twice as many rounds, up to `longest`.
 
         Args:

@@ -7,7 +7,7 @@ A frame is the array of floats that an agent sends to its out-neighbors in a rou
     scalars    the numbers that the mixing sends, such as the weight of push-sum
 
 The result of a round depends on nothing but the set-up of the run, the round, the agent's `State`, the received frames
-(`Arrivals`) and, with secret noise, new random numbers. The module `network` sends the frames over MPI, `lockstep`
+(`Arrivals`) and, with secret noise, secret random numbers. The module `network` sends the frames over MPI, `lockstep`
 copies frames within one process, and a replay reads frames from a transcript.
 """
 
@@ -178,11 +178,11 @@ class LossOfRuns(NamedTuple):
     losses: list[Loss]
 
     def grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient of each run's loss at the run's row of x, in the coordinates `block`: (runs, d)."""
+        """Return the gradient of each run's loss at the run's row of x: (runs, number of coordinates in `block`)."""
         return np.stack([loss.grad(row, block) for loss, row in zip(self.losses, x, strict=True)])
 
     def data_grad(self, x: Vector, block: slice = ALL) -> Vector:
-        """Return the gradient of each run's loss without its regularizer, in the coordinates `block`: (runs, d)."""
+        """Return the gradient of each run's loss without its regularizer: (runs, number of coordinates in `block`)."""
         return np.stack([loss.data_grad(row, block) for loss, row in zip(self.losses, x, strict=True)])
 
 
@@ -356,9 +356,10 @@ class Step:
         Args:
             s: the state of this round.
             arrivals: the messages that the agent received in this round.
-            loss: the loss function of this round, of all samples. If batches are secret, the batch is drawn here.
+            loss: the loss function of this round. If batches are secret, this is the loss of all samples, and this
+                method draws the batch.
             recorded: for an algorithm that noises gradients: the noised gradients of a recorded run, which the
-                algorithm receives. None: the algorithm receives gradients of `loss`.
+                algorithm receives. None: noise is drawn.
 
         Raises:
             ValueError: the method `update` of the algorithm returned None, or took a wrong number of gradients. With
@@ -435,8 +436,8 @@ class Step:
 class Releaser:
     """Add the noise of the mechanism to the messages, or to the gradients, of one agent.
 
-    No other class adds noise to vectors that are sent. If a vector with noise is not finite, the run ends with an
-    error, and the vector is not sent.
+    In a run, no other class calls the mechanism. If a vector is not finite, the run ends with an error, and the vector
+    is not sent.
 
     Attributes:
         start: (d,) the starting point of the algorithm: zeros, or random numbers from the seed if the algorithm has
@@ -480,7 +481,7 @@ class Releaser:
         self.start = Draws(e.seed, Purpose.START, agent).at(0).standard_normal(d) if drawn else none
 
     def release(self, message: Message, t: int, heard: Inbox | None, out: Vector) -> tuple[tuple[Event, ...], Leakage]:
-        """Add noise to the message of round t, and write the sum (the release) to `out`.
+        """Write the release of round t to `out`: the message with noise, or a `Start`, `Relay` or `Say` without noise.
 
         Args:
             message: the message of the agent's algorithm.
@@ -489,8 +490,8 @@ class Releaser:
             out: the array to which the release is written, with d numbers for each vector of the message.
 
         Returns:
-            The records of the vectors for privacy accounting (events), and the leakage, which says how the message
-            depends on hidden variables of the agent.
+            The records of the vectors for privacy accounting (events; none for a `Say`), and the leakage, which says
+            how the message depends on hidden variables of the agent.
 
         Raises:
             ValueError: the message contradicts the class attributes of the algorithm, its kind is not allowed in round

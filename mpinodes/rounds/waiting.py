@@ -55,9 +55,9 @@ class Waits:
         self.reset()
 
     def share_core(self, ranks: int, gives_way: bool) -> None:
-        """Let this rank sleep earlier in each wait, if the host has more ranks than cores.
+        """Let this rank sleep earlier when it waits for neighbors, if the host has more ranks than cores.
 
-        If this rank is an agent, it also gets the scheduling policy SCHED_BATCH.
+        In this case, an agent also gets the scheduling policy SCHED_BATCH.
 
         Args:
             ranks: the number of ranks on this host.
@@ -79,7 +79,7 @@ class Waits:
     def in_round(self, requests: Sequence[MPI.Request], ranks: Sequence[int] = ()) -> None:
         """Wait until all MPI requests of an agent in a round are complete.
 
-        The requests are tested up to `polls` times without sleep, then with sleep between two tests.
+        The requests are tested up to `polls` times without sleep, then a few times after each sleep.
 
         Args:
             requests: the requests whose completion is awaited.
@@ -101,7 +101,7 @@ class Waits:
     def patiently(
         self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0, growth: float = GROWTH
     ) -> MPI.Status:
-        """Wait until all requests are complete, with sleep between tests; return the status of the last request.
+        """Wait until all requests are complete, with pauses of sleep; return the status of the last request.
 
         Args:
             requests: the requests whose completion is awaited.

@@ -1,6 +1,6 @@
 """Write and read the files of a run that contain its rounds.
 
-    RUN/log.txt       messages; the one process that writes to the directory holds a lock on this file
+    RUN/log.txt       messages; the job that writes to the directory holds a lock on this file
     RUN/rounds.log    all rounds so far, appended while the run goes on; module `log`
     RUN/record.h5     all rounds and the results, written after the last round; module `export`
 

@@ -10,7 +10,7 @@ next checkpoint is complete. The number of checkpoints depends on how the run en
 
 - During a run, or after a kill: up to five, because agents may have computed more rounds than the logger has logged.
 - After a signal has stopped the run: up to two.
-- After the last round: two if `checkpoint.every` is set, otherwise none.
+- After the last round: up to two if `checkpoint.every` is set, otherwise none.
 """
 
 from __future__ import annotations
@@ -74,8 +74,9 @@ class Chunk(NamedTuple):
     """Hold the numbers that all agents logged in some consecutive rounds, as the logger receives them.
 
     Attributes:
-        rows: (agents, rounds, numbers) the numbers of each agent and round; the next chunk overwrites this array.
-        order: what to do after these rounds (`Order`); None if the run ended early, or if the chunk has all rounds.
+        rows: (agents, rounds, numbers) the numbers of each agent and round; the next chunks may overwrite this array.
+        order: what to do after these rounds (`Order`); None if the run ended early, or if the rows of all rounds were
+            computed before.
         seconds: how long it took to compute the rows, if they were computed before the logger asked for them; else 0.
         models: None, or in the last chunk, which has no rows, (agents, d): the models that the agents' releases state.
     """

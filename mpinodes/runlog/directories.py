@@ -1,4 +1,4 @@
-"""Create, remove and lock run directories. Under a lock, only one process at a time writes to a run directory."""
+"""Create, remove and lock run directories. A lock keeps a second job from writing to the same run directory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def new_directory(experiment: Experiment) -> Iterator[Path]:
     """Create and lock a run directory, and write experiment.toml into it.
 
     The path is `output.dir`, or runs/<name>-<number> with the next free number. The directory is locked until the
-    context ends. If several runs start in the same directory, only one of them goes on.
+    context ends. The lock lets only one of several runs that start in the same directory go on.
 
     Raises:
         BadInput: the directory cannot be written, is locked by another process, or is not empty. Files of a run that
@@ -83,7 +83,7 @@ def require_there(directory: Path) -> None:
 
 @contextmanager
 def held(run: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Lock a run directory until the context ends, so that no other process writes to it.
+    """Lock a run directory until the context ends, so that no other job writes to it.
 
     The lock is on log.txt. For the directory of a repeat, the directory of the whole run is locked. Nothing is locked
     if there is no log.txt, or if the file system does not support locks.

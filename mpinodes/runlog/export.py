@@ -90,10 +90,10 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
 
 
 def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Variables) -> None:
-    """Write `record.h5`: the variables of all rounds from rounds.log, and the variables that are known only at the end.
+    """Write `record.h5`: the variables of all recorded rounds, and the variables that are known only at the end.
 
     Args:
-        record: the reader of rounds.log. The text attributes of rounds.log are copied to `record.h5`.
+        record: the reader of the recorded rounds, whose text attributes are copied to the new `record.h5`.
         run: the run directory.
         horizons: the rounds at which results, such as regret, are measured, as a one-dimensional array.
         variables: the variables that are known only at the end, such as regret and privacy loss.
@@ -132,7 +132,7 @@ def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0
         file: the record.
         name: the name of the variable.
         variable: all values, or the values of the first rounds.
-        rounds: the number of all rounds, if `variable` has only the first rounds; the caller then writes the further
+        rounds: the number of all rounds, if `variable` may have only the first rounds; the caller writes further
             rounds. 0 means that `variable` has all values.
     """
     # h5py's low-level interface takes a fifth of the time of the usual functions.

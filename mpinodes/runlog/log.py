@@ -105,7 +105,7 @@ class Log(_Opened):
         self._put([(msgspec.msgpack.encode(facts), 0)])
 
     def append(self, variables: Variables) -> None:
-        """Write the variables of one or more rounds as one block with a checksum.
+        """Write the variables of one or more rounds; the first call also writes the descriptions of the variables.
 
         All calls must have the same variables. If the arrays have no rounds, nothing is written.
 
@@ -198,7 +198,7 @@ class LogReader(_Opened):
     Raises:
         FileNotFoundError: there is no log.
         Unreadable: the log is damaged.
-        BadInput: another version of mpinodes wrote the log.
+        BadInput: the log has another format version.
     """
 
     def __init__(self, path: Path, end: int | None = None) -> None:
@@ -287,7 +287,7 @@ def require(path: Path, place: Position) -> None:
 
     Raises:
         Unreadable: the content before `place` is shorter or different.
-        BadInput: another version of mpinodes wrote the log.
+        BadInput: the log has another format version.
         OSError: the file cannot be read.
     """
     log = LogReader(path, place.byte)

@@ -1,7 +1,7 @@
-"""Define the labels and units of the variables in a record; metrics define their own labels and units.
+"""Define the labels and units of those variables in a record that do not come with a label or unit of their own.
 
-If a variable has no label here, its label is its name with blanks in place of underscores. If a variable has no unit
-here, it is a pure number.
+If such a variable has no label here, its label is its name with blanks in place of underscores. If it has no unit here,
+it is a pure number.
 """
 
 from __future__ import annotations

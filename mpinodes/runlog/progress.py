@@ -1,7 +1,7 @@
 """Show the progress of a run or a study: a bar on a terminal, otherwise a line of text every few seconds.
 
-A run also writes its progress to progress.jsonl, which programs can read. The function `warn` prints a warning if a
-page or figure of a finished run cannot be made.
+A run also writes its progress to progress.jsonl, which programs can read. The function `warn` prints a warning if the
+report or the printed text of a finished run cannot be made.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ FILE = "progress.jsonl"
 
 
 def on_terminal() -> bool:
-    """Return whether stderr is a terminal.
+    """Return whether stderr, or the stderr of the launcher, is a terminal.
 
-    If mpirun, srun or another launcher in `LAUNCHERS` started this process, return whether stderr of the launcher is a
-    terminal.
+    The launcher is mpirun, srun or another program in `LAUNCHERS` that started this process.
     """
     if getattr(sys.stderr, "closed", True):  # stderr is closed, or None in a daemon
         return False
@@ -137,7 +136,7 @@ class Progress:
         directory: the run directory.
         title: the name of the run.
         rounds: the number of rounds of the whole run.
-        begin: the round after which a resumed run continues. Entries of earlier rounds stay in the file.
+        begin: the round after which a resumed run continues. Entries of rounds up to this round stay in the file.
     """
 
     def __init__(self, directory: Path, title: str, rounds: int, begin: int = 0) -> None:

@@ -94,13 +94,13 @@ class Reader:
         path: the file that is read: record.h5 if it exists, otherwise rounds.log.
         attrs: the attributes of the record, texts and numbers, by name.
         names: the names of all variables and coordinates.
-        by_round: the names of the variables that have a value for every round.
+        by_round: the names of the variables whose first axis is the round.
         rounds: the number of rounds.
 
     Raises:
         FileNotFoundError: there is no record.
         Unreadable: the record is damaged.
-        BadInput: another version of mpinodes wrote the record.
+        BadInput: the record has another format version.
     """
 
     def __init__(self, run: Path) -> None:
@@ -133,7 +133,7 @@ class Reader:
 
         Args:
             name: the name of the variable.
-            rounds: the rounds to read, counted from 0, if the variable has a value for every round.
+            rounds: the rounds to read, counted from 0, if the first axis of the variable is the round.
 
         Raises:
             KeyError: there is no variable of that name.
@@ -147,8 +147,8 @@ class Reader:
     def events(self, layout: Layout) -> Events:
         """Return the events of all rounds, from which the privacy loss of the run is computed.
 
-        An event is the record of one vector of a message for privacy accounting. The events are read from the file when
-        they are used.
+        An event is the record of one release for privacy accounting. The events are read from the file when they are
+        used.
 
         Args:
             layout: the fields of an event.
@@ -175,7 +175,7 @@ class Reader:
 class Rows:
     """Read recorded events like an array: indexing reads the events from the file.
 
-    An event is the record of one message for privacy accounting. The axes are (rounds, agents), or (rounds,) for the
+    An event is the record of one release for privacy accounting. The axes are (rounds, agents), or (rounds,) for the
     events of one agent.
 
     Attributes:
@@ -220,7 +220,7 @@ def load(run: Path) -> xarray.Dataset:
 
     Raises:
         FileNotFoundError: there is no record.
-        BadInput: the record is damaged, or another version of mpinodes wrote the record.
+        BadInput: the record is damaged, or has another format version.
     """
     import xarray
 

@@ -25,7 +25,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Damaged(ValueError):
-    """Report that a file no longer has the content that `save` wrote."""
+    """Report that a file is damaged, or is not the file that the caller expects."""
 
 
 def save(path: str, content: Mapping[str, Any], draft: str, lasting: bool = False) -> None:

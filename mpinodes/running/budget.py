@@ -3,7 +3,8 @@
 Neither choice uses the data. This module uses three terms:
 
 - An event is the record of one release for privacy accounting (`core.events`): the scale of the noise and the
-  sensitivity. Events do not depend on data: a run whose loss functions are 0 everywhere has the same events.
+  sensitivity. Events depend on data only through the accuracy of local solvers: apart from this, a run whose loss
+  functions are 0 everywhere has the same events.
 - The nominal epsilon is the setting that scales the noise: `privacy.epsilon`. If the algorithm noises gradients, the
   nominal epsilon is 1/`privacy.noise_multiplier`.
 - The proven epsilon is the privacy loss that is proven for the run. The proven epsilon must not exceed the budget.
@@ -106,8 +107,8 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
 def dry_events(run: Setup, nominal: float | None = None) -> Events:
     """Return the events of all releases of a run, from which its privacy loss is computed.
 
-    Events do not depend on data, so they are computed with loss functions that are 0 everywhere. The privacy budget is
-    ignored, and the run does not end early. The axes of the result are (rounds, agents).
+    The events are computed with loss functions that are 0 everywhere, as if all local solvers converged. The privacy
+    budget is ignored, and the run does not end early. The axes of the result are (rounds, agents).
 
     Args:
         run: the set-up of the run.
@@ -209,7 +210,7 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
 
 
 def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
-    """Return a fast function that maps a nominal epsilon to the events of a run, which determine its privacy loss.
+    """Return a function that maps a nominal epsilon to the events of a run, which determine its privacy loss.
 
     The nominal epsilon is the number that scales the noise. If noise is rounded to a lattice (`noise.backend` =
     lattice), or if the run has user-defined parts, the events may be only approximate.

@@ -56,7 +56,7 @@ def finish(
         shares: the names of other run directories whose runs used the same noise on other data.
         seconds: how many seconds the rounds took.
         models: (agents, d) the models that the agents' releases state; None if they are unknown.
-        is_partial: whether the run ended before its last round.
+        is_partial: whether the run was interrupted before its last round.
         tell: called to report progress, with the name of a phase, the number of steps done, and the number of all
             steps.
 
@@ -131,7 +131,7 @@ def combined(metrics: Sequence[type[Metric]], summaries: Sequence[Summary]) -> S
 def conclude(setup: Setup, directory: Path, summary: Summary, watch: Stopwatch) -> Summary:
     """Write summary.json, draw the report if `report` is true, and return the summary as written.
 
-    - If the run was short and complete, the experiment is run again without noise before the report is drawn
+    - Before the report of a short and complete run is drawn, the experiment may be run again without noise
       (`noise_free.make_if_short`).
     - If the report cannot be drawn, a warning is printed, and the run counts as successful.
 

@@ -1,4 +1,4 @@
-"""Estimate, before the first round, how much disk space, memory and time a run will need."""
+"""Estimate, before the first round, the disk space and memory of a run, and the time of its start and of its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BYTES_AT_ONCE = 4_000_000  # the approximate memory in bytes that the logger nee
 def record_bytes(setup: Setup) -> int:
     """Estimate the size in bytes of the log of a run (rounds.log), summed over all repeats.
 
-    Three small parts are not counted: checksums, the offsets of two-point feedback (with `record.decisions`), and the
+    Three parts are not counted: checksums, the offsets of two-point feedback (with `record.decisions`), and the
     lateness of messages (with `record.transcript` and faults).
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout
@@ -71,7 +71,7 @@ def require_room(setup: Setup) -> None:
 
 
 def as_comments(setup: Setup) -> str:
-    """Return an estimate of the disk space, memory and time of a run, as comments in TOML below an experiment.
+    """Return estimates for a run, as comments in TOML: disk space, memory, and the time before and after the rounds.
 
     The estimate of the time is for cores like those on which the constants of this module were measured.
     """

@@ -7,7 +7,7 @@ messages:
     logger                                                    agents
       <-------- process and host -----------------------------
       --------- processes and hosts of all ranks ----------->
-    read words, make the run directory, build the `Setup`
+    read words, build the `Setup`, make the run directory
       --------- experiment, directory ---------------------> build the same `Setup`, read their samples
       <-------- error message ------------------------------
       --------- error messages of all ranks ----------------> end if there is an error
@@ -284,8 +284,8 @@ class Job(ExitStack):
         On the logger's rank, `open_run` sets up the run. The agents' ranks receive the experiment from the logger.
 
         Returns:
-            The `Step` of the agent, and an error message. The `Step` is None on the logger's rank and after an error.
-            The message is "" if no rank has an error.
+            The `Step` of the agent, and an error message. The `Step` is None on the logger's rank, and if the set-up of
+            this rank fails. The message is "" if no rank has an error.
         """
         from tempfile import mkdtemp
 

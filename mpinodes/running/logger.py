@@ -93,7 +93,7 @@ class Logger:
         Args:
             chunks: the numbers, in chunks of consecutive rounds, and then a chunk with the agents' models.
                 `Chunk.order` says whether to save a checkpoint after the chunk. If the run ended early, the last chunk
-                of rounds has no order.
+                of rounds may have no order.
 
         Returns:
             The round after which a signal stopped the run; None if no signal stopped the run.
@@ -127,7 +127,7 @@ class Logger:
 
     @cached_property
     def _files(self) -> list[sources.Stamp]:
-        """Return the size, time and hash of each data and graph file.
+        """Return the size, the time and, if the user has a stamp key, a hash of each data and graph file.
 
         A resumed run checks that these files are the same.
         """

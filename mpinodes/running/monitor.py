@@ -27,7 +27,7 @@ class WatchedRun:
 
     Attributes:
         ended: whether the run has ended. A run also counts as ended if no new round was logged for a long time.
-        failed: whether the run has ended before its last round or without a result.
+        failed: whether the run has ended without a result, or was interrupted before its last round.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -83,7 +83,7 @@ def result(summary: Summary, directory: Path) -> str:
     """Return one line of text with the main results of a run that has ended.
 
     The line has the number of rounds, the regret per round, the claimed and the proven ε, and the path of report.html.
-    Results that the run does not have are left out.
+    Without a regret or report.html, this part is left out. Without noise, the line says so in place of ε.
     """
     seconds, network = summary.timing.total if summary.timing else nan, summary.privacy.network
     done = f"done, {summary.rounds} rounds in {seconds:.1f} s"
@@ -106,8 +106,7 @@ def watch(directories: Sequence[Path], out: TextIO) -> int:
     printed every few seconds, and at the end.
 
     Returns:
-        1 if a run has ended before its last round or without a result, or if no new round was logged for a long time;
-        else 0.
+        1 if a run has ended without a result or was interrupted, or if no new round was logged for a long time; else 0.
 
     Raises:
         BadInput: a path exists, but is neither the directory of a run nor an empty directory.

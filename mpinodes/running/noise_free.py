@@ -35,7 +35,7 @@ def make_if_short(setup: Setup, directory: Path) -> None:
 
     Nothing is done in these cases:
 
-    - The run has no noise, or has too many rounds, agents, repeats or samples.
+    - The run has no noise, or has too many rounds, agents, repeats, samples or features.
     - The experiment has user-defined parts or further metrics (`record.metrics`).
     - The experiment does not set `data.batch` to a number of samples.
 

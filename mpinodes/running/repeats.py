@@ -105,7 +105,8 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
     def read_again(run: Setup, place: Path) -> Summary:
         """Return the summary of a repeat that was complete before the run was resumed.
 
-        If all repeats use the same data, also add this repeat to `together`, the joint privacy loss of all repeats.
+        If the run has noise and all repeats use the same data, also add this repeat to `together`, the joint privacy
+        loss of all repeats.
         """
         summary = Summary.read(place)
         if same_data:
@@ -145,7 +146,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
 
 
 def _combine_records(run: Path, places: dict[int, Path], metrics: set[str]) -> None:
-    """Write one record with the variables of all repeats; the first dimension of each variable is `repeat`.
+    """Write one record of all repeats, in which the first dimension of each variable is `repeat`.
 
     The record has the metrics of each round, the variables with a dimension `horizon` (rounds at which results are
     measured), and the seeds. Variables with a dimension `coordinate`, or that a repeat lacks, are left out.

@@ -1,4 +1,4 @@
-"""Resume a run that ended before its last round: find its experiment, and the round after which it continues."""
+"""Resume a run that ended early, or add rounds to a finished run: find the settings and the last valid round."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reopened(NamedTuple):
 
     Attributes:
         setup: the set-up of the run.
-        done: the number of finished repeats.
+        done: the number of finished repeats; 0 if the run has no repeats.
         checkpoints: the logger's checkpoints of the next repeat, the latest first; with secret noise, only the latest.
             Empty if the repeat starts at round 1, or if all repeats are finished.
     """
@@ -45,7 +45,7 @@ class Reopened(NamedTuple):
 def reopen(run: Path, words: list[str], ranks: int | None) -> Reopened:
     """Check that a run can be resumed, and return its set-up and checkpoints.
 
-    Checkpoints of finished repeats are deleted, unless `checkpoint.every` is set.
+    Checkpoints and rounds.log of finished repeats are deleted, unless `checkpoint.every` is set.
 
     Args:
         run: the directory of the run.
@@ -142,7 +142,7 @@ def _checkpoints(place: Path, e: Experiment, setup: Setup) -> Iterator[Kept]:
         setup: the set-up of the run.
 
     Raises:
-        BadInput: a checkpoint belongs to another experiment or another version of mpinodes, or a data file changed.
+        BadInput: a checkpoint belongs to another experiment or has another layout, or a data file changed.
     """
     keeper = Keeper(place, LOGGER)
     for t in keeper.rounds():

@@ -80,7 +80,7 @@ def rehearse(setup: Setup) -> None:
     - find room on the disk for the log and the record;
     - evaluate a loss of a user's stream;
     - compute the bounds of theorems;
-    - compute the first two rounds of agent 0, if a part of the run is a user's;
+    - compute the first two rounds of agent 0, if the run has a user's part other than a metric or a graph;
     - check that summary.json has no other value under the key of a user's metric;
     - encode the first states for a checkpoint, if `checkpoint.every` is set.
 

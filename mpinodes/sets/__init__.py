@@ -1,4 +1,4 @@
-"""Hold the constraint sets 𝒳, one file each. Decisions are projected onto the set.
+"""Hold the constraint sets 𝒳, one file each. An algorithm can project points onto the set.
 
 An experiment names its set in `problem.set`. A set imports only `core`, other sets, numpy and scipy.
 """

@@ -32,5 +32,5 @@ class Cifar10(FileStream):
     }
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training set and a test set, which are both from CIFAR-10's five training files."""
+        """Return a training set and a test set (None if no samples are left) from CIFAR-10's five training files."""
         return split(against_rest(cifar10.read(self.source_files), CAT), self.train)

@@ -181,7 +181,7 @@ class File(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """Return the bound on the absolute values of all features, which the user states as `data.bound`."""
+        """Return the bound on the absolute values of all features: the setting `data.bound`, by default inf."""
         return float(self.bound)
 
     @property

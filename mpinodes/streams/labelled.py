@@ -5,7 +5,7 @@
 - `BatchOrder` chooses the samples that an agent uses in a round, called a batch.
 - `deal` divides the training samples among the agents.
 
-The other functions combine and split data sets (`Source`).
+Other functions combine and split data sets (`Source`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Partition = Literal["shared", "even", "uneven", "by-label"]
 Batch = Annotated[int, Meta(ge=1, description="number of samples that an agent uses in a round")]
 Batches = Annotated[
     Annotated[int, Meta(ge=1)] | Literal["all"],
-    Meta(description="number of samples that an agent uses in a round; all: all its samples in every round"),
+    Meta(description="number of samples that an agent uses in a round; all: the loss of a round has all its samples"),
 ]
 Train = Annotated[
     float,
@@ -133,8 +133,8 @@ class LabelledStream(Stream):
     """Provide a fixed training set that is divided among the agents.
 
     In each round, an agent uses the next `batch` samples of its share. If fewer than `batch` samples are left at the
-    end of a pass over the share, the agent skips these samples. With `batch` = "all", an agent uses all its samples in
-    every round.
+    end of a pass over the share, the agent skips these samples. With `batch` = "all", the loss of every round has all
+    samples of the agent, from which secret batches may be drawn (`data.sampling`).
     """
 
     lengthens = ("epochs",)
@@ -391,14 +391,14 @@ class LabelledStream(Stream):
     def labelled(self) -> Mapping[str, Source]:
         """Return the training set and the test set, by the names "train" and "test".
 
-        If the targets are neither labels nor classes, return an empty mapping.
+        Without test samples, "test" is missing. If the targets are neither labels nor classes, return an empty mapping.
         """
         return self._by_name() if self.has_labels or self.classes else {}
 
     def real_valued(self) -> Mapping[str, Source]:
         """Return the training set and the test set, by the names "train" and "test".
 
-        If the targets are labels or classes, return an empty mapping.
+        Without test samples, "test" is missing. If the targets are labels or classes, return an empty mapping.
         """
         return {} if self.has_labels or self.classes else self._by_name()
 
@@ -438,7 +438,8 @@ def deal(targets: Vector, stream: LabelledStream) -> tuple[Indices, ...]:
 
     - shared: every agent has all samples.
     - even: the samples are divided at random into shares whose sizes differ by at most 1.
-    - uneven: the samples are divided at random into shares of different sizes. Some samples may belong to no agent.
+    - uneven: the samples are divided at random into shares of given or random sizes. Some samples may belong to no
+      agent.
     - by-label: the samples are sorted by label, and divided into consecutive shares whose sizes differ by at most 1.
 
     Args:

@@ -33,7 +33,7 @@ class Mnist(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training set and a test set, which are both from MNIST's training file.
+        """Return a training set and a test set (None if no samples are left), both from MNIST's training file.
 
         Raises:
             BadInput: a file is missing or malformed, or its images do not have 28 × 28 pixels.

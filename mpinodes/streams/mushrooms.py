@@ -30,7 +30,7 @@ class Mushrooms(FileStream):
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 5.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training set and a test set, which are both from one file.
+        """Return a training set and a test set (None if no samples are left), both from one file.
 
         LIBSVM's label 2 and UCI's letter p mean poisonous.
         """

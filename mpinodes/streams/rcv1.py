@@ -34,7 +34,7 @@ class Rcv1(FileStream):
     defaults = {"problem": {"loss": "hinge", "set": "ball", "radius": 10.0}, "privacy": {"clip": 1.0}}
 
     def open(self) -> tuple[Source, Source | None]:
-        """Return a training set and a test set, which are both from one file.
+        """Return a training set and a test set (None if no samples are left), both from one file.
 
         Rows with an L2 norm above 1 are scaled to norm 1.
         """

@@ -1,8 +1,8 @@
 """Compare runs: group runs with equal settings, and compute means and differences of their results over seeds.
 
-An axis is a key, other than the seed, in which the runs differ. A group is all runs with equal values of all axes;
-these runs usually differ only in the seed. The values of the first axis are compared with each other: a difference is
-taken between two runs with the same seed, and these differences are averaged over the seeds.
+An axis is a key, other than the seed, by whose values runs are grouped. A group is all runs with equal values of all
+axes; these runs usually differ only in the seed. The values of the first axis are compared with each other: a
+difference is taken between two runs with the same seed, and these differences are averaged over the seeds.
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class Comparison:
         axes: the keys that distinguish the runs. The values of the first key are compared. The seed is never an axis.
         over: the keys, besides the axes and the seed, that distinguish runs. Means are taken over these keys and the
             seed.
-        listed: maps each key that the study varies to its values in the order of the study; empty if no study was read.
+        listed: maps one key of each axis of the study to its values, in the order of the study; empty if no study was
+            read.
         again: the runs that are left out of `runs` as repetitions.
         remarks: facts about the runs, as whole sentences.
     """

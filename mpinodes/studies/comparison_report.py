@@ -224,8 +224,8 @@ def mean_and_deviation(mean: float, std: float | None) -> str:
     """Return mean ± standard deviation as text, such as "0.835 ± 0.012".
 
     - Both numbers are rounded to the second digit of the deviation, or to integers if the deviation is at least 10.
-    - If the mean is at least 10^6, or the deviation is below 10^-7, the mean has four digits and the deviation has one
-      digit.
+    - If the absolute value of the mean is at least 10^6, or the deviation is below 10^-7, the mean has four digits and
+      the deviation has one digit.
     - If the deviation is 0 or unknown, the text is the mean alone.
     - If the mean is not finite, the text is "inf".
     """

@@ -52,13 +52,13 @@ class PlannedRun:
         settings: the values of the keys that the study varies, by dotted key.
         name: the name of the run's directory.
         digits: the hash of the experiment (`identity`).
-        experiment: the experiment. If `is_ready`, its noise has the scale that keeps the privacy budget.
+        experiment: the experiment. If `is_ready` and not `is_done`, the experiment keeps the privacy budget.
         agents: the number of agents.
         dimension: the number of coordinates of a decision.
         noise: a text that identifies the noise and the data paths: runs with the same text draw the same noise. Empty
             if there is no noise, if the noise is secret or set by `noise.key`, or if its scale is not computed yet.
         is_done: whether the directory contains the finished run.
-        is_ready: whether the noise scale that keeps the privacy budget is already computed.
+        is_ready: whether the settings that keep the privacy budget are already computed; True if the run is done.
         near: the number at which the search for the noise scale starts: `privacy.epsilon`, or 1 over the noise
             multiplier, of a similar run; 0 if unknown.
         connected_over: the least B such that the union of the graphs of any B consecutive rounds is strongly connected;

@@ -50,7 +50,7 @@ class Axis(NamedTuple):
     Attributes:
         table: the table of the study that lists the values: "study.grid", "study.zip", "study.cases" or "study.seeds".
         key: a key of the axis whose values are all different, so that a value identifies an entry of `points`.
-        points: the combinations of values: each entry has one value for each key of the axis, by dotted key.
+        points: the combinations of values: each entry maps dotted keys of the axis to values.
     """
 
     table: str
@@ -171,7 +171,7 @@ def _section(tree: Tree) -> Tree:
 def _with(tree: Tree, word: str) -> Tree:
     """Return the settings of a study, changed by one word of the command line.
 
-    - The word key=value sets a value in all runs, and replaces a list of values of the key.
+    - The word key=value sets a value in all runs, and replaces a list of values of the key in study.grid.
     - The word key=a,b,c varies the key, and replaces a value of the key for all runs.
     - If study.seeds is a number, the word seed=3 keeps this number; the seeds are then counted from 3.
 

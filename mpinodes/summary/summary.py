@@ -320,8 +320,8 @@ class NoiseFree(Struct, kw_only=True):
     def read(cls, run: Path) -> NoiseFree | None:
         """Read noise_free.json in a run directory; return None if the file does not exist.
 
-        A short run with noise writes this file at its end. For other runs, `mpinodes report --noise-free` writes the
-        file.
+        Some short runs with noise write this file at their end. For other runs, `mpinodes report --noise-free` writes
+        the file.
 
         Raises:
             BadInput: the file cannot be read, or its content is not the content that a run writes.
@@ -512,8 +512,7 @@ class Summary(WorthSummary, kw_only=True):
         """Read the summary.json of a run directory.
 
         Raises:
-            BadInput: there is no summary, its content is not what a run writes, or another version of mpinodes wrote
-                the file.
+            BadInput: there is no summary, its content is not what a run writes, or it has another format version.
         """
         try:
             text = (run / FILE).read_bytes()
@@ -535,7 +534,7 @@ class Summary(WorthSummary, kw_only=True):
             run: the run directory, for error messages.
 
         Raises:
-            BadInput: another version of mpinodes wrote the file.
+            BadInput: the content has another format version than `versions.VERSION`, or none.
             msgspec.ValidationError: the content is not the content that a run writes.
         """
         tree = msgspec.convert(tree, dict[str, Any])

@@ -63,8 +63,8 @@ class FromFile(Periodic):
 
     Attributes:
         source: the path of the file.
-        title: the name of the graph as the file states it, otherwise the name of the file without its ending. If
-            reverse edges were added, ", both ways" follows.
+        title: the name of the graph as the file states it, otherwise the name of the file without its ending. If the
+            user asks for reverse edges, ", both ways" follows.
         phases: the edges of each round of the period.
     """
 
