@@ -75,8 +75,8 @@ class Chunk(NamedTuple):
 
     Attributes:
         rows: (agents, rounds, numbers) the numbers of each agent and round; the next chunks may overwrite this array.
-        order: what to do after these rounds (`Order`); None if the run ended early, or if the rows of all rounds were
-            computed before.
+        order: what to do after these rounds (`Order`); None for the chunk of models, if the run ended early, or if the
+            rows of all rounds were computed before.
         seconds: how long it took to compute the rows, if they were computed before the logger asked for them; else 0.
         models: None, or in the last chunk, which has no rows, (agents, d): the models that the agents' releases state.
     """
