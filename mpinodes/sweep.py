@@ -8,7 +8,8 @@ The settings of all runs are checked before the first run starts. To continue a 
 the directory of the study. Unless the noise is secret, the results are bit-identical to those under mpirun. The
 processes that do the runs are:
 
-- without options: as many processes as there are cores. A process may do several runs that differ only in the seed.
+- without options: as many processes as there are cores, but at most one for each run. A process may do several runs
+  that differ only in the seed.
 - with --mpi: a separate mpirun for each run, one after the other.
 - under mpirun -n N: N - 1 ranks.
 

@@ -199,7 +199,7 @@ class Step:
     Attributes:
         losses: maps a round to the agent's loss.
         plays: whether the logged numbers of a round are complete only after a call of `play`. True under bandit
-            feedback (loss values at two points), and if the agent adds noise to gradients (`noises_gradients`).
+            feedback (loss values at two points), and if the algorithm states `noises_gradients`.
         releaser: adds noise to the agent's messages or gradients.
         noised: the gradients of the latest update, if the algorithm noises gradients; else None.
     """
@@ -295,8 +295,8 @@ class Step:
         Call this method only if `plays` is true. The next call of this `Step` uses the computed state.
 
         - Under bandit feedback (loss values at two points), the midpoint of the two points becomes the logged decision.
-        - If the agent adds noise to gradients (`noises_gradients`), the point of the first gradient becomes the logged
-          decision. The records of the gradients for privacy accounting are logged, too.
+        - If the algorithm states `noises_gradients`, the point of the first gradient becomes the logged decision. The
+          records of the gradients for privacy accounting are logged, too.
 
         Args:
             s: the state that the step returned in this round.

@@ -24,7 +24,7 @@ BYTES_AT_ONCE = 4_000_000  # the approximate memory in bytes that the logger nee
 def record_bytes(setup: Setup) -> int:
     """Estimate the size in bytes of the log of a run (rounds.log), summed over all repeats.
 
-    Three parts are not counted: checksums, the offsets of two-point feedback (with `record.decisions`), and the
+    Some parts are not counted, such as checksums, the offsets of two-point feedback (with `record.decisions`), and the
     lateness of messages (with `record.transcript` and faults).
     """
     e, n, layout = setup.experiment, setup.topology.agents, setup.layout

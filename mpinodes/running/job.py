@@ -441,7 +441,7 @@ class Job(ExitStack):
         return self._done, checkpoint
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """Yield the numbers that all agents log in the next repeat, in chunks of consecutive rounds.
+        """Yield what all agents log in the next repeat, in chunks of consecutive rounds; the last chunk has the models.
 
         The format of the numbers is `core.events.Layout`. Under MPI, the agents' ranks send the numbers. Without MPI,
         this process computes all agents.

@@ -60,7 +60,7 @@ class RoundsSource(Protocol):
         """
 
     def chunks(self, run: Setup, place: Path) -> Iterable[Chunk]:
-        """Yield the numbers that all agents log in the next repeat, in chunks of consecutive rounds.
+        """Yield what all agents log in the next repeat, in chunks of consecutive rounds; the last chunk has the models.
 
         The format of the numbers is `core.events.Layout`.
 

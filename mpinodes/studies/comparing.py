@@ -124,7 +124,7 @@ class Comparison:
         """Read finished runs, and choose the axes: the keys that distinguish the runs.
 
         - If the seed and the keys that the study varies distinguish all runs, the axes are the varied keys in which the
-          runs differ.
+          runs differ; of keys that vary together, one key.
         - In all other cases, the axes are all keys in which the runs differ. A key is left out if its value follows
           from the axes before, or from a privacy budget.
 

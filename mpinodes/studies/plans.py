@@ -223,7 +223,7 @@ class _Job(Job):
         self._computed = computed
 
     def chunks(self, run: Setup, place: Path) -> Iterator[Chunk]:
-        """Yield the numbers that all agents log. If the numbers were computed before, they are not computed again."""
+        """Yield the numbers that all agents log, then the models. What was computed before is not computed again."""
         return iter(self._computed) if self._computed else super().chunks(run, place)
 
 

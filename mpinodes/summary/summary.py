@@ -353,7 +353,8 @@ class BoundSummary(Struct, kw_only=True):
         measured: the measured value, the largest of all agents; None if the run has no value.
         times: the bound divided by the measured value; None if a number is None, or if the measured value is at most 0.
         applies: whether the run satisfies the assumptions of the theorem, and has a measured value.
-        why_not: the first assumption that the run breaks; empty if there is none.
+        why_not: why the bound does not apply: the first assumption that the run breaks, or the missing measured value;
+            empty if the bound applies.
     """
 
     name: str
