@@ -1,6 +1,7 @@
 """Summarize a run that ended before its last round, from the rounds in its log.
 
-- If decisions are recorded (`record.decisions`), the summary has all quantities of a finished run.
+- If decisions are recorded (`record.decisions`), the summary has all quantities of a finished run, except the model of
+  releases.
 - If decisions are not recorded, the summary has the privacy loss and the metrics that are logged in each round, such as
   the loss of the network. Accuracy and the regret of single agents are missing.
 """

@@ -219,7 +219,7 @@ class LabelledStream(Stream):
     def once(self, draw: Callable[[], Arrays], *of: object) -> Arrays:
         """Return random arrays that the function `draw` makes from the seed.
 
-        The arrays are made once and then read from a cache (`shelf.drawn_once`).
+        If possible, the arrays are read from a cache (`shelf.drawn_once`).
 
         Args:
             draw: draws the arrays.

@@ -289,7 +289,7 @@ def _cases(study: Tree) -> Iterator[Axis]:
 def word_of(key: str, value: Any) -> str:
     """Return a short text for a setting, to be used in the name of a directory.
 
-    - If the value is a word, the text is this word, such as `dola`.
+    - If the value is a word, the text is this word in lower case, such as `dola`.
     - If the value is a path, the text is the file's name without its ending.
     - If the value is a table, the text is `own`.
     - In all other cases, the text is the last part of the key, followed by the value, such as `epsilon0.5`.

@@ -413,8 +413,9 @@ class FeedbackSummary(Struct, kw_only=True):
     Attributes:
         points: the number of values of the loss function from which an agent estimates a gradient; 0 if agents get
             gradients.
-        radius: the distance, in round 1, between the decision and the points at which the loss is evaluated.
-        last_radius: the distance, in the last round, between the decision and these points.
+        radius: the setting `feedback.radius`: with two points, the distance in round 1 between the decision and the
+            points.
+        last_radius: the distance in the last round between the decision and the points; None if `points` is 0.
         delay: the number of rounds after which feedback arrives.
     """
 

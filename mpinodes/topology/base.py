@@ -150,7 +150,7 @@ class Connected(Periodic):
 
 
 class EachRound(Topology):
-    """Define a random graph that is drawn anew in every round t. The graph depends only on the seed and t."""
+    """Define a random graph that is drawn anew in every round t, from the settings, the seed and t alone."""
 
     @abstractmethod
     def draw(self, rng: np.random.Generator) -> Matrix:
