@@ -104,7 +104,7 @@ def with_mpinodes(world: MPI.Comm, setup: Setup, waits: Waits) -> float:
             logger = Logger(setup, Path(directory), "", Stopwatch())
             world.Barrier()
             start = time.perf_counter()
-            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width, waits))
+            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width, waits, dimension=setup.dimension))
             seconds = time.perf_counter() - start
     else:
         step = Step(setup, world.rank)
@@ -308,7 +308,7 @@ def stages(world: MPI.Comm, setup: Setup, waits: Waits) -> dict[str, float]:
             logger = Logger(setup, Path(directory), "", Stopwatch())
             clock.put_around("record", logger._log, "append")
             clock.put_around("logger's arithmetic", logger, "take")
-            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width, waits))
+            logger.follow(receive_chunks(world, Plan(setup), setup.layout.width, waits, dimension=setup.dimension))
     else:
         step = Step(setup, world.rank)
         clock.put_around("update", setup.algorithm, "update")
@@ -332,7 +332,7 @@ def _live(step: Step, setup: Setup, world: MPI.Comm, clock: Clock, waits: Waits)
         state = speak(state, None, frame, channel.row(t))
         channel.done(t)
         state = hear(state, exchange(state.here), step.losses(t))
-    channel.close(e.rounds, np.zeros(2))
+    channel.close(e.rounds, np.zeros(2 + setup.dimension))  # times, and a model
     network.close()
 
 
