@@ -16,7 +16,7 @@ from mpinodes.config import registry
 from mpinodes.config.compose import compose
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "sweep", "compare", "doctor", "watch"}
+COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "sweep", "compare", "doctor", "watch", "init"}
 
 
 class Wall(NamedTuple):
@@ -204,9 +204,22 @@ def test_a_room_holds_at_most_twenty_files(room):
 
 # Names and settings of parts that mean something else too: a key, a statistic, a field of a message
 COMMON = {
-    *("bound", "calibration", "columns", "dir", "file", "grid", "header", "initial", "labels", "mean", "modulus"),
+    *(
+        "bound",
+        "calibration",
+        "columns",
+        "dir",
+        "facts",
+        "file",
+        "grid",
+        "header",
+        "initial",
+        "labels",
+        "mean",
+        "modulus",
+    ),
     *("none", "norm", "offset", "partition", "path", "penalty", "points", "rows", "sizes", "stop", "target"),
-    *("tolerance", "total", "train"),
+    *("facts", "tolerance", "total", "train"),
 }
 # Files that may name parts, and which words; None: any. No other file may, and no word may be added without a reason.
 NAMED: dict[str, set[str] | None] = {

@@ -95,18 +95,23 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     )
     for layer in (asked, preset):
         _require_one_part(layer, problems)
-    first = {} if {"name", "path"} & asked.get("algorithm", {}).keys() else FIRST
-    named = merge(first.get("algorithm", {}), asked.get("algorithm", {}))
+    data = merge(preset, asked).get("data", {})
+    if "file" in data and not {"name", "path"} & data.keys():
+        asked = merge(asked, {"data": {"name": "file"}})
+    of_names = _chosen(registry.STREAMS, asked["data"], Problems()) if "name" in asked.get("data", {}) else None
+    is_named = bool({"name", "path"} & asked.get("algorithm", {}).keys())
+    method = {} if is_named else getattr(of_names, "method", {})
+    first = {} if is_named or method else FIRST
+    named = merge(first.get("algorithm", {}), method.get("algorithm", {}), asked.get("algorithm", {}))
     algorithm = _chosen(registry.ALGORITHMS, named, problems)
     if algorithm is None:
         _decode_fixed(asked, problems)
         problems.settle()
     name = named.get("name") or Path(named["path"]).stem
     preset = presets.fitted(preset, algorithm)
-    data = merge(preset, asked).get("data", {})
-    if "file" in data and not {"name", "path"} & data.keys():
-        asked = merge(asked, {"data": {"name": "file"}})
-    own = merge(algorithm.defaults, {"algorithm": {"mixing": registry.mixing_name(algorithm.mixings[0])}, "name": name})
+    mixing = registry.mixing_name(algorithm.mixings[0])
+    own = merge(algorithm.defaults, {"algorithm": {"mixing": mixing}, "name": name})
+    own = merge({key: value for key, value in own.items() if key not in ("data", "step") or not method}, method)
     if (other := _choice(asked, "data")) and other != _choice(merge(own, first), "data"):
         own = _without(own, "problem", "loss")  # the default loss of the algorithm may not fit the user's data
     if preset:
@@ -118,7 +123,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         layers = [layer | {"step": {}} for layer in layers]
     section = merge(*layers).get("data", {})
     stream = _chosen(registry.STREAMS, section, problems)
-    of_data = _of_data(stream, algorithm, asked) if stream else {}
+    of_data = _of_data(stream, algorithm, asked, section) if stream else {}
     if stream and section.get("sampling") == "poisson" and "batch" not in asked.get("data", {}) and shows_all(stream):
         layers[-1] = merge(layers[-1], {"data": {"batch": "all"}})  # a Poisson batch has no size of its own
     noise = merge(*layers).get("privacy", {})
@@ -133,7 +138,8 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
     if stream and "data" in preset and "data" not in layers[1]:  # keep those keys of the preset that the data have
         known = registry.keys(registry.STREAMS, stream)
         layers[1] = layers[1] | {"data": {key: value for key, value in preset["data"].items() if key in known}}
-    titles = ("the base", f"the data {section.get('name', section.get('path'))}", preset_name, f"the algorithm {name}")
+    data_name = f"the data {section.get('name', section.get('path'))}"
+    titles = ("the base", data_name, preset_name, f"the algorithm {name}" + f" for {data_name}" * bool(method))
     by_name = dict(zip((*titles, "you"), [layers[0], of_data, *layers[1:]], strict=True))
     decoded = _decoded(merge(*by_name.values()), algorithm, stream, ranks, problems)
     for part, defaults in ((algorithm, algorithm.defaults), (stream, getattr(stream, "defaults", {}))):
@@ -238,7 +244,7 @@ def _without_other_parts(layers: list[Tree]) -> list[Tree]:
     return layers
 
 
-def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree) -> Tree:
+def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree, section: Tree) -> Tree:
     """Return the defaults of the data, adapted to the kind of algorithm.
 
     - `privacy.scale`: dropped if each agent has its own loss function.
@@ -247,7 +253,8 @@ def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree)
       have no setting `partition`; otherwise "even".
     - `data.batch`: "all" if the algorithm needs all samples in each round, and the data allow it.
     """
-    settings, defaults = registry.keys(registry.STREAMS, stream), merge({}, stream.defaults)
+    settings = registry.keys(registry.STREAMS, stream)
+    defaults = merge(stream.defaults, stream.inferred(section))
     if algorithm.solves or asked.get("feedback", {}).get("points"):
         defaults = _without(defaults, "problem", "gradient_noise")
     if algorithm.decomposable:
@@ -279,7 +286,7 @@ def _decoded(tree: Tree, algorithm: type[Algorithm[Any]], stream: Any, ranks: in
         fixed = keys_of(DataKeys)
         data = _part(registry.STREAMS, stream, tree["data"], problems, ("partition",) * is_free, fixed)
         # A run that asks for sampling = "none", the default, has the same noise as a run that does not.
-        kept = {key: value for key, value in data.items() if key not in fixed or value is not None}
+        kept = {key: value for key, value in data.items() if value is not None}
         parts["data"] = {key: value for key, value in kept.items() if key != "sampling" or value != "none"}
     return _decode_fixed(tree, problems) | parts
 
@@ -340,7 +347,7 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
 
     Some schedules have a setting for the modulus of strong convexity (`Schedule.from_losses`). The default of this
     setting is `problem.regularizer` times `Algorithm.modulus_share`. If this default is needed and the regularizer is
-    0, a line is added to `problems`.
+    0, a line is added to `problems`. The setting `Schedule.from_rounds` of a schedule has the default `rounds`.
     """
     section, modulus = tree["step"], tree.get("problem", {}).get("regularizer", 0.0)
     if (schedule := _chosen(registry.SCHEDULES, section, problems)) is None:
@@ -354,6 +361,8 @@ def _steps(tree: Tree, algorithm: type[Algorithm[Any]], problems: Problems) -> T
                     f"problem.regularizer or step.{key} above 0, or step.kind={STEPS}"
                 )
             section[key] = algorithm.modulus_share * checked(modulus, size, "problem.regularizer")
+    if (key := schedule.from_rounds) and "rounds" in tree:
+        section = {key: tree["rounds"]} | section
     return _part(registry.SCHEDULES, schedule, section, problems)
 
 

@@ -125,7 +125,7 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     stream = type(setup.stream)  # a user's stream that inherits `lengthens` may use these settings in another way
     owner = next(kind for kind in stream.__mro__ if "lengthens" in vars(kind))
     lengthens = stream.lengthens if owner is stream or stream.__module__.startswith(OURS[0]) else ()
-    for key in (*lengthens, "identity"):
+    for key in (*lengthens, "identity", "facts"):
         tree["data"].pop(key, None)
     for key in LOCATIONS:
         if (named := tree["data"].get(key)) is not None and (not named or files_of(Path(named))):

@@ -18,7 +18,7 @@ from mpinodes.core.errors import BadInput
 Tree = dict[str, Any]
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte-order marks
 LINE = re.compile(r"""\s*(?:\[+\s*([\w."' -]+?)\s*\]|([\w."'-]+(?:\s*\.\s*[\w."'-]+)*)\s*=)""")
-COMMANDS = "run|report|sweep|compare|check|audit|replay|spent|watch|doctor"
+COMMANDS = "run|init|tune|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
 def as_typed(text: str) -> str:

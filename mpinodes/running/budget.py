@@ -81,7 +81,8 @@ def within_budget(setup: Setup, near: float = 0.0) -> Experiment:
         return experiment
     if not experiment.private:
         raise BadInput("privacy.budget: a run without noise cannot keep a budget; set privacy.epsilon and a mechanism")
-    if reason := setup.stream.unproven_because:
+    reason = setup.stream.unproven_because
+    if reason and reason != setup.stream.unchecked_facts:
         raise BadInput(f"privacy.budget: no budget can be kept, because no epsilon is proven: {reason}")
     runs = [build(single_run(experiment, r)) if r else setup for r in range(experiment.repeats)]
     together = len(runs) > 1 and not other_data(setup)

@@ -102,6 +102,8 @@ def finish(
         solver=accounting.solver, seconds=seconds, versions=json.loads(record.attrs["versions"]), partial=is_partial,
     )  # fmt: skip
     summary.model = marks or None
+    if sentence := setup.stream.warning:
+        run_warnings.add(summary, "features-not-scaled", sentence)
     return conclude(setup, directory, summary, watch)
 
 

@@ -5,20 +5,27 @@ The formats are .npz, .csv, .parquet and LIBSVM text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import msgspec
 import numpy as np
-from msgspec import Meta
+from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
+from mpinodes.core import Features, Vector
 from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import arrays, doubles
+from mpinodes.core.parts.stream import files_of
 from mpinodes.data import Source, table
+from mpinodes.data import file as facts
 from mpinodes.data.source import listed
-from mpinodes.losses.clipping import row_sizes
+from mpinodes.losses.clipping import row_norms, row_sizes
 from mpinodes.streams.labelled import Indices, LabelledStream, Train, against_rest, deal, joined, split, together
 
 __all__ = ["File"]
@@ -28,6 +35,31 @@ LARGEST = 1_000_000  # if a file has more features, the user must state data.col
 MOST_CLASSES = 1000
 Largest = Annotated[float, Meta(gt=0)] | Literal["inf"]
 BLOCK = 1 << 22  # the largest number of floats that `scaled_by_themselves` reads at once
+
+
+class Scaling(Struct, forbid_unknown_fields=True, frozen=True):
+    """Scale the features of each sample by public numbers.
+
+    Attributes:
+        lower, upper: bounds on the features: one number for each column, or one number for all columns. The interval
+            from `lower` to `upper` becomes [-1, 1]. A feature outside the interval is set to the nearest bound.
+        norm: the L2 norm of every scaled sample; a sample of zeros stays. None: the norms are left as they are.
+    """
+
+    lower: float | tuple[float, ...] | None = None
+    upper: float | tuple[float, ...] | None = None
+    norm: Annotated[float, Meta(gt=0)] | None = None
+
+    def scaled(self, features: Features) -> Features:
+        """Return scaled features (k, d)."""
+        if self.lower is not None and self.upper is not None:
+            low, high = np.asarray(self.lower), np.asarray(self.upper)
+            width = np.where(high > low, high - low, 1.0)
+            features = np.where(high > low, 2 * (np.clip(features, low, high) - low) / width - 1, 0.0)
+        if self.norm is not None:
+            norms = row_norms(features := doubles(features))
+            features = arrays(features * (self.norm / np.where(norms > 0, norms, 1.0))[:, None])
+        return features
 
 
 @dataclass(frozen=True)
@@ -90,6 +122,33 @@ class File(LabelledStream):
         ),
     ] = ""
 
+    scaling: Annotated[
+        Scaling | None,
+        Meta(
+            description="data.name=file: scale the features by public bounds, as {lower=0, upper=[1, 250], norm=1}. "
+            "The interval from lower to upper (a number, or one for each column) becomes [-1, 1]. Then every sample is "
+            "scaled to the L2 norm `norm`. State lower and upper, or norm, or all three"
+        ),
+    ] = None
+    facts: Annotated[
+        Literal["read", "stated"] | None,
+        Meta(
+            description="data.name=file: read: facts about the file were read from the data, so nothing is proven; a "
+            "privacy budget then sets the noise as if the facts were public. stated: you have checked that all facts "
+            "in the section data may be public"
+        ),
+    ] = None
+
+    # One setting for all files: 4 agents, three files scaled to norm 1 (breast cancer, wine, digits), ε = 8 with
+    # replaced samples: .9 of the way from the largest class to logistic regression without privacy.
+    method = {
+        "algorithm": {"name": "dp-dsgd"},
+        "rounds": 100,
+        "step": {"kind": "linear-decay", "initial": 30.0},
+        "problem": {"average": True, "radius": 20.0},
+        "privacy": {"clip": 0.2},
+        "data": {"batch": "all", "facts": "read"},
+    }
     drawn_from_seed = False
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
 
@@ -100,10 +159,49 @@ class File(LabelledStream):
             )
         distinct = {label.strip() if isinstance(label, str) else label for label in self.labels}
         if len(distinct) < len(self.labels) or (self.labels and not self._fits(len(self.labels))):
-            expected = "two different labels expected, as [0, 1]"
+            expected = "two different labels expected, as [0, 1]; for more labels, set data.targets=classes"
             if self.targets == "classes":
                 expected = f"from two to {MOST_CLASSES} different classes expected, as [0, 1, 2]"
             raise BadInput(f"data.labels = {list(self.labels)}: {expected}")
+        scaling = self._scaling
+        if scaling and (scaling.lower is None) != (scaling.upper is None):
+            raise BadInput("data.scaling: state both lower and upper, or neither")
+
+    @classmethod
+    def inferred(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the default loss, and how targets are read if `data.facts` is "read" and no key states this."""
+        targets, read = str(settings.get("targets", "")), dict[str, Any]()
+        if settings.get("facts") == "read" and not {"targets", "labels"} & settings.keys():
+            header = settings.get("header")
+            with suppress(BadInput, IndexError):  # the mistake is reported when the data are read
+                paths = files_of(Path(str(settings["file"])))
+                about = facts.read(paths, str(settings.get("target", "")), header if header in (True, False) else None)
+                targets = about.targets.kind
+                read = {"targets": targets, "labels": about.targets.labels}
+        return {"data": read, "problem": {"loss": facts.LOSSES.get(targets, "logistic")}}
+
+    @classmethod
+    def initial(cls, file: str, settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+        """Return the settings of a first experiment on a file or on the agents' files, and a line on the samples.
+
+        Args:
+            file: the file; a name with {agent} stands for the files of all agents.
+            settings: the keys of the section `data` that the user sets.
+
+        Raises:
+            BadInput: a file is missing or malformed.
+        """
+        if not (paths := files_of(Path(file).expanduser())):
+            raise BadInput(f"{file}: there is no such file")
+        about = facts.read(paths, str(settings.get("target", "")), settings.get("header"))
+        agents = {"topology": {"agents": len(paths)}} if AGENT in file else {}
+        data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings
+        problem = cls.method["problem"] | {"loss": facts.LOSSES[about.targets.kind]}
+        return cls.method | agents | {"data": data, "problem": problem}, f"{file}: {about.line}"
+
+    @cached_property
+    def _scaling(self) -> Scaling | None:
+        return msgspec.convert(self.scaling, Scaling | None)  # another rank sends the settings as a dictionary
 
     @property
     def has_labels(self) -> bool:
@@ -137,7 +235,21 @@ class File(LabelledStream):
         - A fact, such as the names of the labels, is read from the file, because the settings do not state the fact.
         - A column seems to be scaled by its own mean or standard deviation.
         """
-        unstated = [] if AGENT in self.file else [super().unproven_because]
+        by_label = "" if AGENT in self.file else super().unproven_because
+        scaled = f"{self._scaled[0]} by the data's own mean or standard deviation (scale by public constants)"
+        return together(by_label, self._unproven_facts, scaled if self._scaled[0] else "")
+
+    @property
+    def unchecked_facts(self) -> str:
+        """Return the reasons that name facts about the file; "" if the user has not set `data.facts` to "read"."""
+        return self._unproven_facts if self.facts == "read" else ""
+
+    @property
+    def _unproven_facts(self) -> str:
+        unstated = []
+        if self.facts == "read":
+            checked = "check that all facts in the section data may be public, then set data.facts=stated"
+            unstated.append(f"facts about the file were read from the data ({checked})")
         if not self.columns:
             unstated.append(f"the number of columns is read from the file (set data.columns={self.dimension})")
         if self.targets != "real" and not self.labels:
@@ -145,11 +257,21 @@ class File(LabelledStream):
             unstated.append(f"{fact} is read from the data (set data.labels={self.target_values})")
         if self.header == "inferred" and self.file.endswith(".csv"):
             unstated.append("whether the first line has names is read from the file (set data.header=true or false)")
-        if self._scaled[0]:
-            unstated.append(
-                f"{self._scaled[0]} by the data's own mean or standard deviation (scale by public constants)"
-            )
         return together(*unstated)
+
+    @property
+    def warning(self) -> str:
+        """Return a sentence that warns of features with norms far from 1, and says how to scale; "" if all is well."""
+        with suppress(BadInput):  # the file may be gone
+            train = self._sources[0]
+            norm = float(np.median(row_norms(doubles(train.features(np.arange(min(1000, len(train.targets))))))))
+            if not 0.1 <= norm <= 10:
+                return (
+                    f"The features of a sample have a median norm of {norm:.3g}, but methods work best with norms near "
+                    f"1. Type `mpinodes init {self.file}`, and run the experiment that it writes; or set data.scaling="
+                    "{lower=..., upper=..., norm=1} with bounds that you know without looking at the data."
+                )
+        return ""
 
     @property
     def public(self) -> str:  # type: ignore[override]
@@ -171,7 +293,7 @@ class File(LabelledStream):
         """
         # Each file, all files, and the training samples are tested; the first test that finds columns names them.
         reasons = ["", ""]
-        for source in (*self._files, self._whole, self._sources[0]):
+        for source in (*self._files, self._whole, *(() if self.scaling else self._sources[:1])):
             names = source.columns or tuple(map(str, range(source.dimension + 1)))
             for k, chosen in enumerate(scaled_by_themselves(source, self.targets == "real")):
                 columns = [names[j] for j in np.flatnonzero(chosen)]
@@ -181,13 +303,14 @@ class File(LabelledStream):
 
     @property
     def feature_bound(self) -> float:
-        """Return the bound on the absolute values of all features: the setting `data.bound`, by default inf."""
-        return float(self.bound)
+        """Return the bound on the absolute values of all features: `data.bound`, or that of `data.scaling`."""
+        scaling = self._scaling or Scaling()
+        return min(float(self.bound), scaling.norm or (inf if scaling.lower is None else 1.0))
 
     @property
     def feature_norm(self) -> float:
-        """Return the bound on the L2 norm of a sample: the smaller one of `data.norm` and √d times `data.bound`."""
-        return min(float(self.norm), super().feature_norm)
+        """Return the bound on the L2 norm of a sample: the smallest of the stated bounds."""
+        return min(float(self.norm), (self._scaling or Scaling()).norm or inf, super().feature_norm)
 
     @property
     def name(self) -> str:
@@ -244,8 +367,8 @@ class File(LabelledStream):
         """Return the training set and the test set, made from all files. Without test samples, the test set is None.
 
         Raises:
-            BadInput: a file is missing or malformed, has too few or too many different labels, or `data.train` is not 1
-                although each agent has its own file.
+            BadInput: a file is missing or malformed, or has too few or too many different labels; or `data.scaling`
+                does not fit the columns.
         """
         source = self._whole
         if self.has_labels and not self.labels:
@@ -253,13 +376,17 @@ class File(LabelledStream):
         if self.targets == "classes" and len(self.labels) <= 2:  # otherwise the reader has numbered the classes
             classes = [-1.0, 1.0] if self.labels else self._found
             source = replace(source, targets=np.searchsorted(classes, source.targets).astype(float))
-        if self.train == 1:
-            return source, None
-        if AGENT in self.file:
-            raise BadInput(
-                f"data.train = {self.train:g}: with one file per agent, there are no test samples; leave data.train out"
-            )
-        return split(source, self.train)
+        if scaling := self._scaling:
+            features = source.features
+            try:
+                scaling.scaled(features(np.arange(1)))
+            except (ValueError, TypeError) as error:  # another number of columns, or sparse features
+                expected = (
+                    f"dense features, and one number or {source.dimension} numbers for lower and for upper, expected"
+                )
+                raise BadInput(f"data.scaling: {expected}") from error
+            source = replace(source, features=lambda rows: scaling.scaled(features(rows)))
+        return split(source, self.train) if self.train != 1 else (source, None)
 
     @property
     def remedy(self) -> str:
@@ -274,8 +401,19 @@ class File(LabelledStream):
         """
         if AGENT not in self.file or self.partition == "shared":
             return deal(self._sources[0].targets, self)
-        ends = np.cumsum([len(source.targets) for source in self._files])
-        return tuple(np.split(np.arange(ends[-1]), ends[:-1]))
+        return tuple(np.flatnonzero(self._owners[0] == agent) for agent in range(self.agents))
+
+    @cached_property
+    def _owners(self) -> tuple[Vector, Vector]:
+        """Return, for each training sample and for each test sample, the agent whose file has the sample."""
+        agents = np.repeat(np.arange(float(self.agents)), [len(source.targets) for source in self._files])
+        owners = replace(self._whole, targets=agents)  # split like the samples
+        train, test = self.held_out(*(split(owners, self.train) if self.train != 1 else (owners, None)))
+        return train.targets, test.targets if test else np.empty(0)
+
+    def held_by(self, agent: int) -> Indices:
+        """Return the indices of the test samples that the agent holds: those of its own file, or a part of all."""
+        return np.flatnonzero(self._owners[1] == agent) if AGENT in self.file else super().held_by(agent)
 
     def forget(self) -> None:
         """Release the memory of the samples that were read from files."""

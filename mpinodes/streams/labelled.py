@@ -160,6 +160,14 @@ class LabelledStream(Stream):
         Meta(gt=0, le=1e6, description="uneven: parameter of the Dirichlet law of the shares; large: nearly even"),
     ] = 1.0
 
+    validation: Annotated[
+        Annotated[float, Meta(gt=0, lt=1)] | None,
+        Meta(
+            description="share of the training samples that is held out; the run then has these samples as its test "
+            "samples, and never reads the true test samples. mpinodes tune sets this key"
+        ),
+    ] = None
+
     @property
     def keeps_order(self) -> bool:
         """Return whether each agent uses its samples in the same order with every seed."""
@@ -214,7 +222,16 @@ class LabelledStream(Stream):
 
     @cached_property
     def _sources(self) -> tuple[Source, Source | None]:
-        return self.open()
+        return self.held_out(*self.open())
+
+    def held_out(self, train: Source, test: Source | None) -> tuple[Source, Source | None]:
+        """Return training and test set, in which held-out training samples (`validation`) replace the test samples."""
+        return split(train, 1 - self.validation) if self.validation else (train, test)
+
+    def held_by(self, agent: int) -> Indices:
+        """Return the indices of the test samples that an agent holds, if the test samples are held-out samples."""
+        test = self._sources[1]
+        return np.arange(len(test.targets) if test else 0)[agent :: self.agents]
 
     def once(self, draw: Callable[[], Arrays], *of: object) -> Arrays:
         """Return random arrays that the function `draw` makes from the seed.

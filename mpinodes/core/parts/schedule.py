@@ -13,6 +13,7 @@ class Schedule(ABC):
 
     # The setting whose default is the losses' modulus of strong convexity (`problem.regularizer`); empty: no setting.
     from_losses: ClassVar[str] = ""
+    from_rounds: ClassVar[str] = ""  # the setting whose default is the number of rounds (`rounds`); empty: no setting
 
     @abstractmethod
     def __call__(self, t: int) -> float:

@@ -80,6 +80,8 @@ class Stream(ABC):
     make_loss: MakeLoss
 
     defaults: ClassVar[Mapping[str, Any]] = {}  # default settings of an experiment that chooses this stream
+    # Default settings, with an algorithm, of an experiment that chooses this stream by name, and names no algorithm.
+    method: ClassVar[Mapping[str, Any]] = {}
     remark: ClassVar[str] = ""  # a sentence for users on the noise of a run with default settings
     lengthens: ClassVar[tuple[str, ...]] = ()  # settings that change the number of rounds, but not the losses
     dealing: ClassVar[tuple[str, ...]] = ()  # settings that only decide which agent uses which rows in which rounds
@@ -89,6 +91,11 @@ class Stream(ABC):
     # for every seed; the seed only assigns samples to agents and rounds. None: every seed gives the same samples, in an
     # unknown order.
     drawn_from_seed: ClassVar[bool | None] = None
+
+    @classmethod
+    def inferred(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return default settings of the experiment that depend on the section `data`, which is not checked yet."""
+        return {}
 
     @property
     @abstractmethod
@@ -160,6 +167,22 @@ class Stream(ABC):
         """Return a text that says which attribute depends on the data, so that no epsilon is proven, and what to do.
 
         The text is empty if no attribute of the stream depends on the data.
+        """
+        return ""
+
+    @property
+    def unchecked_facts(self) -> str:
+        """Return the part of `unproven_because` that the user accepts until all facts about the data are checked.
+
+        If there is no other reason in `unproven_because`, a run may keep a privacy budget, but no epsilon is proven.
+        """
+        return ""
+
+    @property
+    def warning(self) -> str:
+        """Return a sentence that warns of samples on which methods work badly, and says what to do; "" if all is well.
+
+        The sentence may depend on the data.
         """
         return ""
 

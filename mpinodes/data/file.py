@@ -1,0 +1,122 @@
+"""Read the facts that a run must know about a user's data files: header, number of columns, targets and bounds.
+
+`mpinodes init` writes these facts into an experiment. No epsilon is proven with facts that are read from data, until
+the user has checked that the facts may be public.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpinodes.core.errors import BadInput
+from mpinodes.core.messages import Vector
+from mpinodes.data import libsvm, table
+from mpinodes.data.source import lines, number_of
+
+FEW = 20  # whole numbers are classes if there are at most so many different targets; otherwise real targets
+LOSSES = {"labels": "logistic", "classes": "softmax", "real": "least-squares"}  # the default loss, by data.targets
+DIGITS = 2  # significant digits of bounds, which are rounded outward
+
+
+class Targets(NamedTuple):
+    """Hold how targets are read: the value of `data.targets`, and the labels or classes (empty for real targets)."""
+
+    kind: str
+    labels: list[Any]
+
+
+class Facts(NamedTuple):
+    """Hold the facts about data files.
+
+    Attributes:
+        settings: the keys of the section `data` that state the facts.
+        targets: how targets are read.
+        samples: the number of samples in all files.
+        line: a line that describes the samples.
+    """
+
+    settings: dict[str, Any]
+    targets: Targets
+    line: str
+
+
+def read(paths: Sequence[Path], target: str = "", header: bool | None = None) -> Facts:
+    """Return the facts about one data file, or about the files of all agents.
+
+    Features with a largest norm above 1, or a median norm below 0.1, get a `scaling` by bounds of each column.
+
+    Args:
+        paths: the files.
+        target: the name of the target's column; empty: the last column.
+        header: whether the first line of a .csv contains names; None: decide by the entries of the line.
+
+    Raises:
+        BadInput: a file cannot be read, or its number of columns differs from the first file.
+    """
+    targets, norms, low, high, widths = [], list[Vector](), np.inf, -np.inf, set[int]()
+    is_dense = paths[0].suffix in table.DENSE
+    if header is None and paths[0].suffix == ".csv":
+        header = _has_names(paths[0], target)
+    for path in paths:
+        if is_dense:
+            content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
+            features, some = np.asarray(content.features, float), content.targets
+            if widths <= {features.shape[1]}:
+                low, high = np.minimum(low, features.min(axis=0)), np.maximum(high, features.max(axis=0))
+        else:
+            source = libsvm.read(path, None, ())
+            features, some = source.features(np.arange(len(source.targets))), source.targets
+        widths.add(features.shape[1])
+        targets += list(some)
+        norms.append(np.sqrt(np.ravel((features * features).sum(axis=1))))
+    if is_dense and len(widths) > 1:
+        raise BadInput(f"{paths[0]}: the files have different numbers of features: {sorted(widths)}")
+    how, norm = read_targets(targets), np.concatenate(norms)
+    facts: dict[str, Any] = {"facts": "read", "columns": max(widths), "targets": how.kind, "target": target}
+    facts |= {"labels": how.labels, "header": header}
+    if not 0.1 <= np.median(norm) <= norm.max() <= 1 + 1e-9:
+        facts["scaling"] = {"norm": 1.0}
+        if is_dense:
+            facts["scaling"] = {"lower": _rounded(low, np.floor), "upper": _rounded(high, np.ceil), "norm": 1.0}
+    settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
+    scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
+    labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
+    return Facts(settings, how, f"{len(targets)} samples, {max(widths)} features ({scale}), {labels}")
+
+
+def read_targets(targets: Sequence[Any]) -> Targets:
+    """Return whether targets are two labels, classes or real numbers, and the different labels or classes, ascending.
+
+    Whole numbers with at most `FEW` different values are classes.
+    """
+    words = {str(target).strip().strip('"') for target in targets}
+    numbers = sorted({number_of(word) for word in words})
+    numbers = numbers if all(map(isfinite, numbers)) else []
+    if numbers and (len(numbers) > FEW or any(number % 1 for number in numbers)) and len(numbers) != 2:
+        return Targets("real", [])
+    labels: list[Any] = [int(number) if number % 1 == 0 else number for number in numbers]
+    labels = labels or sorted(words)
+    return Targets("labels" if len(labels) == 2 else "classes", labels)
+
+
+def _has_names(path: Path, target: str) -> bool:
+    """Return whether the first line of a .csv contains names.
+
+    If all entries are numbers, the line contains names only if it counts the columns from 0, as pandas writes them.
+    """
+    entries = next(lines(path), (0, b""))[1].decode("utf-8-sig", errors="replace").split(",")
+    numbers = [number_of(entry) for entry in entries]
+    if all(map(isfinite, numbers)):
+        return numbers == list(range(len(numbers)))
+    return bool(target) or not any(map(isfinite, numbers[:-1]))
+
+
+def _rounded(bounds: Any, outward: Any) -> list[float]:
+    """Return bounds with `DIGITS` significant digits, rounded by `outward`: np.floor or np.ceil."""
+    unit = 10.0 ** (np.floor(np.log10(np.maximum(abs(bounds), 1e-300))) + 1 - DIGITS)
+    return [float(f"{value:.{DIGITS}g}") for value in outward(bounds / unit) * unit]

@@ -1,0 +1,129 @@
+"""A user's file: facts that are read from it, scaling by stated bounds, and the experiment that init writes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mpinodes import run_lockstep
+from mpinodes.config.compose import compose
+from mpinodes.core.asked import parse
+from mpinodes.core.errors import BadInput
+from mpinodes.init import main as init
+from tests.helpers.parts import run_of, setup_of
+from tests.helpers.records import summary_of
+
+RNG = np.random.default_rng(3)
+CLASSES = RNG.integers(0, 3, 240)
+FEATURES = np.eye(3)[CLASSES] * 800 + RNG.normal(300, 100, (240, 3)) * [1, 1, 0.5]
+
+
+def write(path, targets=CLASSES, top="a,b,c,y\n", rows=slice(None)):
+    lines = (",".join(map(str, [*x, y])) for x, y in zip(FEATURES[rows], np.asarray(targets)[rows], strict=True))
+    path.write_text(top + "\n".join(lines) + "\n")
+    return path
+
+
+def test_three_labels_are_answered_with_classes(tmp_path):
+    file = write(tmp_path / "three.csv")
+    with pytest.raises(BadInput, match=r"two different labels expected.*; for more labels, set data.targets=classes"):
+        setup_of(f"algorithm.name=dola data.file={file} data.labels=[0,1,2]")
+
+
+def test_a_file_and_a_budget_suffice_but_prove_nothing(tmp_path):
+    """The noise is that of the budget; what is read from the file, and the features' size, are named."""
+    file = write(tmp_path / "three.csv")
+    run = run_of(tmp_path / "run", f"data.file={file} privacy.budget.epsilon=8 topology.agents=3")
+    summary = summary_of(run)
+    assert summary["algorithm"] == "dp-dsgd"
+    assert summary["privacy"]["network"]["proven"] is None
+    because = summary["privacy"]["unproven_because"]
+    assert "facts about the file were read from the data" in because
+    assert "set data.columns=3" in because
+    assert f"mpinodes init {file}" in summary["warnings"]["features-not-scaled"]
+
+
+def test_other_reasons_still_refuse_a_budget(tmp_path):
+    file = write(tmp_path / "three.csv")
+    with pytest.raises(BadInput, match=r"no budget can be kept.*depends on its label"):
+        run_of(tmp_path / "run", f"data.file={file} privacy.budget.epsilon=8 data.partition=by-label topology.agents=3")
+    with pytest.raises(BadInput, match=r"no budget can be kept.*number of columns is read"):
+        run_of(
+            tmp_path / "run",
+            f"data.file={file} privacy.budget.epsilon=8 data.facts=stated data.targets=classes topology.agents=3",
+        )
+
+
+def test_init_writes_an_experiment_that_learns_and_is_proven_once_its_facts_are_stated(tmp_path, capsys):
+    file, out = write(tmp_path / "three.csv"), tmp_path / "experiment.toml"
+    assert init([str(file), "topology.agents=3", "--output", str(out)]) == 0
+    assert "240 samples, 3 features" in capsys.readouterr().out
+    read = summary_of(run_lockstep(parse(str(out), [f"output.dir={tmp_path}/read"])))
+    assert read["privacy"]["network"]["proven"] is None
+    assert "features-not-scaled" not in read["warnings"]
+    stated = summary_of(run_lockstep(parse(str(out), ["data.facts=stated", f"output.dir={tmp_path}/stated"])))
+    assert 7.9 < stated["privacy"]["network"]["proven"] <= 8
+    assert stated["privacy"]["unproven_because"] == ""
+    assert stated["accuracy_last_decision"] == read["accuracy_last_decision"]  # the same bits
+    assert read["accuracy_last_decision"]["test"] > 0.9
+    assert init([str(file), "--output", str(out)]) == 2  # the file exists
+
+
+@pytest.mark.parametrize(
+    ("targets", "settings"),
+    [
+        (np.where(CLASSES > 0, "yes", "no"), ("labels", ["no", "yes"], "logistic")),
+        (np.where(CLASSES > 0, 2, -7), ("labels", [-7, 2], "logistic")),
+        (np.array(["x", "y", "z"])[CLASSES], ("classes", ["x", "y", "z"], "softmax")),
+        (FEATURES[:, 0], ("real", None, "least-squares")),
+    ],
+)
+@pytest.mark.parametrize("top", ["a,b,c,y\n", "0,1,2,3\n", ""])
+def test_init_reads_how_targets_are_read(tmp_path, targets, settings, top):
+    import tomllib
+
+    out = tmp_path / "e.toml"
+    assert init([str(write(tmp_path / "some.csv", targets, top)), "--output", str(out)]) == 0
+    tree = tomllib.loads(out.read_text())
+    data = tree["data"]
+    assert (data["targets"], data.get("labels"), tree["problem"]["loss"]) == settings
+    assert (data["facts"], data["header"], data["columns"]) == ("read", bool(top), 3)
+
+
+def test_init_takes_the_files_of_agents(tmp_path):
+    files = [str(write(tmp_path / f"part-{i}.csv", rows=slice(80 * i, 80 * i + 60 + i))) for i in range(3)]
+    out = tmp_path / "e.toml"
+    assert init([*files, "--output", str(out)]) == 0
+    stream = compose(parse(str(out), ["data.validation=0.25"]), None).stream
+    train, test = stream._sources
+    assert (len(train.targets), len(test.targets)) == (110, 36)  # of 183 samples, 37 test samples are never read
+    owner = np.repeat(range(3), [60, 61, 62])
+    everything = np.concatenate([FEATURES[80 * i : 80 * i + 60 + i] for i in range(3)])
+    scaling = stream._scaling.scaled(everything)
+    for agent in range(3):  # each sample is of its owner's file
+        for source, rows in ((train, stream.shares[agent]), (test, stream.held_by(agent))):
+            for x in source.features(rows):
+                assert owner[np.abs(scaling - x).sum(axis=1).argmin()] == agent
+    assert sum(len(stream.held_by(agent)) for agent in range(3)) == 36
+    assert init([files[0], files[2], "--output", str(tmp_path / "f.toml")]) == 2
+
+
+def test_scaling_maps_bounds_to_one_and_then_the_norm(tmp_path):
+    file = write(tmp_path / "three.csv")
+    base = f"data.file={file} data.targets=classes topology.agents=3"
+    scaled = setup_of(f"{base} data.scaling={{lower=0,upper=[1000,1000,500]}}").stream
+    expected = np.clip(FEATURES / [500, 500, 250] - 1, -1, 1)
+    assert np.allclose(scaled._sources[0].features(np.arange(240)), expected)
+    assert scaled.feature_bound == 1
+    normed = setup_of(f"{base} data.scaling={{lower=0,upper=[1000,1000,500],norm=2}}").stream
+    rows = normed._sources[0].features(np.arange(240))
+    assert np.allclose(rows, 2 * expected / np.linalg.norm(expected, axis=1, keepdims=True))
+    assert (normed.feature_norm, normed.feature_bound) == (2, 2)  # and not the bounds before the norm
+    for wrong, message in (("{lower=0}", "both lower and upper"), ("{lower=[0,1],upper=2}", "one number or 3 numbers")):
+        with pytest.raises(BadInput, match=message):
+            setup_of(f"{base} data.scaling={wrong}")
+
+
+def test_a_linear_decay_lasts_as_long_as_the_run():
+    setup = setup_of("algorithm.name=dp-dsgd step.kind=linear-decay step.initial=2 rounds=8 topology.agents=3")
+    assert [setup.run.step(t) for t in (1, 5, 8, 9)] == [2, 1, 0.25, 0.25]
