@@ -41,6 +41,7 @@ def main(argv: list[str]) -> int:
         f"{out}: {tree['algorithm']['name']}, loss {tree['problem']['loss']}, {budget}",
         "Next:",
         f"  mpinodes run --lockstep {out}       run the experiment; nothing is proven yet",
+        f"  mpinodes tune {out} --private       choose better settings; or --public FILE, --accounted",
         f'  in {out}, check the facts in [data], and set facts = "stated": then ε is proven',
     ]
     show(as_typed("\n".join(lines)))

@@ -16,7 +16,7 @@ from mpinodes.config import registry
 from mpinodes.config.compose import compose
 
 PACKAGE = Path(__file__).parent.parent / "mpinodes"
-COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "sweep", "compare", "doctor", "watch", "init"}
+COMMANDS = {"run", "replay", "audit", "check", "report", "spent", "sweep", "compare", "doctor", "watch", "init", "tune"}
 
 
 class Wall(NamedTuple):
@@ -72,11 +72,13 @@ WALLS = {
         {
             "core",
             "config",
+            "data",
             "evaluation",
             "finished",
             "launch",
             "metrics",
             "presentation",
+            "privacy",
             "rounds",
             "runlog",
             "running",
@@ -219,7 +221,7 @@ COMMON = {
         "modulus",
     ),
     *("none", "norm", "offset", "partition", "path", "penalty", "points", "rows", "sizes", "stop", "target"),
-    *("facts", "tolerance", "total", "train"),
+    *("facts", "tolerance", "total", "train", "validation"),
 }
 # Files that may name parts, and which words; None: any. No other file may, and no word may be added without a reason.
 NAMED: dict[str, set[str] | None] = {

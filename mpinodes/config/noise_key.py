@@ -135,7 +135,8 @@ def fingerprint(setup: Setup, with_data: bool = False) -> str:
     read = [path for path in setup.stream.source_files if path.is_file()]
     if with_data and (read or beside):
         tree["contents"] = [*map(_digest, read), *sorted([name, _digest(path)] for name, path in beside)]
-    tree["privacy"].pop("tight")
+    for key in ("tight", "tuning"):
+        tree["privacy"].pop(key)
     if e.privacy.clipping == "sample":
         tree["privacy"].pop("clipping")
     if e.baseline == "none":

@@ -57,6 +57,22 @@ class Budget(Struct, forbid_unknown_fields=True, frozen=True):
     stops: tuple[int, ...] = ()
 
 
+class Tuning(Struct, forbid_unknown_fields=True, frozen=True):
+    """State how the settings of the experiment were chosen; mpinodes tune writes this section.
+
+    Attributes:
+        mode: where the trials of settings were run. public: on a public file. private: on the private data, at a cost
+            that no epsilon includes. accounted: on the private data; the run also prints the epsilon of tuning and the
+            run together.
+        trials: the number of trials, which was fixed beforehand.
+        mu: for mode=accounted: trials and scores together satisfy mu-GDP.
+    """
+
+    mode: Literal["public", "private", "accounted"]
+    trials: Count
+    mu: Size = 0.0
+
+
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     """Choose the noise, and which data sets are adjacent.
 
@@ -88,6 +104,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
             noise_multiplier times clip. With secret batches (data.sampling), privacy.epsilon cannot set the noise: the
             default of noise_multiplier is then 1, unless privacy.budget sets another value.
         budget: the section privacy.budget.
+        tuning: the section privacy.tuning.
     """
 
     mechanism: str = "laplace"
@@ -101,6 +118,7 @@ class Privacy(Struct, forbid_unknown_fields=True, frozen=True):
     adjacency: Adjacency = "one-sample"
     noise_multiplier: Finite | None = None
     budget: Budget | None = None
+    tuning: Tuning | None = None
 
     @property
     def budget_delta(self) -> float:
@@ -451,9 +469,9 @@ class Experiment(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 SECTIONS: dict[str, Any] = {
-    "privacy": Privacy, "privacy.budget": Budget, "problem": Problem, "noise": Noise, "record": Record,
-    "audit": Audit, "deadline": Deadline, "checkpoint": Checkpoint, "faults": Faults, "feedback": Revealed,
-    "output": Output,
+    "privacy": Privacy, "privacy.budget": Budget, "privacy.tuning": Tuning, "problem": Problem, "noise": Noise,
+    "record": Record, "audit": Audit, "deadline": Deadline, "checkpoint": Checkpoint, "faults": Faults,
+    "feedback": Revealed, "output": Output,
 }  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class Purpose(IntEnum):
     FAULTS = 12
     DIRECTION = 13
     BATCH = 14
+    COUNT = 15
 
 
 _ANY = np.random.SeedSequence(0)  # without a seed, NumPy would ask the operating system for one

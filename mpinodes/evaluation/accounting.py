@@ -169,6 +169,14 @@ class Accounting:
         if e.sampling != "none":
             rates, idle = setup.run.rates, e.privacy.tight and e.sampling == "fixed"
             drawn = typed.SamplingSummary(scheme=e.sampling, least=min(rates), largest=max(rates), tight_is_idle=idle)
+        tuning: typed.TuningSummary | UnsetType = UNSET
+        if (tuned := e.privacy.tuning) is not None:
+            tuning = typed.TuningSummary(mode=tuned.mode, trials=tuned.trials)
+            cost = cost_of(setup, self._accountant, len(self._accountant.history)).network
+            if tuned.mode == "accounted" and tuned.mu and cost.is_gaussian and not math.isnan(network[-1].epsilon):
+                # The worst case is a sample of the run that is used by tuning, too.
+                both = cost._replace(pure=np.full_like(cost.pure, np.inf), rho=cost.rho + tuned.mu**2 / 2)
+                tuning.epsilon = _number(both.settled().loss(e.privacy.delta).epsilon)
         unsent: Literal["gradient", "message"] = "gradient" if setup.algorithm.noises_gradients else "message"
         return typed.PrivacySummary(
             delta=e.privacy.delta, adjacency=e.privacy.adjacency,
@@ -178,7 +186,7 @@ class Accounting:
             unproven_because="; ".join(filter(None, reasons)),
             uses_ceiling=self._accountant.uses_ceiling, exact_minimizers=setup.algorithm.exact_minimizers,
             against_colluders=bool(holds_alone and not is_shared and not math.isnan(network[-1].epsilon)),
-            views=seen, views_left_out=self._too_many, sampling=drawn,
+            views=seen, views_left_out=self._too_many, sampling=drawn, tuning=tuning,
             covers_decisions=True if setup.algorithm.noises_gradients else UNSET,
             unsent=unsent if e.baseline in ("curator", "alone", "one-shot") else UNSET,
         )  # fmt: skip

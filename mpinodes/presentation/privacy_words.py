@@ -160,6 +160,12 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
             f"{number(first)} at distance {near}{f' and {number(last)} at distance {far}' * (far > near)}: after round "
             f"{views.relayed_from} all messages are mixes of earlier messages."
         )
+    if privacy.tuning:
+        on = {"public": "a public file, which costs no privacy", "private": "the same data: ε does not include tuning"}
+        where = on.get(privacy.tuning.mode, "the same data")
+        notes.append(f"The settings were chosen by {privacy.tuning.trials} trials on {where}.")
+        if privacy.tuning.mode == "accounted":
+            notes.append(f"With tuning, ε = {number(privacy.tuning.epsilon)} at δ = {delta:g}.")
     if budget := privacy.budget:
         of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []
         text = f"The budget is ε = {budget.epsilon:g} ({privacy.adjacency}) at δ = {budget.delta:g}{of}, kept by "

@@ -143,6 +143,21 @@ class BudgetSummary(Struct, kw_only=True):
     covers: Same[str] = "all"
 
 
+class TuningSummary(Struct, kw_only=True):
+    """Describe how the settings of a run were chosen.
+
+    Attributes:
+        mode: "public", "private" or "accounted" (the experiment's `privacy.tuning.mode`).
+        trials: the number of trials.
+        epsilon: for mode "accounted", the ε of tuning and this run together at the run's δ; None if it is not proven,
+            or if no ε includes tuning.
+    """
+
+    mode: Literal["public", "private", "accounted"]
+    trials: int
+    epsilon: float | None = None
+
+
 class NoiseSummary(Struct, kw_only=True):
     """Hold the scales of the noise in a run.
 
@@ -229,6 +244,7 @@ class PrivacySummary(Struct, kw_only=True):
     covers_decisions: Annotated[Literal[True] | UnsetType, same] = UNSET  # only if the algorithm noises gradients
     # What the privacy loss counts as sent; set only for the baselines curator, alone and one-shot.
     unsent: Annotated[Literal["gradient", "message"] | UnsetType, same] = UNSET
+    tuning: Annotated[TuningSummary | UnsetType, same] = UNSET  # only if the settings were tuned
     recorded: Annotated[int | UnsetType, same] = UNSET  # for a run that ended early: the rounds that the numbers cover
 
 
