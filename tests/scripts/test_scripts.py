@@ -22,7 +22,7 @@ SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
     "count_data.py", "draw_docs.py", "draw_topologies.py", "fairness/fairness.py", "first_hour.py",
-    "gamma_norm_loss.py", "kills.py", "local_and_central.py", "net.py", "node_views.py", "relayed_message.py",
+    "gamma_norm_loss.py", "kills.py", "local_and_central.py", "net.py", "node_views.py", "own_data.py", "relayed_message.py",
     "simulated_faults.py", "small_runs.py", "worst_case.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
@@ -286,3 +286,10 @@ def test_random_small_runs_end_with_results_or_are_refused(tmp_path):
     """A few by lockstep, and one by mpirun."""
     out = run("small_runs.py", "--runs", "4", "--mpirun-every", "4", cwd=tmp_path).out
     assert re.fullmatch(r"\d+ runs: (\d+ with exit code [02](, )?)+; 0 wrong\n", out)
+
+
+def test_own_data_measures_every_row(tmp_path):
+    run("own_data.py", str(tmp_path), "--small", cwd=tmp_path)
+    shares = {result["row"]: result["share"] for result in json.loads((tmp_path / "results.json").read_text())}
+    assert shares.keys() == {"default", "init", "tuned", "accounted", "curator", "one-shot", "no-noise"}
+    assert min(shares.values()) > 0.5
