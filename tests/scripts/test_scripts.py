@@ -22,8 +22,8 @@ SCRIPTS = CHECKOUT / "scripts"
 TESTED = {
     "bench/audits.py", "bench/logger.py", "bench/noise.py", "bench/pairs.py", "bench/round.py",
     "count_data.py", "draw_docs.py", "draw_topologies.py", "fairness/fairness.py", "first_hour.py",
-    "gamma_norm_loss.py", "kills.py", "local_and_central.py", "net.py", "node_views.py", "own_data.py", "relayed_message.py",
-    "simulated_faults.py", "small_runs.py", "worst_case.py",
+    "gamma_norm_loss.py", "kills.py", "local_and_central.py", "net.py", "node_views.py", "own_data.py",
+    "relayed_message.py", "simulated_faults.py", "small_runs.py", "worst_case.py",
 }  # fmt: skip
 BENCH = {  # all that bench/all.py is made of, in tests/scripts/test_bench.py
     "bench/all.py", "bench/commands.py", "bench/machine.py", "bench/memory.py", "bench/model.py", "bench/peer.py",
