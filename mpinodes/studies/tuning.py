@@ -191,7 +191,7 @@ def _score(directory: Path, plan: PlannedRun, mu: float) -> float:
     source, decisions = stream.labelled()["test"], load(directory)["decision"].to_numpy()[-1]
     for agent, x in enumerate(decisions):
         rows = stream.held_by(agent)
-        own = Source(source.targets[rows], source.dimension, lambda some, rows=rows: source.features(rows[some]))
+        own = Source(source.targets[rows], source.dimension, source.features(rows).__getitem__)
         draws = np.random.default_rng() if e.secret else Draws(e.seed, Purpose.COUNT, agent).at(trial)
         right += Labelled(own, setup.loss, stream.classes).marks(x[:, None])[0] * len(rows) + draws.normal(0, 1 / mu)
         rows_of_all += len(rows)
