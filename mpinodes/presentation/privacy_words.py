@@ -165,7 +165,7 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         where = on.get(privacy.tuning.mode, "the same data")
         notes.append(f"The settings were chosen by {privacy.tuning.trials} trials on {where}.")
         if privacy.tuning.mode == "accounted":
-            notes.append(f"With tuning, ε = {number(privacy.tuning.epsilon)} at δ = {delta:g}.")
+            notes.append(f"Tuning and one such run together: ε = {number(privacy.tuning.epsilon)} at δ = {delta:g}.")
     if budget := privacy.budget:
         of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []
         text = f"The budget is ε = {budget.epsilon:g} ({privacy.adjacency}) at δ = {budget.delta:g}{of}, kept by "

@@ -6,6 +6,7 @@ on held-out training samples or on a public file. The test samples of the experi
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from mpinodes.config.building import build
 from mpinodes.config.compose import compose
 from mpinodes.core.asked import Tree, merge, nested
 from mpinodes.core.errors import BadInput
+from mpinodes.core.experiment import Noise
 from mpinodes.core.parts import Setup
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
@@ -144,13 +146,13 @@ def _space(setup: Setup) -> list[str]:
     """Return the lists of values that trials may use by default, as words "key=a,b,c"; the first value is as given."""
     e, lists = setup.experiment, dict[str, list[float]]()
     for key, value in e.step.items():
-        if isinstance(value, float):
+        if isinstance(value, float) and value > 0:
             lists[f"step.{key}"] = [value * factor for factor in STEPS]
     if not isinf(e.clip):
         lists["privacy.clip"] = [e.clip * factor for factor in SIZES]
     lists["problem.radius"] = [e.problem.radius * factor for factor in SIZES]
     if setup.stream.rounds is None:
-        lists["rounds"] = [max(2, round(e.rounds * factor)) for factor in ROUNDS]
+        lists["rounds"] = [*dict.fromkeys(max(2, round(e.rounds * factor)) for factor in ROUNDS)]
     if rate := e.data.get("rate"):
         lists["data.rate"] = [rate, rate / 2]
     return [f"{key}={','.join(f'{value:.6g}' for value in values)}" for key, values in lists.items()]
@@ -165,8 +167,8 @@ def _require_counts(setup: Setup) -> None:
     e, refused = setup.experiment, ""
     if not setup.algorithm.noises_gradients or setup.mechanism.pure:
         refused = "algorithm.name: only methods that add Gaussian noise to gradients publish models, as dp-dsgd"
-    elif e.sampling != "none" or e.privacy.budget_delta == 0 or e.noise.key is not None:
-        refused = "leave out data.sampling and noise.key, and set a δ above 0"
+    elif e.sampling != "none" or e.privacy.budget_delta == 0 or e.noise != Noise(entropy=e.noise.entropy):
+        refused = "leave out data.sampling, noise.key and noise.backend, and set a δ above 0"
     elif e.privacy.adjacency not in ("one-sample", "zero-out") or not (setup.stream.has_labels or setup.stream.classes):
         refused = "counts of correct answers need labels or classes, and an adjacency that changes one sample"
     if refused:
@@ -185,14 +187,13 @@ def _score(directory: Path, plan: PlannedRun, mu: float) -> float:
     if not mu:
         (_, share), (_, error) = marks(summary, "accuracy"), marks(summary, "rmse")
         return np.nan if share is None and error is None else -error if error is not None else float(share or 0.0)
-    e, right, rows_of_all = plan.experiment, 0.0, 0
-    setup, trial = build(e), int(e.name.rpartition("-")[2])
+    setup = build(plan.experiment)
     stream: Any = setup.stream
     source, decisions = stream.labelled()["test"], load(directory)["decision"].to_numpy()[-1]
+    key, count = os.urandom(32) if plan.experiment.secret else setup.noise_key, 0.0
     for agent, x in enumerate(decisions):
-        rows = stream.held_by(agent)
-        own = Source(source.targets[rows], source.dimension, source.features(rows).__getitem__)
-        draws = np.random.default_rng() if e.secret else Draws(e.seed, Purpose.COUNT, agent).at(trial)
-        right += Labelled(own, setup.loss, stream.classes).marks(x[:, None])[0] * len(rows) + draws.normal(0, 1 / mu)
-        rows_of_all += len(rows)
-    return float(right / rows_of_all)
+        if len(rows := stream.held_by(agent)):
+            own = Source(source.targets[rows], source.dimension, source.features(rows).__getitem__)
+            count += Labelled(own, setup.loss, stream.classes).marks(x[:, None])[0] * len(rows)
+        count += Draws(key, Purpose.COUNT, agent).at(0).normal(0, 1 / mu)
+    return float(count / len(source.targets))

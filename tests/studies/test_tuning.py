@@ -140,13 +140,13 @@ def test_trials_are_fixed_beforehand_and_begin_with_the_given_settings():
     read = (Experiment.read(run / "experiment.toml") for run in (tuned.study / "runs").iterdir())
     first, *_ = trials = sorted(read, key=lambda e: e.name)
     assert (first.step["initial"], first.privacy.clip, first.rounds) == (4, 0.5, 6)
-    assert all(one.privacy.budget == other.privacy.budget for one, other in pairwise(trials))
+    assert all(trial.privacy.budget == other.privacy.budget for trial, other in pairwise(trials))
 
 
 @pytest.mark.parametrize(
     ("words", "mode", "message"),
     [
-        (["noise.key=1"], "--accounted", "leave out data.sampling and noise.key"),
+        (["noise.key=1"], "--accounted", "leave out data.sampling, noise.key and"),
         (["algorithm.name=dola", "data.batch=1"], "--accounted", "only methods that add Gaussian noise to gradients"),
         (["data.targets=real", "data.labels=[]", "problem.loss=least-squares"], "--accounted", "counts of correct"),
         (["privacy.budget.epsilon=0"], "--private", "privacy.budget.epsilon = 0"),
