@@ -127,7 +127,7 @@ def tuned(place: Path, case: Case, file: Path, mode: str, trials: int, words: li
 
 def measured(place: Path, case: Case, splits: int, trials: int) -> dict[str, Any]:
     """Return the results of a row: the accuracies of all splits, and the seconds that they took."""
-    begun, accuracies, shares = time.perf_counter(), [], []
+    begun, marks, shares = time.perf_counter(), [], []
     words = [*FIXED, f"topology.name={case.graph}", f"privacy.adjacency={case.adjacency}"]
     words += [f"privacy.budget.epsilon={case.epsilon:g}"]
     settings = None
@@ -146,11 +146,12 @@ def measured(place: Path, case: Case, splits: int, trials: int) -> dict[str, Any
         else:
             baseline = [] if case.row == "tuned" else [f"baseline={case.row}"]
             value = accuracy(place, [*words, *baseline, f"data.file={path}"], settings)
-        accuracies.append(value)
+        marks.append((value, guess, best))
         shares.append((value - guess) / (best - guess))
     deviation = float(np.std(shares, ddof=1)) if splits > 1 else 0.0
+    mean, guess, best = np.mean(marks, axis=0).tolist()
     return {
-        "accuracy": float(np.mean(accuracies)), "share": float(np.mean(shares)), "deviation": deviation,
+        "accuracy": mean, "guess": guess, "best": best, "share": float(np.mean(shares)), "deviation": deviation,
         "splits": splits, "seconds": time.perf_counter() - begun, **case._asdict(),
     }  # fmt: skip
 
@@ -167,6 +168,9 @@ def table(results: list[dict[str, Any]]) -> str:
             cell = "{share:.2f} ± {deviation:.2f} ({accuracy:.1%})"
             cells.append(cell.format(**fits[0]) if fits else "")
         lines.append(f"| {row} | {graph} | {adjacency} | {-minus:g} | {' | '.join(cells)} |")
+    for row, key in (("guessing", "guess"), ("logistic regression, not private", "best")):
+        cells = [next((f"{r[key]:.1%}" for r in results if r["name"] == name), "") for name in NAMES]
+        lines.append(f"| {row} | | | | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

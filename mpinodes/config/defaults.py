@@ -123,7 +123,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         layers = [layer | {"step": {}} for layer in layers]
     section = merge(*layers).get("data", {})
     stream = _chosen(registry.STREAMS, section, problems)
-    of_data = _of_data(stream, algorithm, asked, section) if stream else {}
+    of_data = _of_data(stream, algorithm, asked, section, bool(method)) if stream else {}
     if stream and section.get("sampling") == "poisson" and "batch" not in asked.get("data", {}) and shows_all(stream):
         layers[-1] = merge(layers[-1], {"data": {"batch": "all"}})  # a Poisson batch has no size of its own
     noise = merge(*layers).get("privacy", {})
@@ -244,7 +244,7 @@ def _without_other_parts(layers: list[Tree]) -> list[Tree]:
     return layers
 
 
-def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree, section: Tree) -> Tree:
+def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree, section: Tree, is_alone: bool) -> Tree:
     """Return the defaults of the data, adapted to the kind of algorithm.
 
     - `privacy.scale`: dropped if each agent has its own loss function.
@@ -254,7 +254,7 @@ def _of_data(stream: type[Stream], algorithm: type[Algorithm[Any]], asked: Tree,
     - `data.batch`: "all" if the algorithm needs all samples in each round, and the data allow it.
     """
     settings = registry.keys(registry.STREAMS, stream)
-    defaults = merge(stream.defaults, stream.inferred(section))
+    defaults = merge(stream.defaults, stream.inferred(section, is_alone))
     if algorithm.solves or asked.get("feedback", {}).get("points"):
         defaults = _without(defaults, "problem", "gradient_noise")
     if algorithm.decomposable:

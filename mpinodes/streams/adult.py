@@ -32,7 +32,7 @@ class Adult(FileStream):
     scaling: Annotated[
         Literal["public", "maxima"],
         Meta(
-            description="data.name=adult: numbers are divided by public constants, or, as in papers, by their maxima "
+            description="numbers are divided by public constants, or, as in papers, by their maxima "
             "in both files. The maxima reveal something about people in the data, so no privacy is proven then"
         ),
     ] = "public"

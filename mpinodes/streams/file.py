@@ -125,7 +125,7 @@ class File(LabelledStream):
     scaling: Annotated[
         Scaling | None,
         Meta(
-            description="data.name=file: scale the features by public bounds, as {lower=0, upper=[1, 250], norm=1}. "
+            description="scale the features by public bounds, as {lower=0, upper=[1, 250], norm=1}. "
             "The interval from lower to upper (a number, or one for each column) becomes [-1, 1]. Then every sample is "
             "scaled to the L2 norm `norm`. State lower and upper, or norm, or all three"
         ),
@@ -147,7 +147,7 @@ class File(LabelledStream):
         "step": {"kind": "linear-decay", "initial": 30.0},
         "problem": {"average": True, "radius": 20.0},
         "privacy": {"clip": 0.2},
-        "data": {"batch": "all", "facts": "read"},
+        "data": {"batch": "all"},
     }
     drawn_from_seed = False
     defaults = {"problem": {"loss": "logistic", "set": "ball", "radius": 10.0}}
@@ -168,17 +168,24 @@ class File(LabelledStream):
             raise BadInput("data.scaling: state both lower and upper, or neither")
 
     @classmethod
-    def inferred(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the default loss, and how targets are read if `data.facts` is "read" and no key states this."""
-        targets, read = str(settings.get("targets", "")), dict[str, Any]()
-        if settings.get("facts") == "read" and not {"targets", "labels"} & settings.keys():
+    def inferred(cls, settings: Mapping[str, Any], is_alone: bool) -> Mapping[str, Any]:
+        """Return the default loss; also read how targets are read, if `data.facts` is "read" and no key states this.
+
+        If the user names no algorithm, and leaves out a fact that a proof needs, the default of `data.facts` is "read".
+        """
+        targets, data = str(settings.get("targets", "")), dict[str, Any]()
+        is_stated = "columns" in settings and ("labels" in settings or targets == "real")
+        is_stated &= "header" in settings or not str(settings.get("file")).endswith(".csv")
+        if is_alone and not is_stated:
+            data["facts"] = "read"
+        if (data | settings).get("facts") == "read" and not {"targets", "labels"} & settings.keys():
             header = settings.get("header")
             with suppress(BadInput, IndexError):  # the mistake is reported when the data are read
                 paths = files_of(Path(str(settings["file"])))
                 about = facts.read(paths, str(settings.get("target", "")), header if header in (True, False) else None)
                 targets = about.targets.kind
-                read = {"targets": targets, "labels": about.targets.labels}
-        return {"data": read, "problem": {"loss": facts.LOSSES.get(targets, "logistic")}}
+                data |= {"targets": targets, "labels": about.targets.labels}
+        return {"data": data, "problem": {"loss": facts.LOSSES.get(targets, "logistic")}}
 
     @classmethod
     def initial(cls, file: str, settings: Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:

@@ -43,6 +43,13 @@ def test_a_file_and_a_budget_suffice_but_prove_nothing(tmp_path):
     assert f"mpinodes init {file}" in summary["warnings"]["features-not-scaled"]
 
 
+def test_stated_facts_prove_without_further_words(tmp_path):
+    file = write(tmp_path / "three.csv")
+    words = "data.header=true data.columns=3 data.targets=classes data.labels=[0,1,2] topology.agents=3 rounds=5"
+    run = run_of(tmp_path / "run", f"data.file={file} privacy.budget.epsilon=8 {words}")
+    assert 7.9 < summary_of(run)["privacy"]["network"]["proven"] <= 8
+
+
 def test_other_reasons_still_refuse_a_budget(tmp_path):
     file = write(tmp_path / "three.csv")
     with pytest.raises(BadInput, match=r"no budget can be kept.*depends on its label"):

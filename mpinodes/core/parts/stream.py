@@ -93,8 +93,13 @@ class Stream(ABC):
     drawn_from_seed: ClassVar[bool | None] = None
 
     @classmethod
-    def inferred(cls, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return default settings of the experiment that depend on the section `data`, which is not checked yet."""
+    def inferred(cls, settings: Mapping[str, Any], is_alone: bool) -> Mapping[str, Any]:
+        """Return default settings of the experiment that depend on the section `data`.
+
+        Args:
+            settings: the section `data`, which is not checked yet.
+            is_alone: whether the user names no algorithm, so that the stream chooses one (`method`).
+        """
         return {}
 
     @property
