@@ -64,9 +64,13 @@ class Setting(NamedTuple):
 
     @classmethod
     def of_parts(cls, by_part: dict[str, Key]) -> Setting:
-        """Return the setting of some parts; the annotation of the first part's key has the meaning."""
-        metas = getattr(next(iter(by_part.values())).type, "__metadata__", ())
-        return cls(next((meta.description for meta in metas if meta.description), ""), by_part)
+        """Return the setting of some parts, with its meaning in the annotation; if meanings differ, they name parts."""
+        owners: dict[str, list[str]] = {}
+        for part, key in by_part.items():
+            metas = getattr(key.type, "__metadata__", ())
+            owners.setdefault(next((meta.description for meta in metas if meta.description), ""), []).append(part)
+        texts = [f"{', '.join(parts)}: {text}" * (len(owners) > 1) or text for text, parts in owners.items()]
+        return cls("; ".join(texts), by_part)
 
 
 def documented_keys(asked: Mapping[str, Any] | None = None) -> dict[str, str]:

@@ -118,5 +118,7 @@ def load_model(run: Path) -> Model:
         raise BadInput(f"{run}: no {FILE}: {reasons} (Algorithm.released)") from error
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"{run / FILE}: cannot be read: {error}") from error
-    classes = Classes.of(Experiment.read(run / "experiment.toml"))
-    return Model(point, labels, tuple(features.tolist()), classes.loss, lambda features: features)
+    experiment = Experiment.read(run / "experiment.toml")
+    classes = Classes.of(experiment)
+    scale = classes.stream.scaling_of(experiment.data)
+    return Model(point, labels, tuple(features.tolist()), classes.loss, scale)

@@ -5,7 +5,7 @@ The formats are .npz, .csv, .parquet and LIBSVM text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -205,6 +205,12 @@ class File(LabelledStream):
         data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings
         problem = cls.method["problem"] | {"loss": facts.LOSSES[about.targets.kind]}
         return cls.method | agents | {"data": data, "problem": problem}, f"{file}: {about.line}"
+
+    @classmethod
+    def scaling_of(cls, settings: Mapping[str, Any]) -> Callable[[Features], Features]:
+        """Return the function that scales features (k, d) by `data.scaling`."""
+        scaling = msgspec.convert(settings.get("scaling"), Scaling | None)
+        return scaling.scaled if scaling else super().scaling_of(settings)
 
     @cached_property
     def _scaling(self) -> Scaling | None:

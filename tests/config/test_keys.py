@@ -34,7 +34,7 @@ USER_FILES = Path(__file__).parents[1] / "helpers" / "user_files"
 # Every key that may change while the noise stays: none can change a message, or the noise is not drawn by it.
 CHANGES_NO_MESSAGE = {
     "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by")),
-    "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
+    "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "privacy.tuning", "data.epochs",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics",
     "deadline.seconds", "checkpoint.every",
     "faults.absence", "faults.lag", "comparator",
@@ -109,6 +109,8 @@ def other(value: Any, path: tuple[str, ...]) -> Any:
         return {"dir": "elsewhere"}
     if path == ("noise", "key"):
         return "other"
+    if path == ("privacy", "tuning"):
+        return {"mode": "public", "trials": 2}
     if path == ("privacy", "budget"):
         return {"epsilon": 1.0}
     if path[-1] == "delta" and value is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpinodes import run_lockstep
+from mpinodes import load_model, run_lockstep
 from mpinodes.config.compose import compose
 from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
@@ -68,6 +68,8 @@ def test_init_writes_an_experiment_that_learns_and_is_proven_once_its_facts_are_
     read = summary_of(run_lockstep(parse(str(out), [f"output.dir={tmp_path}/read"])))
     assert read["privacy"]["network"]["proven"] is None
     assert "features-not-scaled" not in read["warnings"]
+    model = load_model(tmp_path / "read")
+    assert model.score(FEATURES, CLASSES) > 0.9  # of features as they are in the file
     stated = summary_of(run_lockstep(parse(str(out), ["data.facts=stated", f"output.dir={tmp_path}/stated"])))
     assert 7.9 < stated["privacy"]["network"]["proven"] <= 8
     assert stated["privacy"]["unproven_because"] == ""

@@ -102,6 +102,11 @@ class Stream(ABC):
         """
         return {}
 
+    @classmethod
+    def scaling_of(cls, settings: Mapping[str, Any]) -> Callable[[Features], Features]:
+        """Return the function by which a stream with these settings of `data` scales the features (k, d) of a file."""
+        return lambda features: features
+
     @property
     @abstractmethod
     def title(self) -> str:
