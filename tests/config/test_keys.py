@@ -34,7 +34,8 @@ USER_FILES = Path(__file__).parents[1] / "helpers" / "user_files"
 # Every key that may change while the noise stays: none can change a message, or the noise is not drawn by it.
 CHANGES_NO_MESSAGE = {
     "privacy.budget", *(f"privacy.budget.{key}" for key in ("epsilon", "delta", "kept_by")),
-    "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "privacy.tuning", "data.epochs",
+    "rounds", "repeats", "name", "report", "output", "audit.view", "noise.entropy", "privacy.tight", "data.epochs",
+    "privacy.tuning",
     "record.decisions", "record.transcript", "record.dynamic_regret", "record.metrics",
     "deadline.seconds", "checkpoint.every",
     "faults.absence", "faults.lag", "comparator",
