@@ -178,7 +178,7 @@ class File(LabelledStream):
         is_stated &= "header" in settings or not str(settings.get("file")).endswith(".csv")
         if is_alone and not is_stated:
             data["facts"] = "read"
-        if (data | settings).get("facts") == "read" and not {"targets", "labels"} & settings.keys():
+        if {**data, **settings}.get("facts") == "read" and not {"targets", "labels"} & settings.keys():
             header = settings.get("header")
             with suppress(BadInput, IndexError):  # the mistake is reported when the data are read
                 paths = files_of(Path(str(settings["file"])))

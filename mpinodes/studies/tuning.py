@@ -40,6 +40,7 @@ HELD_OUT = 0.25  # the share of the training samples on which trials are scored
 SEEDS = 3  # runs of each trial; in mode "accounted" there is one run, because each run costs privacy
 SHARE = 0.5  # the share of the squared GDP parameter of the budget that tuning may use in mode "accounted"
 STEPS, SIZES, ROUNDS = (1.0, 0.3, 3.0), (1.0, 0.5, 2.0), (1.0, 0.3)  # factors of the settings of the experiment
+FIXED = ("privacy.budget", "privacy.delta", "privacy.adjacency", "data.train", "data.file", "data.facts", "data.labels")
 WORDS = {
     "public": "on a public file; tuning costs no privacy",
     "private": "on the private data; tuning is not included in ε",
@@ -101,6 +102,8 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     begun, given = time.perf_counter(), Study.of([file, *words])
     base: Tree = {key: value for key, value in given.tree.items() if key not in ("study", "output")}
     first = {key: value for axis in given.axes for key, value in axis.points[0].items()}
+    if fixed_key := next((key for key in first if key == "seed" or key.startswith(FIXED)), ""):
+        raise BadInput(f"{fixed_key}: all trials have the same ε and the same samples: give one value")
     setup = compose(merge(base, nested(first)), None)
     if not given.axes:
         given = Study.of([file, *words, *_space(setup)])

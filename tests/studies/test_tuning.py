@@ -149,6 +149,7 @@ def test_trials_are_fixed_beforehand_and_begin_with_the_given_settings():
         (["noise.key=1"], "--accounted", "leave out data.sampling, noise.key and"),
         (["algorithm.name=dola", "data.batch=1"], "--accounted", "only methods that add Gaussian noise to gradients"),
         (["data.targets=real", "data.labels=[]", "problem.loss=least-squares"], "--accounted", "counts of correct"),
+        (["privacy.budget.epsilon=1,2"], "--private", "privacy.budget.epsilon: all trials have the same ε"),
         (["privacy.budget.epsilon=0"], "--private", "privacy.budget.epsilon = 0"),
     ],
 )
