@@ -9,16 +9,18 @@ from __future__ import annotations
 import io
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 from h5py import h5a, h5d, h5ds, h5g, h5p, h5s, h5t
 from numpy.typing import NDArray
 
+from mpinodes.core.cached import cached
 from mpinodes.runlog import long_names
 from mpinodes.runlog.directories import draft_of
 from mpinodes.runlog.log import Variable, Variables
@@ -59,9 +61,72 @@ class _Draft(io.FileIO):
             self.failure = error
             return size or 0
 
+    def raise_failure(self) -> None:
+        """Raise the stored error, if there is one."""
+        if self.failure:
+            path = Path(os.fsdecode(self.name)).with_suffix("")
+            raise OSError(self.failure.errno, os.strerror(self.failure.errno or 0), str(path))
+
+
+class Frame(NamedTuple):
+    """Describe a variable of the record, without its values.
+
+    Attributes:
+        name: the name of the variable.
+        dims: the names of its axes.
+        shape: the shape of its values.
+        kind: the type of its values, for example "float64".
+        label, unit: the attributes `long_name` and `units`; empty texts mean the defaults for `name`.
+        chunk: the shape of an HDF5 chunk; () if the variable has no chunks.
+        is_compressed: whether the chunks are compressed. Other chunks have a checksum.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    shape: tuple[int, ...]
+    kind: str
+    label: str
+    unit: str
+    chunk: tuple[int, ...] = ()
+    is_compressed: bool = False
+
+    @classmethod
+    def of(cls, name: str, variable: Variable, rounds: int = 0) -> Frame:
+        """Return the frame of a variable of the record.
+
+        Args:
+            name: the name of the variable.
+            variable: all values, or the values of the first rounds.
+            rounds: the number of all rounds, if `variable` has only the first rounds; 0 if it has all values.
+        """
+        dims, values, label, unit = variable
+        frame = cls(name, dims, values.shape, values.dtype.name, label, unit)
+        if not rounds:
+            return frame
+        # Like HDF5's shuffle filter: the first bytes of all numbers come first, then the second bytes, and so on.
+        shuffled = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T).tobytes()
+        is_compressed = len(zlib.compress(shuffled, 1)) <= WORTH * len(shuffled)  # the first rounds become smaller
+        return frame._replace(shape=(rounds, *values.shape[1:]), chunk=values.shape, is_compressed=is_compressed)
+
+
+def _empty_record(labels: Sequence[tuple[str, NDArray[Any]]], frames: Sequence[Frame]) -> bytes:
+    """Return the bytes of a record with dimensions and with variables that have no values yet.
+
+    Args:
+        labels: pairs (name of a dimension, labels along the dimension).
+        frames: the variables.
+    """
+    with h5py.File("record", "w", track_order=True, driver="core", backing_store=False) as file:
+        for name, values in labels:
+            add_dimension(file, name, values)
+        for frame in frames:
+            _add_empty(file, frame)
+        file.flush()
+        return bytes(file.id.get_file_image())
+
 
 @contextmanager
-def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
+def new_record(run: Path, words: Mapping[str, str], empty: bytes = b"") -> Iterator[h5py.File]:
     """Open a new `record.h5` for writing; the complete file appears when the context ends.
 
     If an error occurs in the context, no new file appears.
@@ -69,6 +134,7 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
     Args:
         run: the run directory.
         words: the attributes of the record, by name; the attribute `version` is added.
+        empty: the bytes of an HDF5 file with which the record begins; empty if it begins without variables.
 
     Raises:
         OSError: the file cannot be written.
@@ -77,12 +143,13 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
     draft = draft_of(path)
     try:
         with _Draft(draft, "w+") as disk:
-            with h5py.File(disk, "w", track_order=True, rdcc_nbytes=0) as file:
+            disk.write(empty)
+            disk.raise_failure()
+            with h5py.File(disk, "r+" if empty else "w", track_order=True, rdcc_nbytes=0) as file:
                 write_words(file.id, words)
                 file.attrs["version"] = VERSION
                 yield file
-            if failure := disk.failure:
-                raise OSError(failure.errno, os.strerror(failure.errno or 0), str(path))
+            disk.raise_failure()
         os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -91,6 +158,9 @@ def new_record(run: Path, words: Mapping[str, str]) -> Iterator[h5py.File]:
 
 def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Variables) -> None:
     """Write `record.h5`: the variables of all recorded rounds, and the variables that are known only at the end.
+
+    Most of the time is needed to define the variables, not to write their values. Therefore a process that does many
+    runs defines the variables of equal shapes once.
 
     Args:
         record: the reader of the recorded rounds, whose text attributes are copied to the new `record.h5`.
@@ -101,19 +171,24 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
     Raises:
         OSError: the file cannot be written.
     """
-    with new_record(run, {name: word for name, word in record.attrs.items() if isinstance(word, str)}) as file:
-        for name in ("round", "agent", "coordinate"):
-            add_dimension(file, name, record.read(name).values)
-        for name in record.by_round:
-            row = record.read(name, slice(0, 1)).values.nbytes
-            at_once = 1 << (max(1, CHUNK // max(row, 1)).bit_length() - 1)
-            first = record.read(name, slice(0, at_once))
-            dataset = add_variable(file, name, first, record.rounds)
-            for start in range(at_once, record.rounds, at_once):
+
+    def first_rounds(name: str) -> Variable:
+        row = record.read(name, slice(0, 1)).values.nbytes
+        return record.read(name, slice(0, 1 << (max(1, CHUNK // max(row, 1)).bit_length() - 1)))
+
+    first = {name: first_rounds(name) for name in record.by_round}
+    labels = [(name, record.read(name).values) for name in ("round", "agent", "coordinate")]
+    frames = [Frame.of(name, variable, record.rounds) for name, variable in first.items()]
+    frames += [Frame.of(name, variable) for name, variable in variables.items()]
+    of = [*labels, ("horizon", horizons)], frames
+    empty = cached(partial(_empty_record, *of), lambda: (_empty_record, of))
+    texts = {name: word for name, word in record.attrs.items() if isinstance(word, str)}
+    with new_record(run, texts, empty) as file:
+        for name, variable in (first | dict(variables)).items():
+            dataset, at_once = h5d.open(file.id, name.encode()), len(variable.values)
+            write_rows(dataset, 0, variable.values)
+            for start in range(at_once, record.rounds if name in first else 0, at_once):
                 write_rows(dataset, start, record.read(name, slice(start, start + at_once)).values)
-        add_dimension(file, "horizon", horizons)
-        for name, variable in variables.items():
-            add_variable(file, name, variable)
 
 
 def add_dimension(file: h5py.File, name: str, values: NDArray[Any]) -> None:
@@ -123,39 +198,35 @@ def add_dimension(file: h5py.File, name: str, values: NDArray[Any]) -> None:
     write_words(dataset.id, {**long_names.attributes(name, "", ""), DIMS: name})
 
 
-def add_variable(file: h5py.File, name: str, variable: Variable, rounds: int = 0) -> h5d.DatasetID:
-    """Create a variable of the record, write its values, and return its HDF5 dataset.
+def add_variable(file: h5py.File, name: str, variable: Variable) -> None:
+    """Create a variable of the record, and write its values.
 
     If a dimension is missing, the dimension is created with the labels 0, 1, ...
-
-    Args:
-        file: the record.
-        name: the name of the variable.
-        variable: all values, or the values of the first rounds.
-        rounds: the number of all rounds, if `variable` may have only the first rounds; the caller writes further
-            rounds. 0 means that `variable` has all values.
     """
-    # h5py's low-level interface takes a fifth of the time of the usual functions.
-    dims, values, label, unit = variable
-    for dimension, size in zip(dims, values.shape, strict=True):
+    write_rows(_add_empty(file, Frame.of(name, variable)), 0, variable.values)
+
+
+def _add_empty(file: h5py.File, frame: Frame) -> h5d.DatasetID:
+    """Create a variable of the record without values, and return its HDF5 dataset.
+
+    The functions of h5py's low-level interface take a fifth of the time of the usual ones.
+    """
+    for dimension, size in zip(frame.dims, frame.shape, strict=True):
         if not file.id.links.exists(dimension.encode()):
             add_dimension(file, dimension, np.arange(size))
-    shape = (rounds or len(values), *values.shape[1:])
     storage = h5p.create(h5p.DATASET_CREATE)
     storage.set_obj_track_times(False)  # equal runs have equal records
-    if rounds:
-        storage.set_chunk(values.shape)
-        # Like HDF5's shuffle filter: the first bytes of all numbers come first, then the second bytes, and so on.
-        shuffled = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 8).T).tobytes()
-        if len(zlib.compress(shuffled, 1)) <= WORTH * len(shuffled):  # the first rounds become smaller
+    if frame.chunk:
+        storage.set_chunk(frame.chunk)
+        if frame.is_compressed:
             storage.set_shuffle()
             storage.set_deflate(1)
         else:
             storage.set_fletcher32()
-    dataset = h5d.create(file.id, name.encode(), h5t.py_create(values.dtype), h5s.create_simple(shape), storage)
-    write_rows(dataset, 0, values)
-    write_words(dataset, {**long_names.attributes(name, label, unit), DIMS: " ".join(dims)})
-    for axis, dimension in enumerate(dims):
+    kind, space = h5t.py_create(np.dtype(frame.kind)), h5s.create_simple(frame.shape)
+    dataset = h5d.create(file.id, frame.name.encode(), kind, space, storage)
+    write_words(dataset, {**long_names.attributes(frame.name, frame.label, frame.unit), DIMS: " ".join(frame.dims)})
+    for axis, dimension in enumerate(frame.dims):
         h5ds.attach_scale(dataset, h5d.open(file.id, dimension.encode()), axis)
     return dataset
 
