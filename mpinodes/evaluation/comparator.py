@@ -88,6 +88,8 @@ def best(total: SampleLoss, feasible: Set, start: Vector, others: Sequence[Vecto
         lost = float(values[-1]) if values[-1] < np.inf else value
         if isinstance(total, PiecewiseLinearLoss) and feasible.has_cones:
             solved = _piecewise(total, feasible, at, lost)
+        elif inside := _interior(total, feasible, at, lost):
+            solved = inside
         elif feasible.inradius < np.inf or total.sample_modulus:
             solved = _projected_gradient(total, feasible, at, lost)
         else:
@@ -109,6 +111,29 @@ def _capped(total: SampleLoss, gap: float, value: float) -> float:
         value: F(x).
     """
     return min(gap, value) if type(total).__module__.startswith("mpinodes.losses.") else gap
+
+
+def _interior(total: SampleLoss, feasible: Set, start: Vector, lost: float) -> Comparator | None:
+    """Minimize F = `total` by Newton's method, as on all of R^d. Return the result if it lies in the bounded set 𝒳.
+
+    Return None if F is not smooth and regularized, if Newton's method is not cheap, or if it ends outside of 𝒳 or with
+    a certificate that is not small.
+
+    Args:
+        total: F.
+        feasible: 𝒳.
+        start: (d,) a point in 𝒳.
+        lost: F at the projected 0.
+    """
+    n, d = total.features.shape
+    is_cheap = 10 * (n + d) * d**2 <= CHEAP
+    if not (is_cheap and feasible.bounded and isinstance(total, SmoothLoss) and total.regularizer):
+        return None
+    x = total.prox(start, np.inf, start, tolerance=TOLERANCE * lost / (8 * feasible.reach(d))).x
+    if not np.array_equal(feasible.project(x), x):
+        return None
+    value, gap = _certified(total, feasible, x)
+    return Comparator(x, value, gap) if gap <= TOLERANCE * max(value, lost - value) else None
 
 
 def _unconstrained(total: SampleLoss, feasible: Set, start: Vector) -> Comparator:
