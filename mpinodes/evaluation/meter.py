@@ -106,19 +106,17 @@ class Meter:
         if self._blocks is not None:
             x = np.concatenate([estimates[:, i, block] for i, block in enumerate(self._blocks)], axis=1)[:, None]
         columns = self.losses.columns(first, last)
-        averages = np.empty((len(x), self._deciders, self._sum_x[0, columns].size))
-        penalties = np.zeros(len(x))  # the regularizers at the averages
-        horizons = {int(horizon): at for at, horizon in enumerate(self.horizons)}
-        for row, decisions in enumerate(x):
-            self.seen += 1
-            weight = float(self.seen) if self._linear else 1.0
-            self._sum_x += weight * decisions if self._linear else decisions
-            self._weight += weight
-            np.divide(self._sum_x[:, columns], self._weight, out=averages[row])
-            if self._regularizer:
-                penalties[row] = self._penalty(self._sum_x).sum() / self._weight**2
-            if self.seen in horizons:
-                self._keep(horizons[self.seen], decisions)
+        rounds = np.arange(first, last + 1)
+        weights = rounds[:, None, None].astype(float) if self._linear else np.ones((len(x), 1, 1))
+        totals = self._weight + np.cumsum(weights, axis=0)
+        # The rounds are added one after another, as a loop would do.
+        sums = np.cumsum(np.concatenate([self._sum_x[None], weights * x if self._linear else x]), axis=0)[1:]
+        for at, row in enumerate((self.horizons - first).tolist()):
+            if 0 <= row < len(x):
+                self._keep(at, x[row], sums[row] / totals[row])
+        penalties = self._penalty(sums).sum(axis=1) / totals[:, 0, 0] ** 2  # the regularizers at the averages
+        averages = sums[..., columns] / totals
+        self.seen, self._weight, self._sum_x = last, float(totals[-1, 0, 0]), sums[-1]
         self._latest = x[-1]
         lost = self.losses.played(first, columns, Points(x[..., columns], averages, estimates[..., columns]))
         if self._regularizer:
@@ -191,7 +189,7 @@ class Meter:
         at = int(np.searchsorted(self.horizons, self.seen))
         if self.horizons[at] != self.seen:
             self.horizons[at], self.total[at] = self.seen, self._sum_f
-            self._keep(at, self._latest)
+            self._keep(at, self._latest, self._sum_x / self._weight)
         self._examine()
         for name in _BY_HORIZON:
             setattr(self, name, getattr(self, name)[: at + 1])
@@ -208,14 +206,14 @@ class Meter:
         # contiguous, because NumPy sums an array in an order that depends on its layout
         return np.ascontiguousarray(0.5 * self._regularizer * np.vecdot(points, points))
 
-    def _keep(self, at: int, last: Vector) -> None:
+    def _keep(self, at: int, last: Vector, average: Vector) -> None:
         """Store the decisions of a round at which results are measured, and the averages of the decisions so far.
 
         Args:
             at: the index of the round in `horizons`.
             last: (k, d) the decisions in this round.
+            average: (k, d) the averages of the decisions up to this round.
         """
-        average = self._sum_x / self._weight
         self.last[at], self.mean[at] = last.mean(axis=0), average.mean(axis=0)
         if self.sets:
             self._unjudged.append((at, np.concatenate([average, last])))

@@ -32,6 +32,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,7 @@ from mpinodes.runlog.directories import held, new_directory, unmake_directory
 
 if TYPE_CHECKING:
     from mpi4py import MPI
+    from threadpoolctl import ThreadpoolController
 
     from mpinodes.core.parts import Setup
     from mpinodes.summary.summary import Summary
@@ -367,9 +369,7 @@ class Job(ExitStack):
         Args:
             open_run: calls `open_new` or `reopen`.
         """
-        from threadpoolctl import threadpool_limits
-
-        with threadpool_limits(1), np.errstate(all="ignore"):
+        with _libraries().limit(limits=1), np.errstate(all="ignore"):
             open_run()
             try:
                 return self._follow("none (lockstep)")
@@ -471,6 +471,14 @@ class Job(ExitStack):
                 keeper.keep_two()
         self._is_new = False
         self._signals.are_recorded = place == places(self._directory, self._setup.experiment.repeats)[-1]
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """Return the object that limits the threads of the loaded libraries; to find the libraries takes 3 ms."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def _exit_of(error: BaseException) -> tuple[int, str]:

@@ -12,6 +12,7 @@ stored, too. These three numbers are missing if a repeat has no value of the fie
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
@@ -101,6 +102,12 @@ Largest = Annotated[T, largest]
 Least = Annotated[T, least]
 
 
+@cache
+def hints(kind: type[Any]) -> dict[str, Any]:
+    """Return the annotation of each field of a struct."""
+    return get_type_hints(kind, include_extras=True)
+
+
 def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, float]]:
     """Merge the structs of several repeats into one struct, field by field.
 
@@ -128,7 +135,8 @@ def merged(parts: Sequence[S], rules: Mapping[str, Rule]) -> tuple[S, dict[str, 
         there, fields = [part for part in parts if part is not None], {}
         if not there:
             return None
-        for name, hint in get_type_hints(type(there[0]), include_extras=True).items():
+        kind: Any = type(there[0])
+        for name, hint in hints(kind).items():
             values, rule = [getattr(part, name) for part in there], rule_of(hint)
             if rule is BY_KEY:
                 fields[name] = {key: by_rule(rules[key], [v.get(key) for v in values], key) for key in rules}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -24,7 +24,7 @@ from mpinodes.core.experiment import Adjacency, Faults
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.runlog.versions import require_version
 from mpinodes.summary import merging
-from mpinodes.summary.merging import BY_KEY, Largest, Least, Mean, Same, Total, same
+from mpinodes.summary.merging import BY_KEY, Largest, Least, Mean, Same, Total, hints, same
 
 FILE, NOISE_FREE = "summary.json", "noise_free.json"
 Sets = dict[str, float]  # a number for each data set, by "train" and "test"
@@ -48,7 +48,7 @@ class Column(NamedTuple):
 
 def columns(part: Struct) -> Iterator[tuple[Column, Any]]:
     """Yield the fields of a struct that tables of runs show, each as a pair (column, value)."""
-    for name, hint in get_type_hints(type(part), include_extras=True).items():
+    for name, hint in hints(type(part)).items():
         for column in getattr(hint, "__metadata__", ()):
             if isinstance(column, Column):
                 yield column._replace(name=column.name or name), getattr(part, name)
