@@ -18,13 +18,15 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from mpinodes.config.noise_key import DIGITS, files_behind, noise_name
-from mpinodes.core import Setup
+from mpinodes.core import Setup, cached
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
 from mpinodes.core.parts import LOCATIONS
 
 HEAD = "# noise "  # begins the first line of experiment.toml, which identifies the noise
 FILES = "# files "  # begins the next line, which contains the `files_mark`
+
+_stored: dict[str, list[tuple[Path, str]]] = {}  # results of `_noises`
 
 
 def headed(setup: Setup) -> str:
@@ -73,12 +75,23 @@ def sharing(setup: Setup, directory: Path) -> list[str]:
         return []
     job = directory.parent if directory.name.startswith("repeat-") else directory
     noise, sharers = noise_name(setup), set()
-    for pattern in ("*/experiment.toml", "*/repeat-*/experiment.toml"):
-        for name in iglob(pattern, root_dir=job.parent):  # iglob tolerates directories that are deleted meanwhile
-            file = job.parent / name
-            if job not in file.parents and noise_of(file) == noise and _is_on_other_data(file, setup):
+    for name in set(os.listdir(job.parent)) - {job.name}:
+        for file, other in _noises(os.path.join(job.parent, name)):
+            if other == noise and _is_on_other_data(file, setup):
                 sharers.add(file.parent.relative_to(job.parent).as_posix())
     return sorted(sharers)
+
+
+def _noises(job: str) -> list[tuple[Path, str]]:
+    """Return the experiment.toml of a run, or of each of its repeats, with the identifier of the noise if it has one.
+
+    A process that does many runs, such as a worker process of a study, reads the files of each run once.
+    """
+    if not (cached.is_on and job in _stored):
+        # iglob tolerates directories that are deleted meanwhile
+        files = ("experiment.toml", *iglob("repeat-*/experiment.toml", root_dir=job))
+        _stored[job] = [(Path(job, file), noise) for file in files if (noise := noise_of(Path(job, file)))]
+    return _stored[job] or _stored.pop(job)  # a run that has no identifier may be about to start
 
 
 def _is_on_other_data(file: Path, setup: Setup) -> bool:
