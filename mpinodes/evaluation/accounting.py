@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Literal
 
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from mpinodes.config.compose import compose
 from mpinodes.core import RELEASED, Query, Setup, Vector
 from mpinodes.core.events import Events
-from mpinodes.core.experiment import Experiment
+from mpinodes.core.experiment import Experiment, log_spaced
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, groups
+from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, accountant_of, prove_together
 from mpinodes.privacy.together import Together, cost_of, same_things
 from mpinodes.privacy.views import Relayed, epsilons, views
 from mpinodes.runlog.log import Variable, Variables
@@ -58,7 +58,7 @@ class Accounting:
                 results are computed, and h.
         """
         setup, privacy = self._setup, self._setup.experiment.privacy
-        self._accountant = Accountant(events, groups(setup), setup.experiment.data["partition"] == "shared")
+        self._accountant = accountant_of(setup, events)
         algorithm, passes = setup.algorithm, setup.stream.passes
         claims = setup.experiment.private and (privacy.adjacency != "one-agent" or algorithm.claims_agents)
         claims &= setup.experiment.sampling == "none"  # no paper claims an epsilon for secret batches
@@ -190,6 +190,22 @@ class Accounting:
             covers_decisions=True if setup.algorithm.noises_gradients else UNSET,
             unsent=unsent if e.baseline in ("curator", "alone", "one-shot") else UNSET,
         )  # fmt: skip
+
+
+def account_together(runs: Sequence[Setup], rows: Sequence[Vector]) -> None:
+    """Compute the proven ε of several runs at once. `Accounting.close` then reads the results from the cache.
+
+    Args:
+        runs: the set-ups of the runs, which differ in the seed or in `privacy.epsilon`.
+        rows: for each run, the rows of all rounds, (agents, rounds, row width).
+    """
+    by_events: dict[bytes, list[Accountant]] = {}
+    for run, own in zip(runs, rows, strict=True):
+        _, events, _ = run.layout.open(own.transpose(1, 0, 2))
+        by_events.setdefault(events.data.tobytes(), []).append(accountant_of(run, events))
+    privacy, horizons = runs[0].experiment.privacy, log_spaced(runs[0].experiment.rounds)
+    for same in by_events.values():
+        prove_together(same, horizons, privacy.delta, privacy.tight)
 
 
 def proven(loss: PrivacyLoss) -> typed.ProvenSummary:

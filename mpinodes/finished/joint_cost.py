@@ -34,7 +34,7 @@ from mpinodes.evaluation.accounting import proven
 from mpinodes.finished.runs import FinishedRun
 from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
 from mpinodes.presentation.privacy_words import condition, number
-from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, groups
+from mpinodes.privacy.accountant import UNPROVEN, PrivacyLoss, accountant_of
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
 from mpinodes.runlog.reader import Reader
@@ -116,8 +116,8 @@ class Finished(FinishedRun):
                 raise BadInput(
                     "a data file or the code of the run's stream was changed, moved or deleted after the run began"
                 )
-            events, shared = Reader(self.place).events(setup.layout), setup.experiment.data["partition"] == "shared"
-            cost = cost_of(setup, Accountant(events, groups(setup), shared), len(events)).network.settled()
+            events = Reader(self.place).events(setup.layout)
+            cost = cost_of(setup, accountant_of(setup, events), len(events)).network.settled()
             loss, recorded = cost.loss(self.experiment.privacy.delta), privacy.network
             same = [(loss.pure, recorded.proven_pure)]
             if loss.rule == recorded.rule == "GDP":

@@ -33,8 +33,8 @@ The proven ε is computed as follows:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property, lru_cache, partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -115,6 +115,28 @@ def groups(setup: Setup) -> Groups:
     return lambda agent: changed
 
 
+class Numbered(NamedTuple):
+    """Hold the groups of samples that an agent uses in each round, numbered in the order of their first use.
+
+    With these numbers, agents or runs that use their groups in the same pattern of rounds have equal groups.
+    """
+
+    rounds: tuple[tuple[int, ...], ...]
+
+    def __call__(self, t: int) -> tuple[int, ...]:
+        """Return the numbers of the groups that the agent uses in round t."""
+        return self.rounds[t - 1]
+
+
+@lru_cache(maxsize=128)
+def _numbered(groups: Callable[[int], Sequence[int]], rounds: int) -> tuple[Numbered, dict[int, int]]:
+    """Return the groups of one agent in rounds 1 to `rounds`, and the new number of each group."""
+    between = getattr(groups, "between", None)  # a `BatchOrder` returns the samples of all rounds at once
+    used = between(1, rounds).reshape(rounds, -1).tolist() if between else map(groups, range(1, rounds + 1))
+    numbers: dict[int, int] = {}
+    return Numbered(tuple(tuple(numbers.setdefault(g, len(numbers)) for g in of) for of in used)), numbers
+
+
 class Accountant:
     """Compute the privacy losses of a run from its privacy events (the noise and sensitivity of every message).
 
@@ -123,6 +145,8 @@ class Accountant:
         groups: `groups(agent)(round)` lists the numbers of the groups of samples that the agent uses in the round.
             Adjacent data sets differ in one group.
         shared: whether all agents use the same samples. If false, every sample is used by one agent only.
+        runs: the number of runs that are accounted for apart from each other, but computed together. If there are
+            several, their agents follow each other in `events` and `groups`.
 
     Attributes:
         history: the events.
@@ -133,9 +157,20 @@ class Accountant:
 
     uses_ceiling = False
 
-    def __init__(self, events: Events, groups: Groups, shared: bool) -> None:
-        self.history, self._groups, self._shared = events, groups, shared
+    def __init__(self, events: Events, groups: Groups, shared: bool, runs: int = 1) -> None:
+        self.history, self._shared, self._runs = events, shared, runs
+        self._groups: list[Any] = [groups(i) for i in range(events.agents)]
+        self._numbers: list[dict[int, int]] = [{}] * events.agents
+        if len(events) <= STRETCH and not (shared and any(of != self._groups[0] for of in self._groups)):
+            number = _numbered if all(isinstance(of, Hashable) for of in self._groups) else _numbered.__wrapped__
+            numbered = [number(of, len(events)) for of in self._groups]
+            self._groups, self._numbers = [[*column] for column in zip(*numbered, strict=True)]
         self._read = 0  # the last horizon of `ledgers`
+
+    def numbers(self, agent: int, groups: Indices) -> Indices:
+        """Return the numbers that groups of samples of an agent have in the agent's ledger."""
+        number = self._numbers[agent]
+        return np.array([number.get(group, group) for group in groups.tolist()], np.int64)
 
     def ledgers(self, horizon: int) -> list[Ledger]:
         """Return a ledger for every agent: the privacy cost of each group of samples in rounds 1 to `horizon`.
@@ -157,10 +192,11 @@ class Accountant:
         Agents share one ledger object if they have equal messages and use groups with equal numbers in every round.
         """
         uses: dict[Any, Unlisted] = {}
+        by_content: dict[bytes, Events] = {}
         own = {}
         for i, (priced, used, groups) in enumerate(self._content):
             if (priced, groups) not in own:
-                events = self.history.of(i)
+                events = by_content.setdefault(priced, self.history.of(i))
                 own[priced, groups] = events, uses.setdefault((used, groups), Unlisted(events, groups))
         opened = dict(zip(own, open_ledgers(list(own.values())), strict=True))
         return [opened[priced, groups] for priced, _, groups in self._content]
@@ -204,11 +240,14 @@ class Accountant:
 
             losses = worst_of(pure, rho, rdp, ledger.facts.is_gdp, delta)
             return [losses[place] for place in places]
+        opened = self.ledgers(horizon)
         own: dict[Ledger, PrivacyLoss] = {}
-        for ledger, moved in zip(self.ledgers(horizon), distance, strict=True):
+        if not distance.any() and not tight:
+            own = price_apart([*dict.fromkeys(opened)], horizon, delta)
+        for ledger, moved in zip(opened, distance, strict=True):
             if ledger not in own:
                 own[ledger] = at_distance(partial(price, [ledger], [1], horizon, tight=tight), delta, moved)
-        return [own[ledger] for ledger in self.ledgers(horizon)]
+        return [own[ledger] for ledger in opened]
 
     @cached_property
     def _content(self) -> list[tuple[bytes, bytes, Any]]:
@@ -221,7 +260,7 @@ class Accountant:
             for i in range(len(priced)):
                 priced[i].update(events.of(i).priced())
                 used[i].update(events.of(i).uses.tobytes())
-        return [(a.digest(), b.digest(), self._groups(i)) for i, (a, b) in enumerate(zip(priced, used, strict=True))]
+        return [(a.digest(), b.digest(), of) for a, b, of in zip(priced, used, self._groups, strict=True)]
 
     def losses(
         self, horizons: Indices, delta: float, claim: Claim | None, tight: bool = False, tell: Tell | None = None
@@ -235,33 +274,69 @@ class Accountant:
             tight: whether to compose numerically (PLD), too, at the last horizon.
             tell: a function that is called after every computed horizon, to show progress.
         """
-        layout, proven = self.history.data.dtype, partial(self._proven, horizons, delta, tight, tell)
-        of = Accountant.losses, self._content, layout, self.history.dimension, self._shared, horizons, delta, tight
-        agents, network, self.uses_ceiling = cached(proven, lambda: of)
+        asked = horizons, delta, tight
+        agents, network, self.uses_ceiling = cached(lambda: self._proven(*asked, tell)[0], lambda: self._key(*asked))
         claims = [claim(t) if claim else None for t in horizons.tolist()]
         claimed = [np.broadcast_to(np.nan if epsilon is None else epsilon, self.history.agents) for epsilon in claims]
         return PrivacyLosses(np.array(claimed), agents, network)
 
+    def _key(self, *asked: Any) -> tuple[Any, ...]:
+        """Return all values on which the result of `losses` depends, except the claim; `asked` are its arguments."""
+        history = self.history
+        return Accountant.losses, self._content, history.data.dtype, history.dimension, self._shared, *asked
+
     def _proven(
-        self, horizons: Indices, delta: float, tight: bool, tell: Tell | None
-    ) -> tuple[list[list[PrivacyLoss]], list[PrivacyLoss], bool]:
-        """Return the proven privacy losses of all agents and of the network at every horizon, and `uses_ceiling`."""
-        agents, network = [], []
-        for horizon, distance in zip(horizons.tolist(), distances(self.history, horizons), strict=True):
+        self, horizons: Indices, delta: float, tight: bool, tell: Tell | None = None
+    ) -> list[tuple[list[list[PrivacyLoss]], list[PrivacyLoss], bool]]:
+        """Return, for each run, the losses of all agents and of the network at every horizon, and `uses_ceiling`."""
+        runs: list[tuple[list[list[PrivacyLoss]], list[PrivacyLoss]]] = [([], []) for _ in range(self._runs)]
+        n = self.history.agents // self._runs
+        for done, horizon in enumerate(horizons.tolist(), 1):
+            (distance,) = distances(self.history, [horizon])
             exact = tight and horizon == horizons[-1]
-            agents.append(self._of_agents(horizon, delta, distance, exact))
-            if self._shared:
-                counts = Counter(self.ledgers(horizon))
-                joint = partial(price, list(counts), list(counts.values()), horizon, tight=exact)
-                network.append(at_distance(joint, delta, distance.sum()))
-            elif any(np.isnan(loss.epsilon) for loss in agents[-1]):
-                network.append(UNPROVEN)
-            else:  # the largest pure ε of an agent; independently, the largest ε at δ of an agent, with its rule
-                worst = max(agents[-1], key=lambda loss: loss.epsilon)
-                network.append(worst._replace(pure=float(np.max([loss.pure for loss in agents[-1]]))))
+            of_all = self._of_agents(horizon, delta, distance, exact)
+            for run, (agents, network) in enumerate(runs):
+                own = slice(run * n, run * n + n)
+                agents.append(of_all[own])
+                if self._shared:
+                    counts = Counter(self.ledgers(horizon)[own])
+                    joint = partial(price, list(counts), list(counts.values()), horizon, tight=exact)
+                    network.append(at_distance(joint, delta, distance[own].sum()))
+                elif any(np.isnan(loss.epsilon) for loss in agents[-1]):
+                    network.append(UNPROVEN)
+                else:  # the largest pure ε of an agent; independently, the largest ε at δ of an agent, with its rule
+                    worst = max(agents[-1], key=lambda loss: loss.epsilon)
+                    network.append(worst._replace(pure=float(np.max([loss.pure for loss in agents[-1]]))))
             if tell:
-                tell(len(agents), len(horizons))
-        return agents, network, not self._joint and any(ledger.uses_ceiling for ledger in self._ledgers)
+                tell(done, len(horizons))
+        uses_ceiling = not self._joint and any(ledger.uses_ceiling for ledger in self._ledgers)
+        return [(*losses, uses_ceiling) for losses in runs]
+
+
+def accountant_of(setup: Setup, events: Events) -> Accountant:
+    """Return the accountant of a run with the given events (rounds, agents)."""
+    return Accountant(events, groups(setup), setup.experiment.data["partition"] == "shared")
+
+
+def prove_together(runs: Sequence[Accountant], horizons: Indices, delta: float, tight: bool) -> None:
+    """Compute the privacy losses of several runs at once, for the cache from which `losses` reads.
+
+    Nothing is computed if the privacy losses of all runs are equal.
+
+    Args:
+        runs: the accountants of the runs, whose events are in memory and have equal layouts.
+        horizons: the horizons, ascending.
+        delta: δ of the proven ε.
+        tight: whether to compose numerically (PLD), too, at the last horizon.
+    """
+    runs = [*{tuple(run._content): run for run in runs}.values()]
+    if len(runs) == 1:
+        return
+    (first, *_), of_agents = runs, [groups for run in runs for groups in run._groups]
+    events = Events(np.concatenate([run.history.data for run in runs], axis=1), first.history.dimension)
+    proven = Accountant(events, of_agents.__getitem__, first._shared, len(runs))._proven(horizons, delta, tight)
+    for run, losses in zip(runs, proven, strict=True):
+        cached(lambda losses=losses: losses, lambda run=run: run._key(horizons, delta, tight))  # type: ignore[misc]
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:
@@ -322,6 +397,34 @@ def price(ledgers: Sequence[Ledger], counts: Sequence[int], horizon: int, delta:
         epsilon, rule = min((loss.epsilon, loss.rule), (least, "PLD, twice" if pairs else "PLD"))
         return loss._replace(epsilon=epsilon, rule=rule)
     return loss
+
+
+def price_apart(ledgers: Sequence[Ledger], horizon: int, delta: float) -> dict[Ledger, PrivacyLoss]:
+    """Return the privacy loss of each of several agents, as `price` returns it without numerical composition.
+
+    The privacy losses are computed together, which is faster. Ledgers with an unknown cost are left out, and also
+    ledgers whose noise is Gaussian, or with secret batches.
+
+    Args:
+        ledgers: the ledgers of the agents; a ledger holds the privacy cost of each group of samples.
+        horizon: the last round that counts.
+        delta: δ of the proven ε.
+    """
+    some = [x for x in ledgers if x.facts.unknown_from >= horizon and not (x.facts.is_gdp or x.facts.are_pairs)]
+    read = [ledger.at(horizon) for ledger in some]
+    sizes = np.array([len(pure) for pure, _ in read])
+    costs = np.zeros((2, len(some), max(sizes, default=0)))
+    for k, own in enumerate(read):
+        costs[:, k, : sizes[k]] = own
+
+    def rdp(agent: Indices, group: Indices) -> Vector:
+        curves = np.zeros((len(agent), len(ORDERS)))  # the curve of an agent that does not use a group is 0
+        for k in np.unique(agent):
+            here = (agent == k) & (group < sizes[k])
+            curves[here] = some[k].rdp(group[here])
+        return curves
+
+    return dict(zip(some, worst_of(costs[0], costs[1], rdp, False, delta), strict=True))
 
 
 def price_curves(

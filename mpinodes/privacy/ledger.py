@@ -256,16 +256,14 @@ class Facts:
     are_pairs: bool = False
     groups: int = 0
 
-    def take(self, first: int, events: Events, uses: Uses) -> None:
-        """Update the facts with the next block of messages.
+    def take(self, first: int, events: Events) -> None:
+        """Update the facts, except `groups`, with the next block of messages.
 
         Args:
             first: the number of the first message of the block, counted from 0.
             events: the noise and the leakage (the effect of earlier samples) of the block's messages, one event for
                 each round.
-            uses: pairs (message, group of samples) of the block; messages are counted from 0 in the block.
         """
-        self.groups = max(self.groups, uses.groups)
         sampled = (events.rate > 0).any(axis=-1)
         self.is_sampled |= bool(sampled.any())
         self.are_pairs |= bool((events.sampling == Sampling.POISSON_REPLACED).any())

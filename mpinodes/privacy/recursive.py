@@ -32,6 +32,7 @@ constant. The recursion is valid under two conditions:
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from math import inf, isinf
 from typing import NamedTuple
 
@@ -435,11 +436,15 @@ def open_ledgers(of: Sequence[tuple[Events, Uses | Unlisted]]) -> list[Ledger]:
     """
     # Agents with `Recursive` ledgers and the same kinds of noise are computed together. Agents with more than
     # `MOST_KEPT` groups are computed apart from the others, and an agent with signs is computed alone.
-    agents = [Agent(events, uses, Facts()) for events, uses in of]
+    facts_of, groups = {id(events): Facts() for events, _ in of}, np.zeros(len(of), np.int64)
     for first in range(0, max(len(events) for events, _ in of), STRETCH):
-        for events, uses, facts in agents:
-            some = events[first : first + STRETCH]
-            facts.take(first, some, uses.between(first, first + len(some)))
+        for events in {id(events): events for events, _ in of}.values():  # agents may share one object
+            facts_of[id(events)].take(first, events[first : first + STRETCH])
+        groups = np.maximum(groups, [uses.between(first, first + STRETCH).groups for _, uses in of])
+    agents = [
+        Agent(events, uses, replace(facts_of[id(events)], groups=number))
+        for (events, uses), number in zip(of, groups.tolist(), strict=True)
+    ]
     beside: dict[Hashable, list[int]] = {}
     for i, (events, _, facts) in enumerate(agents):
         fits = not facts.is_signed or len(events) * facts.groups <= LARGEST_HISTORY

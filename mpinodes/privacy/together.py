@@ -179,6 +179,7 @@ def cost_of(setup: Setup, accountant: Accountant, horizon: int) -> RunCost:
     for i, ledger in enumerate(accountant.ledgers(horizon)):
         # The last argument is the list of rounds whose losses the agent's messages carry.
         samples, group = _members(setup, i, np.unique(uses[uses[:, i] > 0, i]).tolist())
+        group = accountant.numbers(i, group)
         key = ledger, samples.tobytes(), group.tobytes(), apart[i]
         if key not in made:
             pure, rho = ledger.at(horizon)

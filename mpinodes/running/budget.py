@@ -28,13 +28,13 @@ from mpinodes.core.events import Events
 from mpinodes.core.experiment import Budget, Experiment, Record, single_run
 from mpinodes.core.messages import Solved, Vector
 from mpinodes.core.parts import ALL, Loss, Setup
-from mpinodes.privacy.accountant import Accountant, groups
+from mpinodes.privacy.accountant import accountant_of
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, other_data, same_things, whole
 from mpinodes.rounds.lockstep import public, simulate
 
 CLOSE = 1e-3  # relative accuracy of the nominal epsilon
 SECANTS = 6  # most steps of the secant method before the bisection
-STEP = 4**2**-11 * (1 - 1e-9)  # slightly less than the ratio of the last two nominal epsilons of the bisection
+NEAR = 0.02  # relative error of the proven epsilon after which the secant method makes its last step
 ROUNDING = 1e-9  # more than the relative rounding error of the proven epsilon
 RANGE = 1e-12, 1e12  # the range of nominal epsilons that is searched
 
@@ -164,42 +164,39 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
                 keeps = nominal
             else:  # also if the loss is nan: no epsilon is proven with so little noise
                 exceeds = nominal
-        return nominal > keeps
-
-    # The search assumes that the proven epsilon does not decrease with the nominal epsilon.
-    # The secant method on a log scale finds a nominal epsilon near the result, so the bisection needs few others.
-    nominal, last = near or budget.epsilon, (0.0, 0.0)
-    for _ in range(SECANTS):
-        over(nominal)
-        proven = lost(nominal)
-        if nominal == last[0] or not 0 < proven < np.inf or abs(missing := np.log(budget.epsilon / proven)) < CLOSE:
-            break
-        slope = np.log(proven / last[1]) / np.log(nominal / last[0]) if all(last) else 1.0
-        last = nominal, proven
-        nominal = float(np.clip(nominal * np.exp(missing / np.clip(slope, 0.5, 2.0)), *RANGE))
-    for neighbor in (nominal / STEP, nominal * STEP):
-        over(neighbor)
-    low = budget.epsilon
-    while over(low):
-        low /= 4
-        if low < RANGE[0] and np.isnan(lost(low)):
-            raise BadInput(
-                f"privacy.budget: with these settings, no epsilon is proven for {experiment.name}, however large the "
-                "noise is; a run without privacy.budget prints the reason"
-            )
-        if low < RANGE[0]:
+        if nominal > keeps and nominal < RANGE[0]:
+            if np.isnan(lost(nominal)):
+                raise BadInput(
+                    f"privacy.budget: with these settings, no epsilon is proven for {experiment.name}, however large "
+                    "the noise is; a run without privacy.budget prints the reason"
+                )
             raise BadInput(
                 f"privacy.budget.epsilon = {budget.epsilon:g}: no noise keeps this budget: {experiment.name} "
                 "exceeds the budget, however large the noise is; set a larger budget"
             )
-    high = 4 * low
-    while not over(high):
-        low, high = high, 4 * high
-        if high > RANGE[1]:
-            return experiment.privacy.epsilon  # the runs keep the budget with almost no noise
-    while high > (1 + CLOSE) * low:
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if over(middle) else (middle, high)
+        return nominal > keeps
+
+    # The search assumes that the proven epsilon does not decrease with the nominal epsilon. The bisection needs few
+    # nominal epsilons near the result, which the secant method on a log scale predicts.
+    nominal, last = near or budget.epsilon, (0.0, 0.0)
+    # Most often, the result for another seed is also the result here.
+    is_near = near and [*map(over, _bisected(budget.epsilon, lambda x: x > near))] == [False, True]
+    for _ in range(0 if is_near else SECANTS):
+        over(nominal)
+        proven = lost(nominal)
+        if nominal == last[0] or not 0 < proven < np.inf:
+            break
+        missing = np.log(budget.epsilon / proven)
+        slope = np.log(proven / last[1]) / np.log(nominal / last[0]) if all(last) else 1.0
+        last = nominal, proven
+        nominal = float(np.clip(nominal * np.exp(missing / np.clip(slope, 0.5, 2.0)), *RANGE))
+        if abs(missing) < NEAR:
+            break
+    for neighbor in _bisected(budget.epsilon, lambda x: x > nominal):
+        over(neighbor)
+    if not over(RANGE[1]):
+        return experiment.privacy.epsilon  # the runs keep the budget with almost no noise
+    low, _ = _bisected(budget.epsilon, over)
     # The spacing of lattice noise changes in steps, and a user's part may scale noise in any way: `lost` ignores both.
     parts = [part for run in runs for part in (run.algorithm, run.mechanism, run.mixing)]
     is_exact = experiment.noise.backend != "lattice" and not any(is_users(type(part)) for part in parts)
@@ -208,6 +205,26 @@ def _nominal_epsilon(runs: Sequence[Setup], budget: Budget, near: float) -> floa
     while _lost(runs, [dry_events(run, low) for run in runs], rounds).max() > budget.epsilon:
         low /= 1 + CLOSE
     return low
+
+
+def _bisected(low: float, is_above: Callable[[float], bool]) -> tuple[float, float]:
+    """Return two nominal epsilons, of a ratio of at most 1 + `CLOSE`, between which a function becomes true.
+
+    All results for the same `low` belong to one grid of nominal epsilons.
+
+    Args:
+        low: where the search starts.
+        is_above: a function that is false for small and true for large nominal epsilons.
+    """
+    while is_above(low):
+        low /= 4
+    high = 4 * low
+    while not is_above(high):
+        low, high = high, 4 * high
+    while high > (1 + CLOSE) * low:
+        middle = (low * high) ** 0.5
+        low, high = (low, middle) if is_above(middle) else (middle, high)
+    return low, high
 
 
 def _events_by_epsilon(run: Setup) -> Callable[[float], Events]:
@@ -285,12 +302,11 @@ def _lost(runs: Sequence[Setup], made: Sequence[Events], horizon: int) -> Vector
     Raises:
         BadInput: the samples, rounds or agents of several runs cannot be matched.
     """
-    e, agents = runs[0].experiment, runs[0].topology.agents
-    delta, shared = e.privacy.budget_delta, e.data["partition"] == "shared"
-    accountants = [Accountant(part, groups(run), shared) for run, part in zip(runs, made, strict=True)]
+    e, agents, delta = runs[0].experiment, runs[0].topology.agents, runs[0].experiment.privacy.budget_delta
+    accountants = [*map(accountant_of, runs, made)]
     if len(runs) == 1:
         losses = accountants[0].losses(np.array([horizon]), delta or 0.5, None)
-        of_agents = losses.network * agents if shared else losses.agents[0]
+        of_agents = losses.network * agents if e.data["partition"] == "shared" else losses.agents[0]
         return np.array([loss.epsilon if delta else loss.pure for loss in of_agents])
     classes: dict[Hashable, list[Cost]] = {}
     for run, accountant in zip(runs, accountants, strict=True):

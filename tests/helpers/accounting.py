@@ -57,8 +57,8 @@ def loss(one_agent: Events, groups=by_round, agents: int = 1, tight: bool = Fals
 
 def facts_of(one_agent: Events, uses: Uses) -> Facts:
     """Return the facts of all events of an agent, (rounds,)."""
-    facts = Facts()
-    facts.take(0, one_agent, uses)
+    facts = Facts(groups=uses.groups)
+    facts.take(0, one_agent)
     return facts
 
 
