@@ -30,7 +30,11 @@ def shortened(v: Vector, most: float) -> Vector:
     leading axes (independent runs), each vector along the last axis is scaled alone, and the result is a new array.
     """
     if v.ndim > 1:
-        return np.stack([shortened(row, most) for row in v])
+        squares = np.vecdot(v, v)
+        if not (squares < LARGE).all():
+            return np.stack([shortened(row, most) for row in v])
+        lengths = np.sqrt(squares)
+        return np.asarray(v * (most / np.maximum(lengths, most))[..., None])
     square = float(v.dot(v))
     if square < LARGE:
         length = sqrt(square)

@@ -11,7 +11,7 @@ import pickle
 import time
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from msgspec.structs import replace
@@ -121,7 +121,8 @@ def public(run: Setup) -> tuple[Any, ...]:
 def kind_of(run: Setup) -> bytes | None:
     """Return a value that is equal for runs that `run_together` accepts together; None if the run must be done alone.
 
-    Runs with equal values have equal graphs and equal privacy events (noise and sensitivity of every message).
+    Runs with equal values have equal graphs, and privacy events (noise and sensitivity of every message) that are equal
+    except for the scale of Laplace noise.
     """
     e, algorithm = run.experiment, run.algorithm
     is_plain = e.noise.backend == "numpy" and e.noise.entropy != "os" and not e.checkpoint.every
@@ -130,6 +131,12 @@ def kind_of(run: Setup) -> bytes | None:
     if not is_plain or needs_data or run.cut or run.links:
         return None
     settings, _, constants, samples, edges = public(run)
+    own = any(is_users(type(part)) for part in (algorithm, run.mechanism, run.mixing))
+    if e.private and e.privacy.mechanism == "laplace" and not own:  # epsilon changes the scale of the noise alone
+        budget = e.privacy.budget
+        free = budget if budget and budget.kept_by == "stopping" else None
+        settings = replace(settings, privacy=replace(e.privacy, epsilon=1.0, budget=free))
+        constants = dataclasses.replace(constants, epsilon=1.0)
     # A class of a user has no pickle. The settings name its file, so it is the same for equal settings.
     constants = dataclasses.replace(constants, feasible=None, steps=None, gdp=None)
     return None if edges is run.topology else pickle.dumps((settings, constants, samples, edges))
@@ -137,9 +144,9 @@ def kind_of(run: Setup) -> bytes | None:
 
 def most_together(run: Setup) -> int:
     """Return how many runs like this run, at least 1, have rows and samples that fit into `MEMORY` together."""
-    shares, e = run.stream.shares, run.experiment
-    samples = e.rounds * sum(run.samples) if shares is None else sum(map(len, shares))
-    numbers = run.topology.agents * e.rounds * run.layout.width + samples * run.dimension
+    shares, rounds = run.stream.shares or (), run.experiment.rounds
+    samples = rounds * sum(run.samples) + sum(map(len, shares))
+    numbers = run.topology.agents * rounds * run.layout.width + samples * run.dimension
     return max(1, MEMORY // (8 * numbers))
 
 
@@ -157,8 +164,15 @@ def run_together(runs: Sequence[Setup]) -> list[list[Chunk]]:
     """
     first, last, begun = runs[0], runs[-1], time.perf_counter()
     parts = first.algorithm, first.mixing, first.mechanism, first.feasible, first.run.steps
+    epsilons = np.array([run.experiment.privacy.epsilon for run in runs])
+    if (epsilons != epsilons[0]).any():
+        mechanism: Any = dataclasses.replace(first.mechanism, epsilon=cast(Any, epsilons[:, None]))
+        # An algorithm that used epsilon would compute nan.
+        algorithm = dataclasses.replace(first.algorithm, run=dataclasses.replace(first.run, epsilon=np.nan))
+        first = dataclasses.replace(first, mechanism=mechanism, algorithm=algorithm)
     with np.errstate(all="ignore"):
-        chunks = [chunk._replace(rows=chunk.rows.copy()) for chunk in run_agents(first, Plan(first), runs=runs)]
+        together = run_agents(first, Plan(first), runs=[first, *runs[1:]])
+        chunks = [chunk._replace(rows=chunk.rows.copy()) for chunk in together]
         rows = np.moveaxis(np.concatenate([chunk.rows for chunk in chunks], axis=1), 2, 0)
         if any(is_users(type(part)) for part in parts):
             alone = np.concatenate([chunk.copy() for chunk in simulate(last)], axis=1)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from math import inf, isfinite, sqrt
 from typing import Any, NamedTuple, cast
 
@@ -186,6 +187,25 @@ class LossOfRuns(NamedTuple):
         return np.stack([loss.data_grad(row, block) for loss, row in zip(self.losses, x, strict=True)])
 
 
+def _losses_of_runs(runs: Sequence[Setup], agent: int) -> Callable[[int], Any]:
+    """Return a function that maps a round to the losses of an agent in several runs, as one loss with an axis of runs.
+
+    If the losses have one sample, the samples of all rounds are read at once.
+    """
+    e, stream = runs[0].experiment, runs[0].stream
+    has_one = "seed" in e.data and not e.problem.gradient_noise  # whether all runs have the same losses
+    some = runs[:1] if has_one else runs
+    of = [run.losses(agent) for run in some]
+    first: Any = of[0](1)
+    if not (first.takes_runs and stream.batch == 1) or is_users(type(stream)):
+        times = len(runs) // len(some)
+        return lambda t: LossOfRuns(times * [losses(t) for losses in of])
+    read = [run.stream.merged(agent)(1, e.rounds) for run in some]
+    features = np.stack([cast(Vector, loss.features) for loss in read], axis=1)  # (rounds, runs, d)
+    targets = np.stack([loss.targets for loss in read], axis=1)
+    return lambda t: replace(first, features=features[t - 1], targets=targets[t - 1])
+
+
 class Step:
     """Compute the rounds of one agent, in one run or in several independent runs at once.
 
@@ -227,11 +247,7 @@ class Step:
         self._taken: tuple[State, State] | None = None  # the states before and after the update that `play` made
         self.losses, self._cut = setup.losses(agent), setup.cut
         if runs:
-            e = setup.experiment
-            has_one = "seed" in e.data and not e.problem.gradient_noise  # whether all runs have the same losses
-            own = [self.losses, *(run.losses(agent) for run in runs[1:] if not has_one)]
-            times = len(runs) // len(own)
-            self.losses = lambda t: cast(Any, LossOfRuns(times * [losses(t) for losses in own]))
+            self.losses = _losses_of_runs(runs, agent)
         self.releaser = Releaser(setup, agent, self.losses, runs)
 
     def start(self) -> State:

@@ -27,6 +27,7 @@ from mpinodes.core import cached
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Output
 from mpinodes.core.parts import LOCATIONS, Setup
+from mpinodes.evaluation.accounting import account_together
 from mpinodes.finished.runs import summary_of
 from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
 from mpinodes.launch.launching import in_words
@@ -41,6 +42,7 @@ from mpinodes.running.setup import kept_in_budget, set_up_again
 from mpinodes.studies.study import SEED, GridPoint, word_of
 
 FAILED = "failed.txt"  # in the directory of a failed run: the reason
+EPSILONS = "privacy.epsilon", "privacy.budget.epsilon"  # keys that most often change only the scale of the noise
 LONGEST, SHORT = 90, 8  # the most characters of settings in a directory's name, and the number of hash digits after
 
 
@@ -81,6 +83,11 @@ class PlannedRun:
     def setting(self) -> str:
         """Return the values of all varied keys except the seed, as text."""
         return repr({key: value for key, value in self.settings.items() if key != SEED})
+
+    @property
+    def group(self) -> str:
+        """Return the values of all varied keys except the seed and ε, as text."""
+        return repr({key: value for key, value in self.settings.items() if key not in (SEED, *EPSILONS)})
 
 
 Run = Callable[[Sequence[PlannedRun], Sequence[Path]], list[str]]  # does runs in directories; returns what failed
@@ -179,10 +186,10 @@ def is_done(place: Path, setup: Setup) -> bool:
 def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str]:
     """Do runs in this process, which computes all agents; return for each run "", or the reason if the run fails.
 
-    The rounds of runs that differ only in noise and data are computed together, as many as fit into memory.
+    The rounds of runs with the same graph are computed together, as many as fit into memory.
 
     Args:
-        plans: the plans of the runs, which differ in the seed only.
+        plans: the plans of the runs, which differ in the seed and in ε only.
         places: the directories of the runs.
     """
 
@@ -206,12 +213,16 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
         same = [k for k, other in enumerate(kinds) if other == kind]
         computed: Sequence[list[Chunk] | None] = [None] * len(same)
         if kind and len(same) > 1:
+            together = [setups[k] for k in same]
             try:
-                computed = run_together([setups[k] for k in same])
+                computed = chunks = run_together(together)
             except Exception as error:
                 write_stderr(f"mpinodes: {plans[same[0]].setting}: runs are done one by one: {in_words(error)}\n")
-        for k, chunks in zip(same, computed, strict=True):
-            reasons[k] = _done(partial(setups.__getitem__, k), chunks)
+            else:
+                with suppress(Exception), _quietly():  # each run reports an error of its own accounts
+                    account_together(together, [rows for (rows, *_), *_ in chunks])
+        for k, of_run in zip(same, computed, strict=True):
+            reasons[k] = _done(partial(setups.__getitem__, k), of_run)
     return reasons
 
 
@@ -251,7 +262,7 @@ def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -
     directory.
 
     Args:
-        plans: the plans of the runs, which differ in the seed only.
+        plans: the plans of the runs, which differ in the seed and in ε only.
         runs: the directory that contains the directories of all runs.
         run: a function that does runs in their directories, and returns "" or a reason for each.
     """

@@ -147,16 +147,16 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Run = in_lockstep, par
 
 
 def _groups(plans: Sequence[PlannedRun], number: int) -> list[list[int]]:
-    """Divide runs into groups of runs that differ only in the seed; return the indices of the runs of each group.
+    """Divide runs into groups of runs that differ only in the seed and in ε; return the indices of each group.
 
     Args:
         plans: the runs.
         number: about how many groups to make at least, so that all workers have work until the end.
     """
-    most, by_setting = max(1, min(MOST_TOGETHER, len(plans) // number)), defaultdict[str, list[int]](list)
+    most, by_group = max(1, min(MOST_TOGETHER, len(plans) // number)), defaultdict[str, list[int]](list)
     for k, plan in enumerate(plans):
-        by_setting[plan.setting].append(k)
-    return [same[k : k + most] for same in by_setting.values() for k in range(0, len(same), most)]
+        by_group[plan.group].append(k)
+    return [same[k : k + most] for same in by_group.values() for k in range(0, len(same), most)]
 
 
 @contextmanager

@@ -165,3 +165,16 @@ def test_losses(name: str, clip: float, whole: bool, samples: int) -> None:
             for method in ("grad", "data_grad"):
                 single = [getattr(one, method)(x, block) for one, x in zip(made, points, strict=True)]
                 same(getattr(LossOfRuns(made), method)(points, block), single)
+                if made[0].takes_runs:
+                    features, targets = (
+                        np.concatenate([getattr(one, of) for one in made]) for of in ("features", "targets")
+                    )
+                    same(
+                        getattr(dataclasses.replace(made[0], features=features, targets=targets), method)(
+                            points, block
+                        ),
+                        single,
+                    )
+                    shared = [getattr(made[0], method)(x, block) for x in points]
+                    same(getattr(made[0], method)(points, block), shared)
+    assert losses[0].takes_runs == (samples == 1 and name in ("hinge", "logistic", "absolute", "least-squares"))

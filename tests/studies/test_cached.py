@@ -13,7 +13,7 @@ import pytest
 from mpinodes.core import cached as module
 from mpinodes.core.asked import asked_for
 from mpinodes.core.cached import cached
-from mpinodes.evaluation import comparator
+from mpinodes.evaluation import evaluator
 from mpinodes.running import budget
 from mpinodes.running.setup import set_up
 from mpinodes.studies import sweeping
@@ -90,8 +90,8 @@ def test_what_does_not_depend_on_seed_or_budget_is_computed_once(monkeypatch, ca
 
 
 def test_runs_with_the_same_data_share_their_comparators(tmp_path, monkeypatch):
-    solved, solve = [], comparator._projected_gradient
-    monkeypatch.setattr(comparator, "_projected_gradient", lambda *of: solved.append(1) or solve(*of))
+    solved, solve = [], evaluator.best
+    monkeypatch.setattr(evaluator, "best", lambda *of: solved.append(1) or solve(*of))
     swept(tmp_path / "one")
     alone = len(solved)
     swept(tmp_path / "all", "algorithm.name=dola,dpps", "privacy.budget.epsilon=1,2", "topology.name=ring,complete")

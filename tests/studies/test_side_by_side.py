@@ -106,6 +106,14 @@ def test_a_users_part_that_takes_one_run_falls_back_to_single_runs(change, reaso
     same_alone(tmp_path / "all", plans)
 
 
+@pytest.mark.parametrize("words", [["privacy.epsilon=0.5,2"], ["privacy.budget.epsilon=0.5,2"]])
+def test_runs_with_other_scales_of_the_noise_are_computed_together(tmp_path, together, words):
+    plans = plans_of(tmp_path / "all", *DOLA, *words, "study.seeds=2")
+    assert performed(plans, tmp_path / "all") == [""] * 4
+    assert together == [4]
+    same_alone(tmp_path / "all", plans)
+
+
 def test_fewer_runs_are_computed_together_if_memory_is_short(tmp_path, together, monkeypatch):
     plans = plans_of(tmp_path / "all", *DOLA, "comparator=false", "study.seeds=7")
     monkeypatch.setattr(lockstep, "MEMORY", 8 * 284 * 64 * 3)

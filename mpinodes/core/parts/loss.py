@@ -29,6 +29,14 @@ class Loss(ABC):
         """
         return None
 
+    @property
+    def takes_runs(self) -> bool:
+        """Return whether the gradients take points of several runs (runs, d), and a sample of each run in `features`.
+
+        The gradient of each run has the same bits as that of a loss with the run's sample alone.
+        """
+        return False
+
     @abstractmethod
     def value(self, x: Vector) -> float:
         """Return f(x) at a point x (d,)."""
