@@ -132,7 +132,7 @@ def kind_of(run: Setup) -> bytes | None:
         return None
     settings, _, constants, samples, edges = public(run)
     own = any(is_users(type(part)) for part in (algorithm, run.mechanism, run.mixing))
-    if e.private and e.privacy.mechanism == "laplace" and not own:  # epsilon changes the scale of the noise alone
+    if e.private and run.mechanism.pure and not own:  # epsilon changes the scale of the noise alone
         budget = e.privacy.budget
         free = budget if budget and budget.kept_by == "stopping" else None
         settings = replace(settings, privacy=replace(e.privacy, epsilon=1.0, budget=free))
