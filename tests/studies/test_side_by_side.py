@@ -163,9 +163,11 @@ def test_runs_beside_a_run_whose_process_dies_are_done_alone(tmp_path, monkeypat
         "import os\nfrom dataclasses import dataclass\nfrom mpinodes.algorithms.dola import DOLA\n"
         "__all__ = ['Dies']\n@dataclass(frozen=True)\nclass Dies(DOLA):\n"
         "    def claimed_epsilon(self, rounds, passes):\n"
-        "        if os.environ.get('SEED_DIES') and os.path.exists(os.environ['SEED_DIES']):\n"
-        "            os.unlink(os.environ['SEED_DIES'])\n            os._exit(9)\n"
-        "        return super().claimed_epsilon(rounds, passes)\n"
+        "        try:  # one worker can remove the file, and dies\n"
+        "            os.unlink(os.environ['SEED_DIES'])\n"
+        "        except (KeyError, FileNotFoundError):\n"
+        "            return super().claimed_epsilon(rounds, passes)\n"
+        "        os._exit(9)\n"
     )
     trigger = tmp_path / "trigger"
     trigger.touch()
