@@ -33,10 +33,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--along", metavar="KEY,...", type=keys, help=along)
     output = "the directory to which files are written (default: STUDY/compare, or compare)"
     parser.add_argument("--output", metavar="DIR", type=Path, help=output)
+    table = "table.md and table.tex: a row for each setting, or the main result with a column for each compared value"
+    parser.add_argument("--table", choices=("long", "wide"), default="long", help=table)
+    width = "the width of the figures: a column (3.3 inches) or the page (7 inches) of a paper (default: the panels')"
+    parser.add_argument("--width", choices=("column", "page"), default="", help=width)
+    parser.add_argument("--style", metavar="NAME|FILE", default="", help="a style of matplotlib for the figures")
     options = parser.parse_args(argv)
     from mpinodes.studies import compare
 
-    show(str(compare(*options.runs, by=options.by, along=options.along, output=options.output)))
+    show(str(compare(*options.runs, **{name: value for name, value in vars(options).items() if name != "runs"})))
     return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from io import BytesIO
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
+import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,6 +27,7 @@ NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
 
 STYLE: Any = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True}
 STYLE |= {"grid.alpha": 0.25, "legend.frameon": False, "savefig.dpi": 144}
+STYLE |= {"pdf.fonttype": 42}  # TrueType, which publishers accept
 STYLE |= {"text.parse_math": False}  # a user-defined title may contain $
 
 
@@ -90,13 +92,18 @@ class Drawn(Reader):
 
 
 @contextmanager
-def style() -> Iterator[None]:
+def style(name: str = "", more: Mapping[str, Any] | None = None) -> Iterator[None]:
     """Make matplotlib draw in the style of this package and without warnings, as a context manager.
 
     The style is matplotlib's default settings and `STYLE`. The user's own settings of matplotlib are ignored.
+
+    Args:
+        name: a style of matplotlib, or a file with a style, which overrides this style; "" means none.
+        more: further settings of matplotlib, which the style `name` overrides.
     """
     defaults = {key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"}
-    with warnings.catch_warnings(action="ignore"), mpl.rc_context(defaults | STYLE):
+    settings = mpl.rc_context(defaults | STYLE | dict(more or {}))
+    with warnings.catch_warnings(action="ignore"), settings, mpl.style.context(name or []):
         yield
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from mpi4py import MPI
 
     from mpinodes.studies.comparison_report import ComparisonReport
@@ -68,7 +69,14 @@ def sweep(
 
 
 def compare(
-    *runs: str | Path, by: str | None = None, along: Sequence[str] | None = None, output: str | Path | None = None
+    *runs: str | Path,
+    by: str | None = None,
+    along: Sequence[str] | None = None,
+    output: str | Path | None = None,
+    table: str = "long",
+    width: str = "",
+    style: str = "",
+    ax: Axes | None = None,
 ) -> ComparisonReport:
     """Compare finished runs, and write tables, figures and a page of Markdown.
 
@@ -81,6 +89,13 @@ def compare(
         along: further keys whose values separate the groups. None means all keys that the study varies, or keys that
             distinguish the runs (`comparing.Comparison.of`).
         output: the directory to write; None means `compare` in the study's directory, or in the working directory.
+        table: the form of table.md and table.tex: "long" has a row for each setting; "wide" has the main result, with a
+            column for each value of the compared key.
+        width: "column" or "page": the width of the figures, 3.3 or 7 inches, with text of at least 7 points. "" means
+            as wide as the panels need.
+        style: a style of matplotlib, or a file with a style, which overrides the style of the figures.
+        ax: Axes of matplotlib, into which the main figure is drawn, too: the accuracy (or the first metric) against
+            the first key with numbers, or against the rounds.
 
     Returns:
         The directory, and the means and the differences as data frames.
@@ -92,4 +107,5 @@ def compare(
     from mpinodes.studies.comparison_report import write
 
     places = [Path(run).expanduser() for run in runs]
-    return write(places, by, None if output is None else Path(output).expanduser(), along)
+    target = None if output is None else Path(output).expanduser()
+    return write(places, by, target, along, table, width=width, style=style, ax=ax)

@@ -11,7 +11,7 @@ deviation of the main results.
         table.md, table.tex              the same rows as text
         columns.csv                      labels and units of the columns
         differences.csv                  differences along the first axis, paired by seed
-        accuracy.png, privacy.png, ...   figures
+        accuracy.png, privacy.png, ...   figures, also as .pdf and .svg
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ MOST_ROWS, MOST_BEYOND = 40, 8  # the most table rows, and keys that are no axes
 MOST_QUIET = 8  # progress is printed only if there are more runs
 
 
+MARKS = ("accuracy", "rmse")  # how the names of results begin whose best value is bold
+BOLD = "\x02\x03"  # the begin and the end of bold text in a table
 SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the special characters of LaTeX
     "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$",
     "ℓ": r"$\ell$", "∇": r"$\nabla$", "α": r"$\alpha$", "–": "--", "—": "---", "‑": "-", "…": r"\dots{}",
@@ -75,10 +77,12 @@ class ComparisonReport:
         return self.text
 
 
-def write(places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None) -> ComparisonReport:
+def write(
+    places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None, table: str, **look: Any
+) -> ComparisonReport:
     """Compare runs, and write tables, figures and compare.md.
 
-    The arguments are explained in `mpinodes.studies.compare`.
+    The arguments are explained in `mpinodes.studies.compare`; `look` are `width`, `style` and `ax`.
 
     Raises:
         BadInput: the runs cannot be compared, or the directory cannot be written.
@@ -88,16 +92,23 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
     pairs, words = comparison.differences(compared_results(comparison)), len(comparison.axes)
     numbers, paired = means(comparison), differences(comparison, pairs)
     in_words = means_in_words(comparison, numbers, chosen_results(comparison))
-    labelled = in_words.rename(columns={name: column.label for name, column in comparison.columns.items()})
+    named = {name: column.label for name, column in comparison.columns.items()}
+    named |= {axis: figures.phrase(comparison, axis) for axis in comparison.axes}
+    labelled = best_in_bold(comparison, numbers, in_words).rename(columns=named)
+    main, kind = "", "runs" if comparison.over else "seeds"
+    if table == "wide" and words > 1:
+        names = [name for name in in_words.columns[words:-1] if name.startswith(MARKS)]
+        main, words = named[names[0] if names else in_words.columns[words]], words - 1
+        labelled = wide(labelled, words + 1, main)
     try:
         target.mkdir(parents=True, exist_ok=True)
         write_text(target / TABLE, numbers.to_csv(index=False))
         write_text(target / COLUMNS, columns_of(comparison.runs))
         write_text(target / "differences.csv", paired.to_csv(index=False))
-        write_text(target / "table.md", table := markdown(labelled, words))
+        write_text(target / "table.md", rows := markdown(labelled, words))
         write_text(target / "table.tex", latex(labelled, words))
         left_out = [*filter(None, [write_parquet(target / "table.parquet", numbers)])]
-        drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line))
+        drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line), **look)
         reasons = Counter(reason for run in comparison.runs if (reason := run.summary.comparator_left_out))
         adjacent = sorted({run.summary.privacy.adjacency for run in comparison.runs})
         differ = ": ε of different adjacencies cannot be compared" * (len(adjacent) > 1)
@@ -114,8 +125,8 @@ def write(places: Sequence[Path], by: str | None, output: Path | None, along: Se
             along_axis = [f"## Differences along {comparison.axes[0]}, by seed", "", in_pairs]
         page = [
             f"# {comparison.title}: {len(comparison.runs)} runs", "",
-            table,
-            f"Mean ± standard deviation over {'runs' if comparison.over else 'seeds'}. {NORMALIZED}", "",
+            rows,
+            f"{main}{': mean' if main else 'Mean'} ± standard deviation over {kind}; best in bold. {NORMALIZED}", "",
             *(line for remark in (*warnings, *notes, *left_out) for line in (remark, "")),
             *along_axis, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
             "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
@@ -208,6 +219,32 @@ def means_in_words(comparison: Comparison, numbers: pandas.DataFrame, names: Seq
     return frame.assign(**{WARNINGS.name: numbers[WARNINGS.name]})
 
 
+def best_in_bold(comparison: Comparison, numbers: pandas.DataFrame, text: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the table `text`, in which the best mean accuracy or RMSE is between the characters `BOLD`.
+
+    The best mean is the best among the values of the first axis. Other metrics depend on the loss of an algorithm.
+    """
+    text, rest = text.copy(), comparison.axes[1:]
+    for name in [name for name in text if name.startswith(MARKS) and len(numbers) > 1]:
+        values = numbers[name].astype(float) * (-1 if comparison.columns[name].unit == "share" else 1)
+        least = values.groupby([numbers[axis].map(repr) for axis in rest]).transform("min") if rest else values.min()
+        text[name] = text[name].where(values != least, BOLD[0] + text[name] + BOLD[1])
+    return text
+
+
+def wide(labelled: pandas.DataFrame, words: int, result: str) -> pandas.DataFrame:
+    """Return a table of one result, with a column for each value of the first axis.
+
+    Args:
+        labelled: the table with a row for each value, whose first `words` columns are the axes.
+        words: the number of axes, at least 2.
+        result: the column with the result.
+    """
+    first, *rest = labelled.columns[:words]
+    table = labelled.pivot_table(result, rest, first, "first", sort=False).reset_index()
+    return table.rename_axis(columns=None)
+
+
 def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
     """Return a table of text with a row for each difference: its mean over seeds, and its 95 % confidence interval."""
     rows = []
@@ -243,7 +280,8 @@ def markdown(frame: pandas.DataFrame, words: int) -> str:
     """Return a data frame as a Markdown table, whose first `words` columns are aligned left and all others right."""
     rule = ["---"] * words + ["---:"] * (len(frame.columns) - words)
     cells = [[str(cell).replace("|", "\\|") for cell in row] for row in (frame.columns, *frame.to_numpy())]
-    return "".join(f"| {' | '.join(row)} |\n" for row in (cells[0], rule, *cells[1:]))
+    text = "".join(f"| {' | '.join(row)} |\n" for row in (cells[0], rule, *cells[1:]))
+    return text.translate(dict.fromkeys(map(ord, BOLD), "**"))
 
 
 def latex(frame: pandas.DataFrame, words: int) -> str:
@@ -254,7 +292,8 @@ def latex(frame: pandas.DataFrame, words: int) -> str:
     """
     columns = "l" * words + "r" * (len(frame.columns) - words)
     text = str(frame.to_latex(index=False, escape=True, column_format=columns))
-    return text.translate(SIGNS).encode("ascii", "replace").decode()
+    bold = str.maketrans({BOLD[0]: r"\textbf{", BOLD[1]: "}"})
+    return text.translate(SIGNS).translate(bold).encode("ascii", "replace").decode()
 
 
 def write_parquet(path: Path, frame: pandas.DataFrame) -> str:

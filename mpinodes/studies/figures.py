@@ -17,7 +17,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.style import available
 
+from mpinodes.config.schema import suggest
+from mpinodes.core.errors import BadInput
 from mpinodes.finished.runs import PROVEN, FinishedRun, warned
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation.findings import naive
@@ -31,9 +34,16 @@ STYLES: list[dict[str, Any]] = [
     for marker in "osD^" for line in ("-", "--", "-.") for colour in COLOURS
 ]  # fmt: skip
 MOST_FIGURES, MOST_PANELS, MOST_LETTERS = 12, 12, 28  # limits per comparison, per figure, per line of a label
+LEAST_WIDTH = 1.6  # inches: the least width of a panel
 MOST_SHARED = 1e5  # if the largest value exceeds the least value by this factor, each panel has its own scale
 GUESSED: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1.0}
 GUESS = "guessing: always the largest class"
+WIDTHS = {"column": 3.3, "page": 7.0}  # inches: a column and the page of a paper with two columns
+WORDS = {  # keys in the words of papers
+    "privacy.budget.epsilon": "privacy budget ε", "privacy.epsilon": "nominal ε of the paper", "privacy.delta": "δ",
+    "privacy.noise_multiplier": "noise multiplier", "privacy.clip": "clipping bound", "data.batch": "batch size",
+    "topology.name": "graph", "topology.agents": "number of agents", "step.kind": "step schedule",
+}  # fmt: skip
 
 
 PRIVACY = Curve("epsilon_proven_network", "proven ε of the network", "", per_round=False)
@@ -82,16 +92,38 @@ class Plot(NamedTuple):
         return next((n for n in numbers if len({group[1 : 1 + n] for group in self.lines}) <= MOST_PANELS), 0)
 
     def values(self, groups: Iterable[tuple[Any, ...]]) -> np.ndarray:
-        """Return the finite values that some lines show: their means, and their accuracies in `guesses`.
+        """Return the finite values that some lines show: means, ends of intervals, and accuracies in `guesses`.
+
+        On a logarithmic axis, ends of intervals that are not positive are left out.
 
         If no value is finite, the array [0] is returned.
 
         Args:
             groups: the lines, each identified by its values of the keys in `axes`.
         """
+        groups = list(groups)
         guesses = [self.guesses[group] for group in groups if group in self.guesses]
-        values = np.concatenate([*(self.lines[group][1] for group in groups), guesses])
+        means, bands = np.concatenate([self.lines[g][1] for g in groups]), [self.band(g) for g in groups]
+        ends = np.concatenate([end for band in bands for end in band])
+        if 0 < drawing.PLAIN * np.nanmin(means) < np.nanmax(means):
+            ends = ends[ends > 0]
+        values = np.concatenate([means, ends, guesses])
         return values[np.isfinite(values)] if np.isfinite(values).any() else np.zeros(1)
+
+    def band(self, group: tuple[Any, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ends of the intervals of a line; an accuracy is at most 100 % and at least 0 %."""
+        _, mean, half = self.lines[group]
+        most = 100.0 if self.y.endswith("(%)") else np.inf
+        return np.maximum(mean - half, -np.inf if most == np.inf else 0), np.minimum(mean + half, most)
+
+    def draw(self, axes: Axes, groups: Iterable[tuple[Any, ...]], points: list[Any]) -> None:
+        """Draw lines with their bands into a panel. `points` are the values of the first key, which have colours."""
+        for group in groups:
+            style, (x, mean, _) = STYLES[points.index(group[0]) % len(STYLES) if group else 0], self.lines[group]
+            axes.fill_between(x, *self.band(group), color=style["color"], alpha=0.15, lw=0)
+            axes.plot(x, mean, label=label(group[0]) if group else None, **style)
+            if group in self.guesses:
+                axes.axhline(self.guesses[group], **GUESSED)
 
     def arrange(self, axes: Axes, values: np.ndarray) -> None:
         """Set the scales and the ticks of a panel, so that its vertical axis shows all `values`."""
@@ -105,7 +137,10 @@ class Plot(NamedTuple):
         axes.minorticks_off()  # minor ticks would take most of the layout's time
 
 
-def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object] = str) -> list[Path]:
+def draw_all(
+    comparison: Comparison, target: Path, tell: Callable[[str], object] = str, width: str = "", style: str = "",
+    ax: Axes | None = None,
+) -> list[Path]:  # fmt: skip
     """Draw the figures of a comparison, at most `MOST_FIGURES`, and return their files.
 
     The figures show results of the runs against rounds, and against keys with numeric values.
@@ -114,15 +149,34 @@ def draw_all(comparison: Comparison, target: Path, tell: Callable[[str], object]
         comparison: the runs. If some figures are not drawn, a remark that names them is added to the comparison.
         target: the directory of the files.
         tell: a function that is called with lines of text on the progress.
+        width: "column", "page", or "" for a width that fits the panels.
+        style: a style of matplotlib, or a file with a style; "" means none.
+        ax: Axes into which the main figure is drawn, too.
+
+    Raises:
+        BadInput: `width` is unknown, or there is no such style.
     """
+    if width and width not in WIDTHS:
+        raise BadInput(f"width = {width!r}: choose from: {', '.join(WIDTHS)}")
+    if style and style not in available and not Path(style).is_file():
+        raise BadInput(f"style = {style!r}: neither a file nor a style of matplotlib; {suggest(style, available)}")
     tell(f"reading the records of {len(comparison.runs)} runs")
     plots = [plot for plot in _plots(comparison) if plot.lines]
     drawn: list[Path] = []
-    with drawing.style():
+    if ax is not None and plots:
+        by_key = [plot for plot in plots if plot.ticks] or plots
+        plot = next((plot for plot in by_key if plot.y.endswith("(%)")), by_key[0])
+        plot.draw(ax, plot.lines, comparison.points(plot.axes[0]) if plot.axes else [])
+        plot.arrange(ax, plot.values(plot.lines))
+        ax.set(xlabel=plot.x, ylabel=plot.y)
+        ax.legend(title=phrase(comparison, plot.axes[0]) if plot.axes else None)
+    with drawing.style(style, {"font.size": 7.5} if width else {}):
         for plot in plots[:MOST_FIGURES]:
             path = target / f"{plot.file}.png"
             tell(f"drawing {path.name}, {len(drawn) + 1} of {min(len(plots), MOST_FIGURES)}")
-            drawing.save(_drawn(comparison, plot), path)
+            figure = _drawn(comparison, plot, WIDTHS.get(width, 0.0))
+            for suffix in (".png", ".pdf", ".svg"):
+                drawing.save(figure, path.with_suffix(suffix))
             drawn.append(path)
     if names := ", ".join(plot.file for plot in plots[MOST_FIGURES:]):
         comparison.remarks.append(f"Figures left out: {names}; --along with fewer keys draws these figures.")
@@ -200,19 +254,35 @@ def _against(comparison: Comparison, axis: str, name: str, guesses: dict[tuple[A
     file = f"{'accuracy' if share > 1 else 'privacy' if name == PROVEN else 'result'}-by-{word(comparison, axis)}"
     ticks = tuple(sorted({float(x) for line in lines.values() for x in line[0]}))
     others = [other for other in comparison.axes if other != axis]
-    return Plot(file, axis, comparison.columns[name].label + " (%)" * (share > 1), others, lines, beside, ticks)
+    return Plot(
+        file,
+        phrase(comparison, axis),
+        comparison.columns[name].label + " (%)" * (share > 1),
+        others,
+        lines,
+        beside,
+        ticks,
+    )
 
 
-def _drawn(comparison: Comparison, plot: Plot) -> Figure:
-    """Draw a figure, in which colours show the first key in `plot.axes`, and panels show the next `plot.sides` keys."""
+def _drawn(comparison: Comparison, plot: Plot, width: float = 0.0) -> Figure:
+    """Draw a figure, in which colours show the first key in `plot.axes`, and panels show the next `plot.sides` keys.
+
+    Args:
+        comparison: the runs.
+        plot: the data of the figure.
+        width: the width of the figure in inches; 0: wide enough for the panels.
+    """
     places = [{x: k for k, x in enumerate(comparison.points(axis))} for axis in plot.axes]
     sides = plot.axes[1 : 1 + plot.sides]
     settings = {group[1 : 1 + len(sides)] for group in plot.lines}
     panels = sorted(settings, key=lambda panel: [at[x] for at, x in zip(places[1:], panel, strict=False)])
     across = [len(set(values)) for values in zip(*panels, strict=True)]
     columns = across[-1] if across and len(panels) == prod(across) and 2 <= across[-1] <= 6 else min(4, len(panels))
+    columns = min(columns, max(1, int(width / LEAST_WIDTH))) if width else columns
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(1.2 + 2.7 * max(columns, 1.9), 1.4 + 2.2 * max(rows, 1.4)), layout="constrained")
+    wide, high = (width, 1.0 + 1.6 * rows) if width else (1.2 + 2.7 * max(columns, 1.9), 1.4 + 2.2 * max(rows, 1.4))
+    figure = Figure(figsize=(wide, high), layout="constrained")
     whole = plot.values(plot.lines)
     shared = bool(whole.max() < MOST_SHARED * whole.min() or whole.min() <= 0)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=shared)
@@ -220,45 +290,48 @@ def _drawn(comparison: Comparison, plot: Plot) -> Figure:
         axes.set_visible(False)
     for n, (axes, panel) in enumerate(zip(grid.flat, panels, strict=False)):
         groups = [group for group in plot.lines if group[1 : 1 + len(sides)] == panel]
-        for group in groups:
-            style, (x, mean, half) = STYLES[places[0][group[0]] % len(STYLES) if group else 0], plot.lines[group]
-            axes.fill_between(x, mean - half, mean + half, color=style["color"], alpha=0.15, lw=0)
-            axes.plot(x, mean, **style)
-            if group in plot.guesses:
-                axes.axhline(plot.guesses[group], **GUESSED)
-        titles = [f"{word(comparison, axis)} {label(x)}" for axis, x in zip(sides, panel, strict=True)]
-        axes.set_title("\n".join(titles), fontsize=8)
+        plot.draw(axes, groups, comparison.points(plot.axes[0]) if plot.axes else [])
+        titles = [f"{phrase(comparison, axis)} = {label(x)}" for axis, x in zip(sides, panel, strict=True)]
+        axes.set_title("\n".join(titles), fontsize=7 if width else 8)
         plot.arrange(axes, whole if shared else plot.values(groups))
         if n + columns >= len(panels):
             axes.set_xlabel(plot.x)
             axes.tick_params(labelbottom=True)
-    figure.supylabel(plot.y, fontsize=10)
-    _legend(figure, comparison, plot)
+    figure.supylabel(plot.y, fontsize="medium")
+    _legend(figure, comparison, plot, 7 if width else 8)
     return figure
 
 
-def _legend(figure: Figure, comparison: Comparison, plot: Plot) -> None:
+def _legend(figure: Figure, comparison: Comparison, plot: Plot, size: int) -> None:
     """Add a legend above the panels, and a line with the warnings of the runs below the panels."""
     points = comparison.points(plot.axes[0]) if plot.axes else ["all"]
     drawn = {group[0] if group else "all" for group in plot.lines}
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
     if not plot.guesses.keys().isdisjoint(plot.lines):
         handles[GUESS] = Line2D([], [], **GUESSED)
-    columns = max(1, int(figure.get_figwidth() * 13 / (7 + max(len(x) for text in handles for x in text.splitlines()))))
-    mixed = ", ".join(word(comparison, axis) for axis in plot.axes[1 + plot.sides :])
-    title = f"{word(comparison, plot.axes[0])}; " if plot.axes else ""
+    longest = max(len(x) for text in handles for x in text.splitlines())
+    columns = min(len(handles), max(1, int(figure.get_figwidth() * 104 / size / (7 + longest))))
+    mixed = ", ".join(phrase(comparison, axis) for axis in plot.axes[1 + plot.sides :])
+    title = f"{phrase(comparison, plot.axes[0])}; " if plot.axes else ""
     title += f"mean over {'runs' if comparison.over else 'seeds'}, and its 95 % interval"
     title += f"\nlines of one colour differ in {mixed}" if mixed else ""
-    figure.set_figheight(figure.get_figheight() + 0.17 * sum(text.count("\n") + 1 for text in handles) / columns)
+    title = "\n".join(textwrap.fill(line, int(figure.get_figwidth() * 130 / (size + 1))) for line in title.split("\n"))
+    lines = title.count("\n") + sum(text.count("\n") + 1 for text in handles) / columns
+    figure.set_figheight(figure.get_figheight() + 0.022 * size * lines)
     legend = figure.legend(
-        list(handles.values()), list(handles), loc="outside upper center", ncols=min(columns, len(handles)),
-        fontsize=8, title=title, title_fontsize=9,
+        list(handles.values()), list(handles), loc="outside upper center", ncols=columns,
+        fontsize=size, title=title, title_fontsize=size + 1 if size > 7 else size,
     )  # fmt: skip
     legend.get_title().set_multialignment("center")
     if warnings := warned(comparison.runs).values():
         counts = "; ".join(": ".join(line.split(": ")[:2]) for line in warnings)
-        words = textwrap.fill(f"WARNING: {counts}", int(figure.get_figwidth() * 19), break_on_hyphens=False)
+        words = textwrap.fill(f"WARNING: {counts}", int(figure.get_figwidth() * 17), break_on_hyphens=False)
         figure.supxlabel(words, fontsize=7)
+
+
+def phrase(comparison: Comparison, axis: str) -> str:
+    """Return the words for a key in labels, titles and legends."""
+    return WORDS.get(axis) or word(comparison, axis).replace("_", " ")
 
 
 def label(value: Any) -> str:

@@ -79,7 +79,7 @@ def run(line: str) -> None:
         return
     name, *words = words
     assert name in commands()
-    if name in COVERED or {*words} & BY_PROCESSES or name in ONCE & _done:
+    if name in COVERED or {*words} & BY_PROCESSES or (name in ONCE & _done and "--width" not in words):
         return
     _done.add(name)
     if name == "run" and not {"--list", "--explain"} & {*words}:

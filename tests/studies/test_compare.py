@@ -14,6 +14,9 @@ import numpy as np
 import pandas
 import pytest
 import tomli_w
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexWalker
 from scipy.stats import ttest_rel
 
@@ -22,6 +25,7 @@ import mpinodes.studies
 from mpinodes.core.errors import BadInput
 from mpinodes.finished import joint_cost as spent
 from mpinodes.finished.runs import CLAIMED, PROVEN
+from mpinodes.presentation import plots as drawing
 from mpinodes.studies import comparison_report as report
 from mpinodes.studies import figures
 from mpinodes.studies.comparing import Comparison
@@ -412,6 +416,50 @@ def test_panels_whose_values_differ_much_have_axes_of_their_own(study, tmp_path)
         if not is_shared:
             assert low[0] < factor < low[1]
             assert high[0] < 2.0 < high[1]
+
+
+@pytest.mark.parametrize("width", ["column", "page", ""])
+def test_a_figure_for_a_paper_has_readable_text_none_cut_and_bands_within_its_axes(study, width):
+    comparison = Comparison.of([study], None)
+    inches = figures.WIDTHS.get(width, 0.0)
+    with drawing.style("", {"font.size": 7.5} if width else {}):
+        for plot in filter(lambda plot: plot.lines, figures._plots(comparison)):
+            figure = figures._drawn(comparison, plot, inches)
+            assert figure.get_figwidth() == inches or not width
+            FigureCanvasAgg(figure).draw()
+            written = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
+            assert min(text.get_fontsize() for text in written) >= 7
+            box = figure.get_tightbbox()
+            assert min(box.x0, box.y0) >= -0.01
+            assert max(box.x1 - figure.get_figwidth(), box.y1 - figure.get_figheight()) <= 0.01
+            assert not {"privacy.epsilon", "algorithm.name"} & {text.get_text() for text in written}
+            for axes in filter(lambda axes: axes.get_visible() and axes.collections, figure.axes):
+                low, high = axes.get_ylim()
+                ends = np.concatenate([path.vertices[:, 1] for band in axes.collections for path in band.get_paths()])
+                assert ends.max() <= high * (1 + 1e-9)
+                assert ends.min() >= low or axes.get_yscale() == "log"
+
+
+def test_a_study_for_a_paper_has_vector_figures_a_wide_table_and_axes_of_the_user(study, tmp_path):
+    axes = Figure().subplots()
+    done = mpinodes.studies.compare(study, output=tmp_path / "c", table="wide", width="column", style="ggplot", ax=axes)
+    pictures = {path.stem: path.suffix for path in done.directory.glob("*.p*") if path.suffix != ".parquet"}
+    assert {f"{stem}{suffix}" for stem in pictures for suffix in (".png", ".pdf", ".svg")} <= {
+        path.name for path in done.directory.iterdir()
+    }
+    assert [text.get_text() for text in axes.get_legend().get_texts()][:2] == ["dola", "dpsda-c"]
+    assert axes.get_xlabel() == "nominal ε of the paper"
+    (head, _, *rows) = (done.directory / "table.md").read_text().splitlines()
+    assert head == "| nominal ε of the paper | dola | dpsda-c |"
+    means = done.means.set_index(["algorithm.name", "privacy.epsilon"])["accuracy_test"]
+    for row in rows:
+        epsilon, *cells = [cell.strip() for cell in row.strip("|").split("|")]
+        best = max(("dola", "dpsda-c"), key=lambda name: means[name, float(epsilon)])
+        assert [cell.startswith("**") for cell in cells] == [name == best for name in ("dola", "dpsda-c")]
+    assert (done.directory / "table.tex").read_text().count("\\textbf") == len(rows)
+    for keys, reason in (({"width": "narrow"}, "column, page"), ({"style": "ggplo"}, "did you mean ggplot")):
+        with pytest.raises(BadInput, match=reason):
+            mpinodes.studies.compare(study, output=tmp_path / "d", **keys)
 
 
 def test_any_key_in_which_runs_differ_can_be_compared(study, tmp_path):
