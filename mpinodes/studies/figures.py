@@ -40,7 +40,7 @@ GUESSED: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1.0}
 GUESS = "guessing: always the largest class"
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches: a column and the page of a paper with two columns
 WORDS = {  # keys in the words of papers
-    "privacy.budget.epsilon": "privacy budget ε", "privacy.epsilon": "nominal ε of the paper", "privacy.delta": "δ",
+    "privacy.budget.epsilon": "privacy budget ε", "privacy.epsilon": "nominal ε", "privacy.delta": "δ",
     "privacy.noise_multiplier": "noise multiplier", "privacy.clip": "clipping bound", "data.batch": "batch size",
     "topology.name": "graph", "topology.agents": "number of agents", "step.kind": "step schedule",
 }  # fmt: skip
@@ -292,7 +292,8 @@ def _drawn(comparison: Comparison, plot: Plot, width: float = 0.0) -> Figure:
         groups = [group for group in plot.lines if group[1 : 1 + len(sides)] == panel]
         plot.draw(axes, groups, comparison.points(plot.axes[0]) if plot.axes else [])
         titles = [f"{phrase(comparison, axis)} = {label(x)}" for axis, x in zip(sides, panel, strict=True)]
-        axes.set_title("\n".join(titles), fontsize=7 if width else 8)
+        letters = int(14 * wide / columns)
+        axes.set_title("\n".join(textwrap.fill(title, letters) for title in titles), fontsize=7 if width else 8)
         plot.arrange(axes, whole if shared else plot.values(groups))
         if n + columns >= len(panels):
             axes.set_xlabel(plot.x)
