@@ -136,7 +136,7 @@ def test_no_gap_is_larger_than_a_checked_bound_in_the_mean(words):
         (f"{PUBLIC} data.shuffle=false", "data.shuffle", True),
         (f"{PUBLIC} data.epochs=2 rounds=120", "data.epochs", True),
         (f"{PUBLIC} problem.set=none", "diameter", True),
-        (CONVEX, "not strongly convex", False),
+        (CONVEX, "no regularizer", False),
         (f"{STEEP} step.modulus=0.6", "0.6-strongly convex", False),
         (f"{STEEP} privacy.scale=0.1", "one scale", False),
     ],
