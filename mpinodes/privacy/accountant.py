@@ -100,10 +100,11 @@ Tell = Callable[[int, int], None]  # is called with the number of finished horiz
 def groups(setup: Setup) -> Groups:
     """Return a function g such that g(agent)(round) lists the numbers of the groups that an agent uses in a round.
 
-    A group is a set of samples in which adjacent data sets differ:
+    The accountant computes one privacy cost for each group:
 
     - With the adjacencies `one-sample` and `zero-out`, a group is a single sample, or several samples that a built-in
-      stream always uses together (`Stream.groups`).
+      stream always uses together, and that so have equal costs (`Stream.groups`). Adjacent data sets differ in one
+      sample.
     - With `one-round`, a group is a round.
     - With `one-agent`, all samples of an agent are one group.
     """
@@ -143,7 +144,7 @@ class Accountant:
     Args:
         events: (rounds, agents) the privacy events of the run.
         groups: `groups(agent)(round)` lists the numbers of the groups of samples that the agent uses in the round.
-            Adjacent data sets differ in one group.
+            All samples of a group have the same cost.
         shared: whether all agents use the same samples. If false, every sample is used by one agent only.
         runs: the number of runs that are accounted for apart from each other, but computed together. If there are
             several, their agents follow each other in `events` and `groups`.

@@ -101,13 +101,13 @@ class Waits:
     def patiently(
         self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0, growth: float = GROWTH
     ) -> MPI.Status:
-        """Wait until all requests are complete, with pauses of sleep; return the status of the last request.
+        """Wait until all requests are complete, and sleep between looks; return the status of the last one of `requests`.
 
         Args:
             requests: the requests whose completion is awaited.
             ranks: for each request, the rank with which it communicates, for the error.
             times: the factor by which the time limit is multiplied, for this wait.
-            growth: the factor by which each pause is longer than the pause before.
+            growth: the factor by which each pause is longer than the pause before, up to a maximum.
 
         Raises:
             Overdue: the wait lasted too long; the error contains the ranks whose requests are not complete.

@@ -14,7 +14,9 @@ messages:
     for each repeat:
       <-------- ready ---------------------------------------
       --------- the round from which to continue ----------> `run_agent`: compute rounds, send rows to the logger
-      log, metrics; then regret, accounting, summary, page
+      log, metrics; then regret, accounting, summary of the repeat
+    after all repeats:
+      summary of all repeats, page
       --------- the end ----------------------------------->
       <-------- ready ---------------------------------------
 

@@ -208,7 +208,7 @@ class LabelledStream(Stream):
     @property
     @abstractmethod
     def name(self) -> str:
-        """Return the name of the data, as summaries and figures print it."""
+        """Return the name of the data for error messages, and for `title`, which summaries and figures print."""
 
     @abstractmethod
     def open(self) -> tuple[Source, Source | None]:

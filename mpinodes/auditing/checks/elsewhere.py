@@ -90,7 +90,7 @@ def over_mpi(run: Transcript, folder: Path, report: Report) -> Iterator[Fault]:
     report.
 
     Raises:
-        RuntimeError: the run fails over MPI.
+        RuntimeError: the run ends with an error message of mpinodes.
     """
     command = shutil.which("mpirun", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if command is None:
