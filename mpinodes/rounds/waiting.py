@@ -101,7 +101,7 @@ class Waits:
     def patiently(
         self, requests: Sequence[MPI.Request], ranks: Sequence[int] = (), times: float = 1.0, growth: float = GROWTH
     ) -> MPI.Status:
-        """Wait until all requests are complete, and sleep between looks; return the status of the last one of `requests`.
+        """Wait until all requests are complete, sleeping in between; return the status of the last of them.
 
         Args:
             requests: the requests whose completion is awaited.
