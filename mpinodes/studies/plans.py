@@ -5,6 +5,7 @@ To plan a run means to check its settings and to find its directory. These funct
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -223,6 +224,7 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
                     account_together(together, [rows for (rows, *_), *_ in chunks])
         for k, of_run in zip(same, computed, strict=True):
             reasons[k] = _done(partial(setups.__getitem__, k), of_run)
+    gc.collect()
     return reasons
 
 
@@ -273,6 +275,7 @@ def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -
     for place, reason in zip(places, reasons, strict=True):
         if reason:
             note_failure(place, reason)
+    gc.collect()
     return reasons
 
 
