@@ -341,6 +341,8 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         notes.append(f"Nothing is proven: {error}.")
     if any(run.summary.privacy.key == "rehearsal" for run in runs):
         notes.append("Not private as run: anyone with the seeds can regenerate the noise (use noise.entropy=os).")
+    if any(run.summary.privacy.tuning for run in runs):
+        notes.append("The cost of choosing settings by mpinodes tune is not included.")
     conditions = {condition(run.summary.checked) for run in runs} - {""}
     notes += [f"The proof is {condition}." for condition in sorted(conditions)]
     return loss, [*notes, FIXED_BEFOREHAND], delta
