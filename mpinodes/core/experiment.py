@@ -66,11 +66,13 @@ class Tuning(Struct, forbid_unknown_fields=True, frozen=True):
             run together.
         trials: the number of trials, which was fixed beforehand.
         mu: for mode=accounted: trials and scores together satisfy mu-GDP.
+        adjacency: the adjacency for which mu holds. With another privacy.adjacency, no epsilon of tuning is proven.
     """
 
     mode: Literal["public", "private", "accounted"]
     trials: Count
     mu: Size = 0.0
+    adjacency: Adjacency | None = None
 
 
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):

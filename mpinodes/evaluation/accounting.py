@@ -173,7 +173,8 @@ class Accounting:
         if (tuned := e.privacy.tuning) is not None:
             tuning = typed.TuningSummary(mode=tuned.mode, trials=tuned.trials)
             cost = cost_of(setup, self._accountant, len(self._accountant.history)).network
-            if tuned.mode == "accounted" and tuned.mu and cost.is_gaussian and not math.isnan(network[-1].epsilon):
+            is_known = tuned.mode == "accounted" and tuned.mu > 0 and tuned.adjacency == e.privacy.adjacency
+            if is_known and cost.is_gaussian and not math.isnan(network[-1].epsilon):
                 # The worst case is a sample of the run that is used by tuning, too.
                 both = cost._replace(pure=np.full_like(cost.pure, np.inf), rho=cost.rho + tuned.mu**2 / 2)
                 tuning.epsilon = _number(both.settled().loss(e.privacy.delta).epsilon)

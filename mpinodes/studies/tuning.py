@@ -60,6 +60,7 @@ class Tuned:
         epsilons: the ε of the final run, and the ε of tuning and the final run together, both at δ.
         seconds: the wall-clock time of all trials.
         study: the directory of the trials.
+        others: in mode "accounted", the number of other trials in this directory, whose cost no ε includes.
     """
 
     output: Path
@@ -69,6 +70,7 @@ class Tuned:
     epsilons: tuple[float, float]
     seconds: float
     study: Path
+    others: int = 0
 
     def __str__(self) -> str:
         best, (final, whole) = np.nanmax(self.scores), self.epsilons
@@ -80,6 +82,7 @@ class Tuned:
             f"{abs(self.scores[0]):.4g})",
             f"  ε of the final run {final:.4g}" + f", with tuning {whole:.4g}" * (self.mode == "accounted"),
             f"  trials: {self.study}",
+            *[f"  WARNING: ε does not include {self.others} other trials in this directory"] * (self.others > 0),
             f"{self.output}: run this experiment: mpinodes run --lockstep {self.output}",
         ])  # fmt: skip
 
@@ -101,6 +104,8 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     """
     begun, given = time.perf_counter(), Study.of([file, *words])
     base: Tree = {key: value for key, value in given.tree.items() if key not in ("study", "output")}
+    if public and Path(public).resolve() == Path(str(base.get("data", {}).get("file", ""))).resolve():
+        raise BadInput(f"--public {public}: this file is the private data: use --private or --accounted")
     first = {key: value for axis in given.axes for key, value in axis.points[0].items()}
     if fixed_key := next((key for key in first if key == "seed" or key.startswith(FIXED)), ""):
         raise BadInput(f"{fixed_key}: all trials have the same ε and the same samples: give one value")
@@ -111,6 +116,9 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     order = np.random.default_rng(setup.experiment.seed).permutation(len(points) - 1)[: trials - 1] + 1
     chosen = [points[k].settings for k in (0, *order.tolist())]
     budget, delta = setup.experiment.privacy.budget, setup.experiment.privacy.budget_delta
+    if (earlier := setup.experiment.privacy.tuning) and earlier.mode != "public":
+        reason = "the settings were tuned on the private data, and the ε of another tuning would omit that"
+        raise BadInput(f"privacy.tuning: {reason}: tune the experiment from which this one was made")
     if budget is None:
         raise BadInput("privacy.budget.epsilon is missing: set a budget, so that all trials have the same proven ε")
     common: Tree = {"data": {"validation": HELD_OUT}}
@@ -139,10 +147,13 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     if np.isnan(scores).all():
         raise BadInput(f"{place}: all trials failed: {next(iter(swept.failed.values()), 'no score is finite')}")
     best = chosen[int(np.nanargmax(scores))]
-    tuning = {"mode": mode, "trials": len(chosen), "mu": part * sqrt(len(chosen))}
+    adjacency = setup.experiment.privacy.adjacency
+    tuning = {"mode": mode, "trials": len(chosen), "mu": part * sqrt(len(chosen)), "adjacency": adjacency}
     tuned = merge(base, nested(best), {"privacy": {"budget": {"epsilon": final}, "tuning": tuning}})
     write_text(output, f"# Written by mpinodes tune: {len(chosen)} trials {WORDS[mode]}.\n{tomli_w.dumps(tuned)}")
-    return Tuned(output, mode, best, scores, (final, budget.epsilon), time.perf_counter() - begun, place)
+    others = {run.name for run in (place / RUNS).iterdir()} - {plan.name for plan in swept.plans} if part else ()
+    seconds = time.perf_counter() - begun
+    return Tuned(output, mode, best, scores, (final, budget.epsilon), seconds, place, len(others))
 
 
 def _space(setup: Setup) -> list[str]:
@@ -174,6 +185,8 @@ def _require_counts(setup: Setup) -> None:
         refused = "leave out data.sampling, noise.key and noise.backend, and set a δ above 0"
     elif e.privacy.adjacency not in ("one-sample", "zero-out") or not (setup.stream.has_labels or setup.stream.classes):
         refused = "counts of correct answers need labels or classes, and an adjacency that changes one sample"
+    elif because := setup.stream.unproven_because:
+        refused = f"nothing is proven: {because}"
     if refused:
         raise BadInput(f"--accounted: {refused}; or use --private or --public")
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import tomllib
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from mpinodes import load, run_lockstep
+from mpinodes import load, run_lockstep, spent
 from mpinodes.config.building import build
 from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
@@ -151,6 +152,9 @@ def test_trials_are_fixed_beforehand_and_begin_with_the_given_settings():
         (["data.targets=real", "data.labels=[]", "problem.loss=least-squares"], "--accounted", "counts of correct"),
         (["privacy.budget.epsilon=1,2"], "--private", "privacy.budget.epsilon: all trials have the same ε"),
         (["privacy.budget.epsilon=0"], "--private", "privacy.budget.epsilon = 0"),
+        (["data.facts=read"], "--accounted", "nothing is proven: facts about the file were read from the data"),
+        (["data.partition=by-label"], "--accounted", "nothing is proven: "),
+        ([], "--public=own.csv", "--public own.csv: this file is the private data"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(capfd, words, mode, message):
@@ -160,3 +164,27 @@ def test_what_cannot_be_tuned_is_refused(capfd, words, mode, message):
     tuning.Path("n.toml").write_text(EXPERIMENT.replace(", budget = {epsilon = 6.0}", ""))
     with pytest.raises(BadInput, match=r"privacy.budget.epsilon is missing"):
         tuning.tune("n.toml", [], "private", 2, "", tuning.Path("t.toml"))
+
+
+def test_the_cost_of_tuning_is_neither_lost_nor_proven_for_another_adjacency(capfd):
+    """A tuned experiment is not tuned again, and the cost of trials holds for the adjacency of the trials alone."""
+    words = ["rounds=4,6", "privacy.adjacency=zero-out"]
+    assert main(["e.toml", *words, "--accounted", "--trials", "1", "--output", "t.toml"]) == 0
+    for mode in (["--public", "public.csv"], ["--private"], ["--accounted"]):
+        assert main(["t.toml", *mode, "--output", "again.toml"]) == 2
+        assert "privacy.tuning: the settings were tuned on the private data" in capfd.readouterr().err
+    assert not Path("again.toml").exists()
+    for adjacency, is_proven in (("zero-out", True), ("one-sample", False), ("one-agent", False)):
+        asked = parse("t.toml", [f"privacy.adjacency={adjacency}", f"output.dir={adjacency}", "report=false"])
+        privacy = summary_of(run_lockstep(asked))["privacy"]
+        assert privacy["network"]["proven"] is not None
+        assert (privacy["tuning"]["epsilon"] is not None) is is_proven
+    capfd.readouterr()
+    assert spent.main(["zero-out"]) == 0
+    assert "choosing settings by mpinodes tune is not included" in " ".join(capfd.readouterr().out.split())
+
+
+def test_trials_of_an_earlier_tuning_are_named(capsys):
+    for trials in ("1", "2"):
+        assert main(["e.toml", "rounds=4,6", "--accounted", "--trials", trials]) == 0
+    assert "ε does not include 1 other trials in this directory" in capsys.readouterr().out
