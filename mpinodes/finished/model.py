@@ -55,16 +55,22 @@ class Model:
                 order, if the data file has names. For a built-in data set, the features are those of its stream.
 
         Raises:
-            BadInput: X has other features than the data.
+            BadInput: X has other features than the data, or a feature is no finite number.
         """
         if hasattr(X, "columns"):
             X = X.rename(columns=str)
             if missing := [name for name in self.features if name not in X.columns]:
                 raise BadInput(f"X: the column {missing[0]!r} of the training data is missing")
             X = X[list(self.features) or list(X.columns)].to_numpy()
-        features, width = doubles(arrays(X)), len(self.point) // (len(self.labels) if self._loss.per_class else 1)
+        try:
+            features = doubles(arrays(X))
+        except ValueError as error:  # words, or rows of different lengths
+            raise BadInput(f"X: {str(error).removeprefix('data: ')}") from error
+        width = len(self.point) // (len(self.labels) if self._loss.per_class else 1)
         if features.ndim != 2 or features.shape[1] != width:
             raise BadInput(f"X: an array of shape {features.shape}; (samples, {width} features) expected")
+        if not np.isfinite(features.data if hasattr(features, "tocsr") else features).all():
+            raise BadInput("X: a feature is not a finite number: fill in missing values, or leave out their samples")
         features = self._scale(features)
         if not len(self.labels):
             return np.asarray(features @ self.point)
@@ -79,12 +85,14 @@ class Model:
             y: (k,) the true labels or targets, as in the data file.
 
         Raises:
-            BadInput: X has other features than the data, or y has not one target for each sample.
+            BadInput: `predict` refuses X, y has not one target for each sample, or no target is a label of the model.
         """
         predicted, y = self.predict(X), np.asarray(y)
         if y.shape != predicted.shape:
             raise BadInput(f"y: an array of shape {y.shape}; {predicted.shape} expected")
         if len(self.labels):
+            if not np.isin(y, self.labels).any():
+                raise BadInput(f"y: no target is a label of the model: {self.labels.tolist()}")
             return float(np.mean(predicted == y))
         return float(1 - np.sum((predicted - y) ** 2) / np.sum((y - y.mean()) ** 2))
 

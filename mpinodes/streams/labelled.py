@@ -518,7 +518,7 @@ def against_rest(source: Source, positive: float) -> Source:
 def joined(sources: Sequence[Source]) -> Source:
     """Return one data set with the rows of several data sets, one data set after the other.
 
-    The names of the columns, and the number of published records, are lost.
+    The number of published records is lost, and so are the names of the columns, if they differ.
     """
     ends = np.cumsum([len(source.targets) for source in sources])
 
@@ -530,7 +530,8 @@ def joined(sources: Sequence[Source]) -> Source:
 
     targets = np.concatenate([source.targets for source in sources])
     files = tuple(file for source in sources for file in source.files)
-    return Source(targets, sources[0].dimension, features, files=files)
+    columns = sources[0].columns if len({source.columns for source in sources}) == 1 else ()
+    return Source(targets, sources[0].dimension, features, files=files, columns=columns)
 
 
 def in_memory(features: Features, targets: Vector) -> Source:

@@ -111,6 +111,18 @@ def test_a_model_predicts_the_targets_of_the_file_from_raw_features(kind):
         assert everything > frame["y"].value_counts(normalize=True).max()
 
 
+def test_a_model_of_the_agents_files_finds_the_columns_by_name(here):
+    frame = table(np.random.default_rng(1)).assign(y=[0, 1] * 150)
+    for k in range(3):
+        frame[k::3].to_csv(here / f"part-{k}.csv", index=False)
+    data = {"file": "part-{agent}.csv", "columns": 3, "labels": [0, 1], "header": True, "batch": 5}
+    model = mpinodes.simulate({"topology.agents": 3, "rounds": 5, "report": False, "data": data}).model
+    shuffled = frame[["y", "c", "a", "b"]]
+    np.testing.assert_array_equal(model.predict(shuffled), model.predict(frame[["a", "b", "c"]].to_numpy()))
+    with pytest.raises(BadInput, match="column 'b'"):
+        model.predict(frame[["a", "c", "y"]])
+
+
 def test_a_model_names_what_does_not_fit(here):
     frame = table(np.random.default_rng(1)).assign(y=[0, 1] * 150)
     model = own(frame, labels=[0, 1]).model
@@ -120,6 +132,13 @@ def test_a_model_names_what_does_not_fit(here):
         model.predict(np.zeros((4, 2)))
     with pytest.raises(BadInput, match=r"y: .*\(4,\) expected"):
         model.score(np.zeros((4, 3)), [0, 1])
+    for wrong, message in ((np.nan, "finite number"), (np.inf, "finite number"), ("a", "X: features .* no real")):
+        with pytest.raises(BadInput, match=message):
+            model.predict([[0.0, 1.0, wrong]])
+    with pytest.raises(BadInput, match=r"X: .* inhomogeneous"):
+        model.predict([[0.0, 1.0, 2.0], [0.0]])
+    with pytest.raises(BadInput, match=r"y: no target is a label of the model: \[0\.0, 1\.0\]"):
+        model.score(np.zeros((2, 3)), ["no", "yes"])
     (here / "half.py").write_text(
         'from dataclasses import dataclass\n\nfrom mpinodes.algorithms.dola import DOLA\n\n__all__ = ["Half"]\n\n\n'
         "@dataclass(frozen=True)\nclass Half(DOLA):\n"
