@@ -44,9 +44,13 @@ def main(argv: list[str]) -> int:
         raise BadInput(f"the experiment file is missing; see {parser.prog} --help")
     if not 1 <= options.trials <= 1000:
         raise BadInput(f"--trials {options.trials}: expected a number from 1 to 1000")
+    if not options.output.parent.is_dir():
+        raise BadInput(f"--output {options.output}: the folder does not exist")
     from mpinodes.core.asked import as_typed
-    from mpinodes.studies.tuning import tune
+    from mpinodes.studies.tuning import HEAD, tune
 
+    if options.output.exists() and not options.output.read_text("utf-8", errors="replace").startswith(HEAD):
+        raise BadInput(f"{options.output}: mpinodes tune did not write this file: choose another --output")
     try:
         tuned = tune(file, words, options.mode or "public", options.trials, options.public, options.output)
     except KeyboardInterrupt:

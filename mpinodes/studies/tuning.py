@@ -35,6 +35,7 @@ from mpinodes.studies import sweep
 from mpinodes.studies.plans import PlannedRun
 from mpinodes.studies.study import Study, flat
 
+HEAD = "# Written by mpinodes tune"
 Mode = Literal["public", "private", "accounted"]
 HELD_OUT = 0.25  # the share of the training samples on which trials are scored
 SEEDS = 3  # runs of each trial; in mode "accounted" there is one run, because each run costs privacy
@@ -150,7 +151,7 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     adjacency = setup.experiment.privacy.adjacency
     tuning = {"mode": mode, "trials": len(chosen), "mu": part * sqrt(len(chosen)), "adjacency": adjacency}
     tuned = merge(base, nested(best), {"privacy": {"budget": {"epsilon": final}, "tuning": tuning}})
-    write_text(output, f"# Written by mpinodes tune: {len(chosen)} trials {WORDS[mode]}.\n{tomli_w.dumps(tuned)}")
+    write_text(output, f"{HEAD}: {len(chosen)} trials {WORDS[mode]}.\n{tomli_w.dumps(tuned)}")
     others = {run.name for run in (place / RUNS).iterdir()} - {plan.name for plan in swept.plans} if part else ()
     seconds = time.perf_counter() - begun
     return Tuned(output, mode, best, scores, (final, budget.epsilon), seconds, place, len(others))

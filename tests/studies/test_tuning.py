@@ -188,3 +188,13 @@ def test_trials_of_an_earlier_tuning_are_named(capsys):
     for trials in ("1", "2"):
         assert main(["e.toml", "rounds=4,6", "--accounted", "--trials", trials]) == 0
     assert "ε does not include 1 other trials in this directory" in capsys.readouterr().out
+
+
+def test_only_files_of_tune_are_overwritten_and_a_missing_folder_is_refused_first(capfd):
+    words = ["e.toml", "rounds=4,6", "--private", "--trials", "1", "--output"]
+    for output, message in (("e.toml", "did not write this file"), ("none/t.toml", "the folder does not exist")):
+        assert main([*words, output]) == 2
+        assert message in capfd.readouterr().err
+    assert Path("e.toml").read_text() == EXPERIMENT
+    assert not Path("studies").exists()
+    assert [main([*words, "t.toml"]), main([*words, "t.toml"])] == [0, 0]
