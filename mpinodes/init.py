@@ -34,11 +34,11 @@ def main(argv: list[str]) -> int:
 
     tree, text, line = experiment(files, parse(None, keys))
     write_text(options.output, text)
-    out = options.output
+    out, method = options.output, tree["algorithm"]
     budget = f"ε = {tree['privacy']['budget']['epsilon']:g} at δ = {tree['privacy']['delta']:g}"
     lines = [
         line,
-        f"{out}: {tree['algorithm']['name']}, loss {tree['problem']['loss']}, {budget}",
+        f"{out}: {method.get('name', method.get('path'))}, loss {tree['problem']['loss']}, {budget}",
         "Next:",
         f"  mpinodes run --lockstep {out}       run the experiment; nothing is proven yet",
         f"  mpinodes tune {out} --private       choose better settings; or --public FILE, --accounted",

@@ -36,6 +36,8 @@ def experiment(files: Sequence[str], asked: Tree) -> tuple[Tree, str, str]:
     """
     settings, line = registry.find(registry.STREAMS, "file").initial(_common_name(files), asked.get("data", {}))
     tree = merge(settings, {"privacy": {"delta": DELTA, "budget": {"epsilon": BUDGET}}}, asked)
+    if "path" in asked.get("algorithm", {}):
+        tree["algorithm"].pop("name")
     compose(tree, None)
     return tree, HEAD + tomli_w.dumps(tree), line
 

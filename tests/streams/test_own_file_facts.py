@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from mpinodes import load_model, run_lockstep
+from mpinodes.algorithms import dp_dsgd
 from mpinodes.config.compose import compose
 from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
@@ -89,14 +93,21 @@ def test_init_writes_an_experiment_that_learns_and_is_proven_once_its_facts_are_
 )
 @pytest.mark.parametrize("top", ["a,b,c,y\n", "0,1,2,3\n", ""])
 def test_init_reads_how_targets_are_read(tmp_path, targets, settings, top):
-    import tomllib
-
     out = tmp_path / "e.toml"
     assert init([str(write(tmp_path / "some.csv", targets, top)), "--output", str(out)]) == 0
     tree = tomllib.loads(out.read_text())
     data = tree["data"]
     assert (data["targets"], data.get("labels"), tree["problem"]["loss"]) == settings
     assert (data["facts"], data["header"], data["columns"]) == ("read", bool(top), 3)
+
+
+def test_init_takes_an_algorithm_of_ones_own_in_place_of_the_default(tmp_path, capsys):
+    source = Path(dp_dsgd.__file__).read_text().replace("class DPDSGD", "class Own").replace('"DPDSGD"', '"Own"')
+    (tmp_path / "own.py").write_text(source)
+    file, out = write(tmp_path / "some.csv", np.where(CLASSES > 0, "yes", "no")), tmp_path / "e.toml"
+    assert init([str(file), f"algorithm.path={tmp_path}/own.py", "--output", str(out)]) == 0
+    assert "own.py, loss logistic" in capsys.readouterr().out
+    assert "name" not in tomllib.loads(out.read_text())["algorithm"]
 
 
 def test_init_takes_the_files_of_agents(tmp_path):
