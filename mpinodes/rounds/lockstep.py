@@ -23,7 +23,7 @@ from mpinodes.rounds.plan import Plan
 from mpinodes.rounds.step import Arrivals, State, Step, keep
 from mpinodes.runlog.checkpoints import Chunk, Keeper, Kept, Order
 
-MEMORY = 40_000_000  # bytes of the rows and samples of runs that are computed at once
+MEMORY = 60_000_000  # bytes of the rows and samples of runs that are computed at once
 
 
 def simulate(setup: Setup) -> Iterator[Vector]:
