@@ -198,10 +198,11 @@ def topology_of(section: Mapping[str, Any], seed: int) -> Topology:
 def stream_of(e: Experiment, classes: Classes, agents: int) -> Stream:
     """Return the data of a complete experiment, as a stream of loss functions for `agents` agents.
 
-    If batches are secret (`data.sampling`), the loss function of a round has all samples of the agent.
+    If batches are secret (`data.sampling`), the loss function of a round has all samples of the agent. Files are not
+    read yet: a missing or malformed file raises BadInput when the stream first needs it.
 
     Raises:
-        BadInput: files are missing or malformed.
+        BadInput: settings of the data contradict each other.
     """
     problem, whole, clip = e.problem, e.clips_rounds, e.clip
 

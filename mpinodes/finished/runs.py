@@ -154,7 +154,7 @@ def found(places: Sequence[Path], left_out: list[str] | None = None) -> list[Fin
     """Return the finished runs in some directories, each run once.
 
     A directory may be a run, a job with repeats (runs that differ in the seed), or a study. A directory may also
-    contain such directories, directly or in its subdirectory `runs`.
+    contain runs or jobs, but not studies, directly or in its subdirectory `runs`.
 
     Args:
         places: the directories.

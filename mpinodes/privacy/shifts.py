@@ -169,7 +169,8 @@ class Counts(Shifts):
 class Used(NamedTuple):
     """Hold pairs (message, cluster of samples) of a block of rounds. A pair is called a use of the cluster.
 
-    A pair says that the message is the first to depend on a loss function with samples of the cluster.
+    A pair says: of all messages that depend on a certain loss function with samples of the cluster, this message is the
+    first. So a cluster has a use for each of its loss functions.
 
     Attributes:
         message: (uses,) the message of each use, counted from 0 in the block.

@@ -182,9 +182,11 @@ class Stream(ABC):
 
     @property
     def unchecked_facts(self) -> str:
-        """Return the part of `unproven_because` that the user accepts until all facts about the data are checked.
+        """Return the part of `unproven_because` that does not forbid a privacy budget; "" by default.
 
-        If there is no other reason in `unproven_because`, a run may keep a privacy budget, but no epsilon is proven.
+        The part names facts that were read from the data (`data.facts` = "read"). If `unproven_because` has no other
+        reason, a privacy budget sets the noise as if these facts were public. No epsilon is proven until the user has
+        checked that the facts may be public.
         """
         return ""
 
