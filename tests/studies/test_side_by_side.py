@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,21 +156,19 @@ def test_a_sweep_that_is_killed_among_runs_that_go_together_repeats_none_and_los
     assert swept.table[columns].equals(whole.table[columns])
 
 
-def test_runs_beside_a_run_whose_process_dies_are_done_alone(tmp_path, monkeypatch):
-    file = tmp_path / "dies.py"
+def test_runs_beside_a_run_whose_process_dies_are_done_alone(tmp_path):
+    file, trigger = tmp_path / "dies.py", tmp_path / "trigger"
     file.write_text(
         "import os\nfrom dataclasses import dataclass\nfrom mpinodes.algorithms.dola import DOLA\n"
         "__all__ = ['Dies']\n@dataclass(frozen=True)\nclass Dies(DOLA):\n"
         "    def claimed_epsilon(self, rounds, passes):\n"
         "        try:  # one worker can remove the file, and dies\n"
-        "            os.unlink(os.environ['SEED_DIES'])\n"
-        "        except (KeyError, FileNotFoundError):\n"
+        f"            os.unlink({str(trigger)!r})\n"
+        "        except FileNotFoundError:\n"
         "            return super().claimed_epsilon(rounds, passes)\n"
         "        os._exit(9)\n"
     )
-    trigger = tmp_path / "trigger"
     trigger.touch()
-    monkeypatch.setitem(os.environ, "SEED_DIES", str(trigger))
     words = ["rounds=9", *DIGITS, "study.seeds=16", f"algorithm.path={file}", f"output.dir={tmp_path}/study"]
     with pools.processes(2) as pool:
         swept = sweeping.sweep(Study.of(words), one_by_one, pool)
