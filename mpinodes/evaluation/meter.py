@@ -114,7 +114,6 @@ class Meter:
         for at, row in enumerate((self.horizons - first).tolist()):
             if 0 <= row < len(x):
                 self._keep(at, x[row], sums[row] / totals[row])
-        penalties = self._penalty(sums).sum(axis=1) / totals[:, 0, 0] ** 2  # the regularizers at the averages
         averages = sums[..., columns] / totals
         self.seen, self._weight, self._sum_x = last, float(totals[-1, 0, 0]), sums[-1]
         self._latest = x[-1]
@@ -122,7 +121,7 @@ class Meter:
         if self._regularizer:
             lost = lost._replace(
                 own=lost.own + self._penalty(x).sum(axis=1),
-                averaged=lost.averaged + penalties,
+                averaged=lost.averaged + self._penalty(sums).sum(axis=1) / totals[:, 0, 0] ** 2,
                 everybodys=lost.everybodys + self._deciders * self._penalty(estimates),
             )
         summands = np.column_stack([lost.own, lost.averaged, lost.everybodys])
