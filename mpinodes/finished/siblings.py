@@ -87,11 +87,14 @@ def _noises(job: str) -> list[tuple[Path, str]]:
 
     A process that does many runs, such as a worker process of a study, reads the files of each run once.
     """
-    if not (cached.is_on and job in _stored):
-        # iglob tolerates directories that are deleted meanwhile
-        files = ("experiment.toml", *iglob("repeat-*/experiment.toml", root_dir=job))
-        _stored[job] = [(Path(job, file), noise) for file in files if (noise := noise_of(Path(job, file)))]
-    return _stored[job] or _stored.pop(job)  # a run that has no identifier may be about to start
+    if cached.is_on and job in _stored:
+        return _stored[job]
+    # iglob tolerates directories that are deleted meanwhile
+    files = ("experiment.toml", *iglob("repeat-*/experiment.toml", root_dir=job))
+    noises = [(Path(job, file), noise) for file in files if (noise := noise_of(Path(job, file)))]
+    if cached.is_on and noises:  # a run that has no identifier may be about to start
+        _stored[job] = noises
+    return noises
 
 
 def _is_on_other_data(file: Path, setup: Setup) -> bool:
