@@ -224,7 +224,6 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
                     account_together(together, [rows for (rows, *_), *_ in chunks])
         for k, of_run in zip(same, computed, strict=True):
             reasons[k] = _done(partial(setups.__getitem__, k), of_run)
-    gc.collect()
     return reasons
 
 
@@ -275,7 +274,7 @@ def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -
     for place, reason in zip(places, reasons, strict=True):
         if reason:
             note_failure(place, reason)
-    gc.collect()
+    gc.collect()  # runs leave reference cycles with large arrays
     return reasons
 
 
