@@ -16,10 +16,15 @@ import sys
 import tempfile
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.helpers.running import Done, command, mpirun
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadFileScheduling
 
 
 def _in_world(config: pytest.Config) -> bool:
@@ -58,6 +63,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             ]
         elif "cli" in Path(item.path).parts and item.get_closest_marker("mpi") is None:
             item.add_marker(pytest.mark.skip(reason="starts mpirun itself: run it under plain pytest"))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:
+    """Give all tests of a file to one worker, which makes the file's fixtures once. Files keep their order."""
+    from xdist.scheduler import LoadFileScheduling
+
+    config.option.loadscopereorder = False
+    return LoadFileScheduling(config, log)
 
 
 def pytest_collection_finish() -> None:
