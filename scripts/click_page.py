@@ -1,6 +1,8 @@
-"""Test the page of a run in a real browser, and take screenshots: desktop, phone, dark and print.
+"""Test the page of a run or of a study in a real browser, and take screenshots: desktop, phone, dark and print.
 
-python scripts/click_page.py RUN OUT
+python scripts/click_page.py RUN|STUDY OUT
+
+The page is RUN/report.html, or STUDY/compare/compare.html.
 
 The script needs Playwright and Chromium, which are not dependencies of mpinodes: pip install playwright, then either
 playwright install chromium or CHROMIUM=/usr/bin/chromium. Exit code 1: an element of the page does not work.
@@ -16,6 +18,15 @@ from typing import Any
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 
+def size(text: str) -> tuple[int, float | None]:
+    """Return a key that sorts the cells of a column: numbers by size, then words, then empty cells."""
+    text = text.strip()
+    try:
+        return 0, float(text.split()[0].strip("[(%,").replace(",", "").replace("−", "-").replace("∞", "inf"))
+    except (ValueError, IndexError):
+        return (1 if text else 2), None
+
+
 def clicked(page: Any) -> list[str]:
     """Click and type on all elements of a page; return the expectations that do not hold."""
     faults = []
@@ -29,25 +40,22 @@ def clicked(page: Any) -> list[str]:
     check("a section folds", fold.get_attribute("open") is None)
     fold.locator("summary").first.click()
     check("and unfolds", fold.get_attribute("open") is not None)
-    table = page.locator("table.sortable").first
-    cells = table.locator("tbody td:first-child")
-    before = cells.all_inner_texts()
-    table.locator("th").first.click()
-    ascending = cells.all_inner_texts()
-    by_words = "words => words.sort(new Intl.Collator('en', {numeric: true}).compare)"  # "‖" among letters: by no code
-    check("a table sorts", ascending == page.evaluate(by_words, cells.all_inner_texts()) != before)
-    table.locator("th").first.click()
-    check("and the other way", cells.all_inner_texts() == ascending[::-1])
-    check("and says so", table.locator("th").first.get_attribute("aria-sort") == "descending")
-    values = page.locator("details", has=page.locator("summary", has_text="Values by horizon")).last
-    values.locator("summary").click()
-    head, first = values.locator("th"), values.locator("tbody td:first-child")
-    before = first.all_inner_texts()
-    head.first.click()
-    head.first.click()
-    check("numbers sort by size", first.all_inner_texts() == sorted(before, key=int, reverse=True))
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     check("all is unfolded for print", page.locator("details:not([open])").count() == 0)
+    for table in page.locator("table.sortable").all():
+        for number, head in enumerate(table.locator("th").all(), 1):
+            cells, title = table.locator(f"tbody td:nth-child({number})"), head.inner_text()
+            before = cells.all_text_contents()
+            head.click()
+            ascending = cells.all_text_contents()
+            check(f"{title}: sorts by size", [*map(size, ascending)] == sorted(map(size, before)))
+            check(f"{title}: says so", head.get_attribute("aria-sort") == "ascending")
+            head.focus()
+            page.keyboard.press("Enter")
+            numbers = [n for _, n in map(size, cells.all_text_contents()) if n is not None]
+            check(f"{title}: sorts by keyboard, too", numbers == sorted(numbers, reverse=True))
+            others = [text for text in cells.all_text_contents() if size(text)[1] is None]
+            check(f"{title}: words are last", cells.all_text_contents()[len(numbers) :] == others)
     return faults
 
 
@@ -56,7 +64,7 @@ def pictured(browser: Any, run: Path, out: Path, kind: str, options: dict[str, A
 
     Args:
         browser: the browser of Playwright.
-        run: the run directory.
+        run: the directory of a run or a study.
         out: the directory of the screenshots.
         kind: desktop, phone, dark or print.
         options: the options of the browser's page.
@@ -65,7 +73,8 @@ def pictured(browser: Any, run: Path, out: Path, kind: str, options: dict[str, A
     page: Any = browser.new_page(**options)
     page.on("pageerror", lambda error: faults.append(f"script: {error}"))
     page.on("request", lambda asked: faults.append(asked.url) if asked.url.startswith("http") else None)
-    page.goto((run / "report.html").resolve().as_uri())
+    study = run / "compare" / "compare.html"
+    page.goto((study if study.exists() else run / "report.html").resolve().as_uri())
     if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
         faults.append(f"{kind}: wider than its window")
     if kind == "print":
