@@ -7,6 +7,7 @@ is predicted from its rounds, agents and dimension.
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections import Counter, defaultdict, deque
@@ -25,16 +26,17 @@ Kind = tuple[Any, ...]
 
 
 class Timed(NamedTuple):
-    """Hold the result of a task, and the wall-clock seconds that the task took."""
+    """Hold the result of a task, and the wall-clock and the CPU seconds that the task took."""
 
     result: Any
     seconds: float
+    cpu: float = 0.0
 
 
 def timed(do: Callable[[Any], Any], item: Any) -> Timed:
     """Apply `do` to an item, and measure the time."""
-    begun = time.perf_counter()
-    return Timed(do(item), time.perf_counter() - begun)
+    begun, used = time.perf_counter(), sum(os.times()[:4])  # of this process and of child processes that ended
+    return Timed(do(item), time.perf_counter() - begun, sum(os.times()[:4]) - used)
 
 
 def kind(plan: PlannedRun) -> Kind:

@@ -50,6 +50,7 @@ class Swept:
         before: the number of runs that were already done.
         failed: the reason of each failure, by the name of the run's directory.
         seconds: the wall-clock time that the runs of this sweep took.
+        cpu: the CPU seconds of these runs.
     """
 
     study: Study
@@ -57,6 +58,7 @@ class Swept:
     before: int
     failed: dict[str, str]
     seconds: float
+    cpu: float
 
     @property
     def directory(self) -> Path:
@@ -118,14 +120,14 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Run = in_lockstep, par
         if part is None:
             write_table(place, plans)  # the table shows already now which runs are not done
         groups = _groups(to_do, 4 * runner.size if run is in_lockstep else len(to_do))
-        begun, done = time.perf_counter(), 0
+        begun, done, cpu = time.perf_counter(), 0, 0.0
         perform = partial(performed, runs=place / RUNS, run=run)
         forecast = Forecast(to_do, runner.size)
         with closing(Bar(f"{study.name}: done", len(to_do), "run")) as bar:
             while groups:
                 died: list[list[int]] = []  # runs whose process died while it did several runs: each is done alone
                 for number, outcome in runner(partial(timed, perform), [[to_do[k] for k in ks] for ks in groups]):
-                    group = groups[number]
+                    group, cpu = groups[number], cpu + (outcome.cpu if outcome else 0.0)
                     share = outcome and outcome._replace(seconds=outcome.seconds / len(group))
                     for i, k in enumerate(group):
                         directory, reason = place / RUNS / to_do[k].name, outcome.result[i] if outcome else ""
@@ -143,7 +145,7 @@ def sweep(study: Study, planner: Pool, runner: Pool, run: Run = in_lockstep, par
         seconds = time.perf_counter() - begun
         if part is None:
             write_table(place, plans)
-    return Swept(study, plans, len(plans) - len(to_do), failed, seconds)
+    return Swept(study, plans, len(plans) - len(to_do), failed, seconds, cpu)
 
 
 def _groups(plans: Sequence[PlannedRun], number: int) -> list[list[int]]:

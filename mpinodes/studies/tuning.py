@@ -59,7 +59,8 @@ class Tuned:
         settings: the best settings, by dotted key.
         scores: the score of each trial: an accuracy, or a root mean squared error with a minus sign; nan: it failed.
         epsilons: the ε of the final run, and the ε of tuning and the final run together, both at δ.
-        seconds: the wall-clock time of all trials.
+        runs: the number of runs of all trials, and how many of these were done before.
+        seconds: the wall-clock seconds of tuning, and the CPU seconds of the runs that were not done before.
         study: the directory of the trials.
         others: in mode "accounted", the number of other trials in this directory, whose cost no ε includes.
     """
@@ -69,19 +70,28 @@ class Tuned:
     settings: dict[str, Any]
     scores: list[float]
     epsilons: tuple[float, float]
-    seconds: float
+    runs: tuple[int, int]
+    seconds: tuple[float, float]
     study: Path
     others: int = 0
 
+    @property
+    def cost(self) -> str:
+        """Return a text on what tuning cost: runs, seconds and ε."""
+        (runs, before), (seconds, cpu), (final, whole) = self.runs, self.seconds, self.epsilons
+        done = f" ({before} done before, which are not in the seconds)" if before else ""
+        budget = f"budget of the final run ε = {final:.4g}{f', with tuning {whole:.4g}' * (self.mode == 'accounted')}"
+        return f"{runs} runs{done}: {seconds:.0f} s, {cpu:.0f} CPU seconds; {budget}"
+
     def __str__(self) -> str:
-        best, (final, whole) = np.nanmax(self.scores), self.epsilons
+        best = np.nanmax(self.scores)
         settings = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
         failed = int(np.isnan(self.scores).sum())
         return "\n".join([
-            f"{len(self.scores)} trials ({failed} failed) in {self.seconds:.0f} s {WORDS[self.mode]}",
+            f"{len(self.scores)} trials ({failed} failed) {WORDS[self.mode]}",
             f"  best: {settings}: score {abs(best):.4g} (the first trial, with the settings as given: "
             f"{abs(self.scores[0]):.4g})",
-            f"  ε of the final run {final:.4g}" + f", with tuning {whole:.4g}" * (self.mode == "accounted"),
+            f"  cost: {self.cost}",
             f"  trials: {self.study}",
             *[f"  WARNING: ε does not include {self.others} other trials in this directory"] * (self.others > 0),
             f"{self.output}: run this experiment: mpinodes run --lockstep {self.output}",
@@ -151,10 +161,11 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     adjacency = setup.experiment.privacy.adjacency
     tuning = {"mode": mode, "trials": len(chosen), "mu": part * sqrt(len(chosen)), "adjacency": adjacency}
     tuned = merge(base, nested(best), {"privacy": {"budget": {"epsilon": final}, "tuning": tuning}})
-    write_text(output, f"{HEAD}: {len(chosen)} trials {WORDS[mode]}.\n{tomli_w.dumps(tuned)}")
     others = {run.name for run in (place / RUNS).iterdir()} - {plan.name for plan in swept.plans} if part else ()
-    seconds = time.perf_counter() - begun
-    return Tuned(output, mode, best, scores, (final, budget.epsilon), seconds, place, len(others))
+    runs, seconds = (len(swept.plans), swept.before), (time.perf_counter() - begun, swept.cpu)
+    made = Tuned(output, mode, best, scores, (final, budget.epsilon), runs, seconds, place, len(others))
+    write_text(output, f"{HEAD}: {len(chosen)} trials {WORDS[mode]}.\n# {made.cost}.\n{tomli_w.dumps(tuned)}")
+    return made
 
 
 def _space(setup: Setup) -> list[str]:

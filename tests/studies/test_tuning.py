@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import tomllib
 from itertools import pairwise
 from pathlib import Path
@@ -78,6 +79,8 @@ def test_all_that_is_released_composes_within_the_budget(monkeypatch, adjacency,
     tuned = tuning.tune("e.toml", [*LISTS, f"privacy.adjacency={adjacency}"], "accounted", 4, "", tuning.Path("t.toml"))
     runs = sorted((tuned.study / "runs").iterdir())
     assert (len(runs), len(tuned.scores), len(scales)) == (4, 4, 12)
+    cost = re.fullmatch(r"4 runs: \d+ s, \d+ CPU seconds; budget of the final run ε = (.*), with tuning 6", tuned.cost)
+    assert f"# {tuned.cost}.\n" in tuning.Path("t.toml").read_text()
     costs = []
     for run in runs:
         e = Experiment.read(run / "experiment.toml")
@@ -96,6 +99,7 @@ def test_all_that_is_released_composes_within_the_budget(monkeypatch, adjacency,
     final = summary_of(run_lockstep(parse("t.toml", ["output.dir=final", "report=false"])))
     e = Experiment.read(tuning.Path("final/experiment.toml"))
     last = sensitivity**2 * e.rounds / e.privacy.noise_multiplier**2
+    assert float(cost[1]) == pytest.approx(epsilon(last**0.5), rel=1e-3)
     for used in (costs, counts):  # a sample is in the training rows of the trials, or in their held-out rows
         whole = epsilon((sum(used) + last) ** 0.5)
         assert 5.98 < whole <= 6 + 1e-9
@@ -122,7 +126,8 @@ def test_private_trials_never_see_the_test_samples(capsys):
     final = summary_of(run_lockstep(parse("t.toml", ["output.dir=final", "report=false"])))
     assert final["privacy"]["tuning"] == {"mode": "private", "trials": 3, "epsilon": None}
     assert main(["e.toml", "rounds=4,6", "--private", "--trials", "1"]) == 0
-    assert "1 trials (0 failed)" in capsys.readouterr().out
+    assert "1 trials (0 failed)" in (out := capsys.readouterr().out)
+    assert "  cost: 3 runs: " in out
 
 
 def test_public_trials_run_on_the_public_file_alone():
