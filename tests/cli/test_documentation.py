@@ -1,12 +1,14 @@
 """Every command and every file that README.md and docs/ show, page by page, in the order in which they stand there.
 
 Commands run in this process, all agents in lockstep, and shortened; what cannot be run so is named in `ELSEWHERE`, with
-where it is run.
+where it is run. Kinds of blocks that are not run are in `NOT_RUN`, with the reason.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import json
 import re
 import shlex
@@ -18,10 +20,12 @@ from typing import Any
 import matplotlib.pyplot as plt
 import pytest
 
+import mpinodes
 from mpinodes.__main__ import commands
 from mpinodes.config.compose import compose
 from mpinodes.core.asked import asked_for
 from mpinodes.studies import pools
+from mpinodes.studies.study import Study
 from tests.helpers.running import CHECKOUT
 
 PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
@@ -46,6 +50,11 @@ SHORT = {
         "privacy.budget.epsilon=1,4",
         "topology.name=ring",
     ],
+}
+NOT_RUN = {  # kinds of blocks
+    "text": "equations, values, and trees of directories",
+    "latex": "tests have no LaTeX; test_compare.py parses the table that the block includes",
+    "{": "Sphinx runs its own blocks, as an error (-W), in .ci/run",
 }
 COVERED = {name: f"tests/cli/test_{name}.py" for name in ("audit", "check", "doctor")}
 BY_PROCESSES = {"--mpi", "--slurm"}  # tests/studies/test_sweep.py
@@ -115,6 +124,40 @@ def test_what_a_page_shows_runs(page, capsys):
                 run(line)
         elif kind == "python" and not file:
             exec(compile(text, str(page), "exec"), space)
+        elif kind == "toml" and not file:
+            Path("study.toml").write_text(text)
+            assert Study.of(["study.toml"]).points()
+
+
+def test_no_block_is_left_out():
+    """Each block is of a kind that is run, or in `NOT_RUN`; each file is used; where else a command runs, exists."""
+    folders = ("", "docs/", "examples/", "scripts/", "topologies/")
+    pages = {page for folder in folders for page in CHECKOUT.glob(f"{folder}*.md")} | {*CHECKOUT.glob("docs/*/*.md")}
+    for page in pages | {*CHECKOUT.glob("scripts/*/*.md")}:
+        text = page.read_text("utf-8")
+        starts = re.findall(r"^[ \t]*```(\S.*)$", text, re.MULTILINE)
+        assert page in PAGES or not starts, page
+        fences = [match.groups() for match in FENCE.finditer(text)]
+        assert len(fences) == len([kind for kind in starts if not kind.startswith("{")]), page
+        for kind, file, content in fences:
+            assert kind in ("sh", "python", "toml", *NOT_RUN), page
+            if kind in NOT_RUN:
+                assert not re.search(r"^(mpinodes|mpirun|python|pip|>>>|import) ", content, re.MULTILINE), page
+            if file and page.parent.name != "own":  # test_own_parts_of_the_documentation.py runs those of docs/own
+                assert any(file in other for _, of, other in fences if of != file), (page, file)
+        for name, words in re.findall(r"`(?:mpirun -n \w+ |python -m )?mpinodes[ .]([a-z]+)\b( [^`]*)?`", text):
+            assert name in commands() or hasattr(mpinodes, name), (page, name)
+            for option in re.findall(r"--[a-z-]+", words):
+                assert option in helps(name) or option == "--help", (page, name, option)
+    assert all((CHECKOUT / place).exists() for place in (*ELSEWHERE.values(), *COVERED.values()))
+
+
+@functools.cache
+def helps(name: str) -> str:
+    """Return what `mpinodes NAME --help` prints."""
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.suppress(SystemExit):
+        import_module(f"mpinodes.{name}").main(["--help"])
+    return out.getvalue()
 
 
 @pytest.mark.parametrize("notebook", sorted((CHECKOUT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
