@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--output", metavar="DIR", type=Path, help=output)
     table = "table.md and table.tex: a row for each setting, or the main result with a column for each compared value"
     parser.add_argument("--table", choices=("long", "wide"), default="long", help=table)
-    width = "the width of the figures: a column (3.3 inches) or the page (7 inches) of a paper (default: the panels')"
+    width = "figures for a paper, without warnings, as wide as a column (3.3 inches) or the page (7 inches)"
     parser.add_argument("--width", choices=("column", "page"), default="", help=width)
     parser.add_argument("--style", metavar="NAME|FILE", default="", help="a style of matplotlib for the figures")
     options = parser.parse_args(argv)

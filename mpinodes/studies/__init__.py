@@ -91,8 +91,8 @@ def compare(
         output: the directory to write; None means `compare` in the study's directory, or in the working directory.
         table: the form of table.md and table.tex: "long" has a row for each setting; "wide" has the main result, with a
             column for each value of the compared key.
-        width: "column" or "page": the width of the figures, 3.3 or 7 inches, with text of at least 7 points. "" means
-            as wide as the panels need.
+        width: "column" or "page": the width of the figures, 3.3 or 7 inches, with text of at least 7 points and without
+            the warnings of the runs. "" means as wide as the panels need.
         style: a style of matplotlib, or a file with a style, which overrides the style of the figures.
         ax: Axes of matplotlib, into which the main figure is drawn, too: the accuracy (or the first metric) against
             the first key with numbers, or against the rounds.

@@ -1,11 +1,12 @@
-"""Write a comparison of runs: a directory of tables, figures and a page of Markdown, and a text for the terminal.
+"""Write a comparison of runs: a directory with a page, tables and figures, and a text for the terminal.
 
 A setting is one combination of values of the axes, the keys that distinguish the runs; the seed is no axis. The files
 table.csv and table.parquet hold all results that are numbers. The Markdown and LaTeX tables hold mean ± standard
 deviation of the main results.
 
     compare/
-        compare.md                       the page: table, differences, privacy loss, figures
+        compare.html                     the page, one self-contained file: tables that sort, and all figures
+        compare.md                       the same as Markdown
         table.csv, table.parquet         a row for each setting, with the mean and the spread of every result;
                                          no .parquet without pyarrow or fastparquet
         table.md, table.tex              the same rows as text
@@ -16,7 +17,9 @@ deviation of the main results.
 
 from __future__ import annotations
 
+import re
 import textwrap
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,6 +33,7 @@ from mpinodes.core.errors import BadInput
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished import joint_cost as spent
 from mpinodes.finished.runs import COLUMNS, PROVEN, PURE, TABLE, WARNINGS, columns_of, warned
+from mpinodes.presentation.draw import PAGES
 from mpinodes.presentation.privacy_words import number
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import write_stderr
@@ -49,7 +53,10 @@ SIGNS = str.maketrans({  # the signs of labels in LaTeX; pandas escapes the spec
     "ε": r"$\varepsilon$", "δ": r"$\delta$", "λ": r"$\lambda$", "‖": r"$\|$", "²": r"$^2$", "−": "$-$", "±": r"$\pm$",
     "ℓ": r"$\ell$", "∇": r"$\nabla$", "α": r"$\alpha$", "–": "--", "—": "---", "‑": "-", "…": r"\dots{}",
     "Σ": r"$\Sigma$", "∞": r"$\infty$", "<": r"\textless{}", ">": r"\textgreater{}",
+    "\x02": r"\textbf{", "\x03": "}", "\x04": r"\shortstack{", "\x05": r" \\ ", "\x07": r"$\times10^{", "\x08": "}$",
 })  # fmt: skip
+POWER = re.compile(r"(?<![\w.])(\d(?:\.\d+)?)e\+?(-?)0*(\d+)\b")  # a number such as 2.5e-05
+MOST_TITLE = 16  # the most characters in a line of a title in LaTeX
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,7 @@ class ComparisonReport:
     A setting is one combination of values of the keys that distinguish the runs, apart from the seed.
 
     Attributes:
-        directory: the directory with the tables, the figures and compare.md.
+        directory: the directory with the pages compare.html and compare.md, the tables and the figures.
         comparison: the runs, the keys that distinguish them, and the means of their results.
         means: the content of table.csv: a row for each setting.
         differences: the content of differences.csv: a row for each difference of a result between two values of the
@@ -80,7 +87,7 @@ class ComparisonReport:
 def write(
     places: Sequence[Path], by: str | None, output: Path | None, along: Sequence[str] | None, table: str, **look: Any
 ) -> ComparisonReport:
-    """Compare runs, and write tables, figures and compare.md.
+    """Compare runs, and write tables, figures, compare.html and compare.md.
 
     The arguments are explained in `mpinodes.studies.compare`; `look` are `width`, `style` and `ax`.
 
@@ -106,7 +113,9 @@ def write(
         write_text(target / COLUMNS, columns_of(comparison.runs))
         write_text(target / "differences.csv", paired.to_csv(index=False))
         write_text(target / "table.md", rows := markdown(labelled, words))
-        write_text(target / "table.tex", latex(labelled, words))
+        comments = "".join(f"% WARNING: {line}\n" for line in warned(comparison.runs).values())
+        in_latex = latex(labelled.drop(columns=WARNINGS.label, errors="ignore"), words)
+        write_text(target / "table.tex", f"{comments}{in_latex}")
         left_out = [*filter(None, [write_parquet(target / "table.parquet", numbers)])]
         drawn = figures.draw_all(comparison, target, lambda line: _tell(comparison, line), **look)
         reasons = Counter(reason for run in comparison.runs if (reason := run.summary.comparator_left_out))
@@ -120,31 +129,38 @@ def write(
         warnings = [f"WARNING: {line}" for line in warned(comparison.runs).values()]
         beyond = [f"Beyond the axes: {key}: {values}" for key, values in comparison.beyond()]
         cost, along_axis = _cost(comparison), []
+        in_pairs = differences_in_words(comparison, pairs).rename(columns=named)
         if pairs:
-            in_pairs = markdown(differences_in_words(comparison, pairs), words + 1)
-            along_axis = [f"## Differences along {comparison.axes[0]}, by seed", "", in_pairs]
+            in_markdown = markdown(in_pairs, len(comparison.axes) + 1)
+            along_axis = [f"## Differences along {named[comparison.axes[0]]}, by seed", "", in_markdown]
+        caption = f"{main}{': mean' if main else 'Mean'} ± standard deviation over {kind}; best in bold. {NORMALIZED}"
         page = [
-            f"# {comparison.title}: {len(comparison.runs)} runs", "",
-            rows,
-            f"{main}{': mean' if main else 'Mean'} ± standard deviation over {kind}; best in bold. {NORMALIZED}", "",
+            f"# {comparison.title}: {len(comparison.runs)} runs", "", rows, caption, "",
             *(line for remark in (*warnings, *notes, *left_out) for line in (remark, "")),
             *along_axis, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
-            "## Privacy", "", cost, "", *(f"![{path.stem}]({path.name})" for path in drawn), "",
+            "## Privacy", "", cost, "", *(f"![{title}]({path.name})" for path, title in drawn.items()), "",
         ]  # fmt: skip
         write_text(target / "compare.md", "\n".join(page))
+        settings = f"{len(comparison.runs)} runs in {len(comparison.groups)} settings"
+        write_text(target / "compare.html", PAGES.get_template("study.html").render(
+            name=comparison.title, what=settings, warnings=warned(comparison.runs).values(), caption=caption,
+            results=labelled, words=words, codes=WARNINGS.label, notes=[*notes, *left_out], cost=cost, pairs=in_pairs,
+            beyond=comparison.beyond(),
+            figures=[(title, False, b64encode(path.read_bytes()).decode()) for path, title in drawn.items()],
+        ))  # fmt: skip
     except OSError as error:
         reason = f"{target}: cannot be written: {error.strerror or error}; set another --output"
         raise BadInput(reason) from error
     if (more := len(beyond) - MOST_BEYOND) > 0:
-        beyond = [*beyond[:MOST_BEYOND], f"{more} more key{'s differ' if more > 1 else ' differs'}: see compare.md"]
+        beyond = [*beyond[:MOST_BEYOND], f"{more} more key{'s differ' if more > 1 else ' differs'}: see compare.html"]
     remarks = [*warnings, *notes, *beyond, NORMALIZED, *left_out]
     text = "\n".join([
-        f"{comparison.title}: {len(comparison.runs)} runs in {len(comparison.groups)} settings", "",
+        f"{comparison.title}: {settings}", "",
         in_words[:MOST_ROWS].to_string(index=False),
         *([f"... and {len(in_words) - MOST_ROWS} more: see table.md"] if len(in_words) > MOST_ROWS else []), "",
         *(line for remark in remarks for line in textwrap.wrap(remark, 118, subsequent_indent="  ")), "",
         *textwrap.wrap(cost, 118), "",
-        f"{target}: compare.md, tables, {len(drawn)} figures",
+        f"{target / 'compare.html'}: the page; beside it compare.md, tables, {len(drawn)} figures",
     ])  # fmt: skip
     return ComparisonReport(target, comparison, numbers, paired, text)
 
@@ -242,7 +258,7 @@ def wide(labelled: pandas.DataFrame, words: int, result: str) -> pandas.DataFram
     """
     first, *rest = labelled.columns[:words]
     table = labelled.pivot_table(result, rest, first, "first", sort=False).reset_index()
-    return table.rename_axis(columns=None)
+    return table.rename_axis(columns=None).fillna("")
 
 
 def differences_in_words(comparison: Comparison, pairs: Sequence[Difference]) -> pandas.DataFrame:
@@ -287,13 +303,15 @@ def markdown(frame: pandas.DataFrame, words: int) -> str:
 def latex(frame: pandas.DataFrame, words: int) -> str:
     """Return a data frame as a LaTeX tabular, which needs the package booktabs.
 
-    The first `words` columns are aligned left, all others right. A character that is neither ASCII nor in `SIGNS`
-    becomes a question mark.
+    The first `words` columns are aligned left, all others right. A long title of a column has several lines. A
+    character that is neither ASCII nor in `SIGNS` becomes a question mark.
     """
+    titles = {name: "\x05".join(textwrap.wrap(name, MOST_TITLE, break_on_hyphens=False)) for name in frame.columns}
+    titles = {name: f"\x04{title}\x03" if "\x05" in title else title for name, title in titles.items()}
     columns = "l" * words + "r" * (len(frame.columns) - words)
-    text = str(frame.to_latex(index=False, escape=True, column_format=columns))
-    bold = str.maketrans({BOLD[0]: r"\textbf{", BOLD[1]: "}"})
-    return text.translate(SIGNS).translate(bold).encode("ascii", "replace").decode()
+    frame = frame.rename(columns=titles).replace("inf", "∞")
+    text = POWER.sub("\\1\x07\\2\\3\x08", str(frame.to_latex(index=False, escape=True, column_format=columns)))
+    return text.translate(SIGNS).encode("ascii", "replace").decode()
 
 
 def write_parquet(path: Path, frame: pandas.DataFrame) -> str:

@@ -7,6 +7,7 @@ remaining axes.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from math import prod
@@ -42,7 +43,7 @@ WIDTHS = {"column": 3.3, "page": 7.0}  # inches: a column and the page of a pape
 WORDS = {  # keys in the words of papers
     "privacy.budget.epsilon": "privacy budget ε", "privacy.epsilon": "nominal ε", "privacy.delta": "δ",
     "privacy.noise_multiplier": "noise multiplier", "privacy.clip": "clipping bound", "data.batch": "batch size",
-    "topology.name": "graph", "topology.agents": "number of agents", "step.kind": "step schedule",
+    "topology.name": "graph", "topology.agents": "number of agents", "step.kind": "step schedule", "name": "variant",
 }  # fmt: skip
 
 
@@ -140,8 +141,8 @@ class Plot(NamedTuple):
 def draw_all(
     comparison: Comparison, target: Path, tell: Callable[[str], object] = str, width: str = "", style: str = "",
     ax: Axes | None = None,
-) -> list[Path]:  # fmt: skip
-    """Draw the figures of a comparison, at most `MOST_FIGURES`, and return their files.
+) -> dict[Path, str]:  # fmt: skip
+    """Draw the figures of a comparison, at most `MOST_FIGURES`, and return their files, each with its title.
 
     The figures show results of the runs against rounds, and against keys with numeric values.
 
@@ -162,7 +163,7 @@ def draw_all(
         raise BadInput(f"style = {style!r}: neither a file nor a style of matplotlib; {suggest(style, available)}")
     tell(f"reading the records of {len(comparison.runs)} runs")
     plots = [plot for plot in _plots(comparison) if plot.lines]
-    drawn: list[Path] = []
+    drawn: dict[Path, str] = {}
     if ax is not None and plots:
         by_key = [plot for plot in plots if plot.ticks] or plots
         plot = next((plot for plot in by_key if plot.y.endswith("(%)")), by_key[0])
@@ -177,7 +178,7 @@ def draw_all(
             figure = _drawn(comparison, plot, WIDTHS.get(width, 0.0))
             for suffix in (".png", ".pdf", ".svg"):
                 drawing.save(figure, path.with_suffix(suffix))
-            drawn.append(path)
+            drawn[path] = f"{plot.y[0].upper()}{plot.y[1:]} against {plot.x}"
     if names := ", ".join(plot.file for plot in plots[MOST_FIGURES:]):
         comparison.remarks.append(f"Figures left out: {names}; --along with fewer keys draws these figures.")
     if any(len(plot.axes) > 1 + plot.sides for plot in plots):
@@ -300,21 +301,28 @@ def _drawn(comparison: Comparison, plot: Plot, width: float = 0.0) -> Figure:
             axes.tick_params(labelbottom=True)
     figure.supylabel(plot.y, fontsize="medium")
     _legend(figure, comparison, plot, 7 if width else 8)
+    if not width and (warnings := warned(comparison.runs).values()):  # the caption of a figure in a paper is the user's
+        counts = "; ".join(": ".join(line.split(": ")[:2]) for line in warnings)
+        words = textwrap.fill(f"WARNING: {counts}", int(wide * 17), break_on_hyphens=False)
+        figure.supxlabel(words, fontsize=7)
     return figure
 
 
 def _legend(figure: Figure, comparison: Comparison, plot: Plot, size: int) -> None:
-    """Add a legend above the panels, and a line with the warnings of the runs below the panels."""
-    points = comparison.points(plot.axes[0]) if plot.axes else ["all"]
-    drawn = {group[0] if group else "all" for group in plot.lines}
+    """Add a legend above the panels."""
+    points = comparison.points(plot.axes[0]) if plot.axes else ["mean"]
+    drawn = {group[0] if group else "mean" for group in plot.lines}
     handles = {label(x): Line2D([], [], **STYLES[k % len(STYLES)]) for k, x in enumerate(points) if x in drawn}
     if not plot.guesses.keys().isdisjoint(plot.lines):
-        handles[GUESS] = Line2D([], [], **GUESSED)
+        handles[GUESS if size > 7 else GUESS.partition(":")[0]] = Line2D([], [], **GUESSED)
     longest = max(len(x) for text in handles for x in text.splitlines())
     columns = min(len(handles), max(1, int(figure.get_figwidth() * 104 / size / (7 + longest))))
     mixed = ", ".join(phrase(comparison, axis) for axis in plot.axes[1 + plot.sides :])
     title = f"{phrase(comparison, plot.axes[0])}; " if plot.axes else ""
-    title += f"mean over {'runs' if comparison.over else 'seeds'}, and its 95 % interval"
+    if max(map(len, comparison.groups.values())) == 1:
+        title += "one run each"
+    else:
+        title += f"mean over {'runs' if comparison.over else 'seeds'}, and its 95 % interval"
     title += f"\nlines of one colour differ in {mixed}" if mixed else ""
     title = "\n".join(textwrap.fill(line, int(figure.get_figwidth() * 130 / (size + 1))) for line in title.split("\n"))
     lines = title.count("\n") + sum(text.count("\n") + 1 for text in handles) / columns
@@ -324,10 +332,6 @@ def _legend(figure: Figure, comparison: Comparison, plot: Plot, size: int) -> No
         fontsize=size, title=title, title_fontsize=size + 1 if size > 7 else size,
     )  # fmt: skip
     legend.get_title().set_multialignment("center")
-    if warnings := warned(comparison.runs).values():
-        counts = "; ".join(": ".join(line.split(": ")[:2]) for line in warnings)
-        words = textwrap.fill(f"WARNING: {counts}", int(figure.get_figwidth() * 17), break_on_hyphens=False)
-        figure.supxlabel(words, fontsize=7)
 
 
 def phrase(comparison: Comparison, axis: str) -> str:
@@ -336,8 +340,9 @@ def phrase(comparison: Comparison, axis: str) -> str:
 
 
 def label(value: Any) -> str:
-    """Return the value of a setting as text for a legend or a title, broken into lines."""
-    return textwrap.fill(shown(value), MOST_LETTERS)
+    """Return the value of a setting as text for a legend or a title, broken into lines, also after "_", "." and "/"."""
+    breakable = re.sub(r"(?<=[_./])", "\v", shown(value))  # textwrap breaks lines at this kind of white space, too
+    return textwrap.fill(breakable, MOST_LETTERS, replace_whitespace=False).replace("\v", "")
 
 
 def word(comparison: Comparison, axis: str) -> str:

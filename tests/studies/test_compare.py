@@ -144,6 +144,15 @@ def test_everything_is_written_and_can_be_read(study, tmp_path):
     read = pandas.read_parquet(tmp_path / "table.parquet").set_index(["algorithm.name", "privacy.epsilon"])
     pandas.testing.assert_series_equal(read[REGRET], expected["mean"], check_names=False, check_like=True)
     assert_tabular((tmp_path / "table.tex").read_text(), rows=4)
+    page = (tmp_path / "compare.html").read_text()
+    assert not re.search(r"(src|href)=\"(?!data:)", page)
+    assert page.count("data:image/png;base64,") == len({name for name in names if name.endswith(".png")})
+    head, *rows = re.findall(r"<tr>.*?</tr>", page, re.DOTALL)[:5]
+    assert '<th>algorithm</th><th class="word">nominal ε</th><th>network regret per round' in head
+    assert [row.count("</td>") for row in rows] == [head.count("</th>")] * 4
+    assert page.count('class="best"') == (tmp_path / "table.md").read_text().count("**") // 2
+    keys = set(re.findall(r"<td>([a-z._]+)</td><td class=\"word\">", page[page.index("Further settings") :]))
+    assert keys == {key for key, _ in Comparison.of([study], None).beyond()}
     cost = spent.in_all(spent.read(sorted((study / "runs").iterdir())), None)[0]
     assert f"pure ε {cost.pure:.4g}" in said
     assert "Beyond the axes: algorithm.mixing: metropolis (dola); uniform (dpsda-c)" in " ".join(said.split())
@@ -176,7 +185,7 @@ def assert_tabular(text: str, rows: int) -> None:
     parsed, _, _ = LatexWalker(text, tolerant_parsing=False).get_latex_nodes()
     (environment,) = [node for node in parsed if isinstance(node, LatexEnvironmentNode)]
     assert environment.environmentname == "tabular"
-    lines = text.splitlines()
+    lines = [line for line in text.splitlines() if not line.startswith("%")]
     columns = re.fullmatch(r"\\begin\{tabular\}\{([lr]+)\}", lines[0])[1]
     assert lines[-1] == r"\end{tabular}"
     body = [line for line in lines if line.endswith(r"\\")]
@@ -214,8 +223,14 @@ def test_a_mean_is_as_precise_as_its_deviation(values, said):
 
 
 def test_signs_that_latex_reads_otherwise_are_escaped():
-    written = report.latex(report.frame_of([{"x": "a_b & 5 % ε → ‖x‖²"}]), 1)
-    assert r"a\_b \& 5 \% $\varepsilon$ ? $\|$x$\|$$^2$ \\" in written
+    rows = [
+        {"x": "a_b & 5 % ε → ‖x‖²", "ε of a very_long title": "inf"},
+        {"x": "run1e-05", "ε of a very_long title": "2.5e-05 ± 1e+07"},
+    ]
+    written = report.latex(report.frame_of(rows), 1)
+    assert r"x & \shortstack{$\varepsilon$ of a very\_long \\ title} \\" in written
+    assert r"a\_b \& 5 \% $\varepsilon$ ? $\|$x$\|$$^2$ & $\infty$ \\" in written
+    assert r"run1e-05 & 2.5$\times10^{-5}$ $\pm$ 1$\times10^{7}$ \\" in written
 
 
 def test_what_is_not_proven_is_said_so(tmp_path):
@@ -265,14 +280,16 @@ def test_a_page_of_runs_along_no_axis_has_no_differences(study, tmp_path, runs):
 
 def test_a_run_done_again_counts_once(study, tmp_path):
     runs = sorted((study / "runs").glob("*-epsilon1-*"))
-    shutil.copytree(runs[0], tmp_path / "again")
-    alone, both = Comparison.of(runs, None), Comparison.of([*runs, tmp_path / "again"], None)
+    shutil.copytree(runs[0], tmp_path / "<b>again")
+    alone, both = Comparison.of(runs, None), Comparison.of([*runs, tmp_path / "<b>again"], None)
     assert both.estimates(REGRET) == alone.estimates(REGRET)
     assert len(both.remarks) == 1
-    assert f"bit for bit: {tmp_path / 'again'}." in both.remarks[0]
-    said = compared([*runs, tmp_path / "again"], None, tmp_path / "out")
+    assert f"bit for bit: {tmp_path / '<b>again'}." in both.remarks[0]
+    said = compared([*runs, tmp_path / "<b>again"], None, tmp_path / "out")
     assert "6 runs in 2 settings" in said
     assert both.remarks[0] in (tmp_path / "out" / "compare.md").read_text()
+    assert "&lt;b&gt;again." in (page := (tmp_path / "out" / "compare.html").read_text())
+    assert "<b>" not in page
 
 
 def test_runs_of_one_seed_with_other_noise_are_paired_by_their_mean(study, tmp_path):
@@ -419,16 +436,25 @@ def test_panels_whose_values_differ_much_have_axes_of_their_own(study, tmp_path)
 
 
 @pytest.mark.parametrize("width", ["column", "page", ""])
-def test_a_figure_for_a_paper_has_readable_text_none_cut_and_bands_within_its_axes(study, width):
+def test_a_figure_for_a_paper_has_readable_text_none_cut_and_bands_within_its_axes(study, width, monkeypatch):
     comparison = Comparison.of([study], None)
     inches = figures.WIDTHS.get(width, 0.0)
+    plots = [plot for plot in figures._plots(comparison) if plot.lines]
+    names = [f"a-{'very-' * k}long_name.of/a method" for k in range(8)]
+    monkeypatch.setattr(Comparison, "points", lambda self, axis, points=Comparison.points: (
+        points(self, axis) + names * (axis == "algorithm.name")
+    ))  # fmt: skip
+    line = next(iter(plots[0].lines.values()))
+    for side in (1.0, 10.5):
+        plots[0].lines.update({(name, side): line for name in names})
     with drawing.style("", {"font.size": 7.5} if width else {}):
-        for plot in filter(lambda plot: plot.lines, figures._plots(comparison)):
+        for plot in plots:
             figure = figures._drawn(comparison, plot, inches)
             assert figure.get_figwidth() == inches or not width
             FigureCanvasAgg(figure).draw()
             written = [text for text in figure.findobj(Text) if text.get_text().strip() and text.get_visible()]
             assert min(text.get_fontsize() for text in written) >= 7
+            assert any("WARNING" in text.get_text() for text in written) == (not width)
             box = figure.get_tightbbox()
             assert min(box.x0, box.y0) >= -0.01
             assert max(box.x1 - figure.get_figwidth(), box.y1 - figure.get_figheight()) <= 0.01

@@ -38,7 +38,7 @@ def swept(place, *words: str) -> str:
 def figures(monkeypatch) -> dict[str, Figure]:
     """Figures by the names of the files that they are saved as."""
     saved = {}
-    monkeypatch.setattr(drawing, "save", lambda figure, path: saved.update({path.name: figure}))
+    monkeypatch.setattr(drawing, "save", lambda figure, path: (saved.update({path.name: figure}), path.touch()))
     return saved
 
 
