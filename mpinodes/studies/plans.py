@@ -270,11 +270,15 @@ def performed(plans: Sequence[PlannedRun], runs: Path, run: Run = in_lockstep) -
     places = [runs / plan.name for plan in plans]
     for place in places:
         shutil.rmtree(place, ignore_errors=True)
-    reasons = run(plans, places)
+    gc.freeze()  # so that the collection below searches only for objects of these runs
+    try:
+        reasons = run(plans, places)
+    finally:
+        gc.collect()  # runs leave reference cycles with large arrays
+        gc.unfreeze()
     for place, reason in zip(places, reasons, strict=True):
         if reason:
             note_failure(place, reason)
-    gc.collect()  # runs leave reference cycles with large arrays
     return reasons
 
 
