@@ -66,6 +66,7 @@ class FromFile(Periodic):
         title: the name of the graph as the file states it, otherwise the name of the file without its ending. If the
             user asks for reverse edges, ", both ways" follows.
         phases: the edges of each round of the period.
+        names: the name of each agent in the file; empty if the names are 0, 1, ...
     """
 
     from_file: ClassVar[bool] = True
@@ -73,6 +74,7 @@ class FromFile(Periodic):
     source: str = ""
     title: str = ""
     phases: tuple[Edges, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 class _Edge(NamedTuple):
@@ -125,7 +127,8 @@ def read(path: Path, undirected: bool = False) -> FromFile:
             phases[t - 1].add((numbers[edge.source], numbers[edge.target]))
     title = str(attributes.get("name") or path.stem) + ", both ways" * undirected
     given = [frozenset(edges) if directed and not undirected else both_ways(frozenset(edges)) for edges in phases]
-    return FromFile(len(numbers), str(path), title, tuple(given))
+    names = () if all(name == k for name, k in numbers.items()) else tuple(map(str, numbers))
+    return FromFile(len(numbers), str(path), title, tuple(given), names)
 
 
 # -------------------------------------------------------------------------------------------------------- the formats

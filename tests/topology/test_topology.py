@@ -187,7 +187,9 @@ def test_what_networkx_writes_is_read_whatever_its_nodes_are_called(tmp_path, di
     ring.graph["note"] = "five"
     graph = nx.relabel_nodes(ring, names) if names else ring
     (tmp_path / "g.json").write_text(json.dumps(nx.node_link_data(graph, edges=key)))
-    assert files.read(tmp_path / "g.json").edges(1) == set(ring.to_directed().edges)
+    read = files.read(tmp_path / "g.json")
+    assert read.edges(1) == set(ring.to_directed().edges)
+    assert read.names == tuple(str(names[k]) for k in sorted(names))
     if not any(isinstance(name, tuple) for name in names.values()):
         nx.write_graphml(graph, tmp_path / "g.graphml")
         assert files.read(tmp_path / "g.graphml").edges(1) == set(ring.to_directed().edges)
