@@ -57,7 +57,8 @@ def rebuilt(setup: Setup, experiment: Experiment) -> Setup:
     """
     classes = Classes.of(experiment)._replace(loss=setup.loss)
     again = assembled(experiment, classes, setup.topology, setup.stream)
-    return replace(again, connected_over=setup.connected_over, metrics=setup.metrics, links=setup.links)
+    again = replace(again, connected_over=setup.connected_over, metrics=setup.metrics)
+    return replace(again, links=setup.links, asked=setup.asked)
 
 
 def assembled(experiment: Experiment, classes: Classes, graph: Topology, stream: Stream) -> Setup:

@@ -71,7 +71,8 @@ def compose(asked: Tree, ranks: int | None) -> Setup:
                 facts.connectivity(topology_of(experiment.topology, experiment.seed + r), experiment.rounds)
         problems += requirements.of_setup(setup, bool(connected_over))
         problems.settle()
-        return replace(setup, connected_over=0 if experiment.is_isolated else connected_over, metrics=metrics)
+        connected_over = 0 if experiment.is_isolated else connected_over
+        return replace(setup, connected_over=connected_over, metrics=metrics, asked=tuple(dict(flat(asked))))
 
 
 def origin(key: str, asked: Tree, ranks: int | None) -> str:

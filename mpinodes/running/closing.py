@@ -100,6 +100,7 @@ def finish(
         rounds_per_second=rounds / seconds, **structs.asdict(evaluator.summary()),
         bounds=[bound_section(bound, measured.get(bound.of)) for bound in proven], privacy=privacy,
         solver=accounting.solver, seconds=seconds, versions=json.loads(record.attrs["versions"]), partial=is_partial,
+        asked=list(setup.asked),
     )  # fmt: skip
     summary.model = marks or None
     if sentence := setup.stream.warning:

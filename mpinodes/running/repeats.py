@@ -123,7 +123,7 @@ def log(setup: Setup, directory: Path, mpi: str, rounds: RoundsSource, begun: fl
     summaries: list[Summary] = []
     for r, place in enumerate(all_places):
         alone = build(replace(single_run(e, r), report=False))
-        run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics)
+        run = dataclasses.replace(alone, connected_over=setup.connected_over, metrics=setup.metrics, asked=setup.asked)
         place.mkdir(exist_ok=True)
         watch = Stopwatch(None if summaries else begun)
         if r < done:

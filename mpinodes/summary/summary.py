@@ -288,10 +288,12 @@ class StartSummary(Struct, kw_only=True):
 
 
 class BaselinesSummary(Struct, kw_only=True):
-    """Hold the accuracy, the error and the loss of trivial methods that learn nothing."""
+    """Hold what a run is compared with: trivial methods that learn nothing, and the best fixed decision."""
 
     majority: Mean[Sets | None]  # the accuracy of always predicting the largest class
     mean_target: Mean[Sets | None] = None  # the error of always predicting the mean target
+    # The accuracy or error of the best fixed decision, which is not private, by "accuracy.test", ...; None: unknown.
+    best_fixed: Mean[Sets | None] = None
     start: StartSummary
 
 
@@ -302,7 +304,7 @@ class WorthSummary(Struct, kw_only=True):
         values: the last value of every metric, by dotted key; None if the run has no such value.
         comparator_left_out: the reason why the run has no comparator (best fixed decision), and so no regret.
         accuracy_left_out: the reason why the run has no accuracy.
-        baselines: the accuracy, the error and the loss of trivial methods.
+        baselines: the accuracy, the error and the loss of trivial methods and of the best fixed decision.
         metrics: the metrics that are shown to people.
     """
 
@@ -515,6 +517,7 @@ class Summary(WorthSummary, kw_only=True):
     seconds: Annotated[Total[float | None], Column("seconds", "s")]
     rounds_per_second: Same[float]  # for repeats: all rounds divided by all seconds
     versions: Same[dict[str, str]]
+    asked: Annotated[list[str], merging.longest] = []  # the keys that the user set; all keys after a resumed run
     bounds: Annotated[list[BoundSummary], mean_bounds]
     privacy: PrivacySummary
     solver: SolverSummary | None

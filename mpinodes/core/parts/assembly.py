@@ -24,7 +24,7 @@ from mpinodes.core.parts.stream import Stream
 class Setup:
     """Hold the experiment and all parts of one run.
 
-    All ranks of a run have the same set-up, except for `metrics` and `connected_over`.
+    All ranks of a run have the same set-up, except for `metrics`, `connected_over` and `asked`.
 
     Attributes:
         experiment: all settings of the run, with defaults filled in.
@@ -47,6 +47,7 @@ class Setup:
         connected_over: the least number B such that the graphs of any B consecutive rounds together are strongly
             connected; 0 if B was not computed, or if the baseline of the run is alone or one-shot.
         loss: the class of the losses of samples.
+        asked: the dotted keys that the user sets; empty on all ranks except the logger's rank.
     """
 
     experiment: Experiment
@@ -65,6 +66,7 @@ class Setup:
     metrics: tuple[type[Metric], ...] = ()
     endless: bool = False
     links: Links | None = None
+    asked: tuple[str, ...] = ()
 
     @cached_property
     def noise_key(self) -> bytes:
