@@ -128,7 +128,10 @@ class Evaluator:
         lost = float(everything.upto(meter.seen).value(meter.last[0])) / meter.seen
         majority, mean_target = meter.naive("accuracy") or None, meter.naive("rmse") or None
         start = StartSummary(average_fitness=lost, accuracy=first_accuracy, rmse=first_rmse)
-        self._baselines = BaselinesSummary(majority=majority, mean_target=mean_target, start=start)
+        best_marks = self.marks(fixed[-1].point) if np.isfinite(fixed[-1].point).all() else {}
+        self._baselines = BaselinesSummary(
+            majority=majority, mean_target=mean_target, best_fixed=best_marks or None, start=start
+        )
         for metric in self._metrics:
             if metric.dims[0] != "horizon":
                 continue

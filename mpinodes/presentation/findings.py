@@ -85,17 +85,44 @@ def naive(baselines: BaselinesSummary | None, name: str) -> Sets:
     return guesses.get(name) or {}
 
 
+def best(baselines: BaselinesSummary | None, name: str) -> Sets:
+    """Return the accuracy or RMSE of the best fixed decision, by data set ("test", "train"); empty if it is unknown.
+
+    Args:
+        baselines: the results of the best fixed decision, from the summary of a run.
+        name: "accuracy" or "rmse".
+    """
+    values = (baselines and baselines.best_fixed) or {}
+    return {key.removeprefix(f"{name}."): value for key, value in values.items() if key.startswith(f"{name}.")}
+
+
+def compared(s: Summary, silent: WorthSummary | None, key: str) -> str:
+    """Return the numbers to which people compare an accuracy or an RMSE, as text; "" if none of the numbers is known.
+
+    The numbers are those of a constant prediction, of the same run without noise, and of the best fixed decision, which
+    is not private.
+
+    Args:
+        s: the summary of the run.
+        silent: the results of the same run without noise; None if these results are unknown.
+        key: the dotted key of the accuracy or RMSE in summary.json; for other keys the text is empty.
+    """
+    name, _, which = key.partition(".")
+    name = name.removesuffix("_last_decision")
+    if name not in GUESSED:
+        return ""
+    numbers = {"guessing": naive(s.baselines, name).get(which), "without noise": silent and silent.value(key)}
+    numbers["best fixed decision"] = best(s.baselines, name).get(which)
+    form = ".1%" if name == "accuracy" else ".4g"
+    return ", ".join(f"{words} {number:{form}}" for words, number in numbers.items() if number is not None)
+
+
 def _marks(s: Summary, silent: WorthSummary | None, name: str) -> list[str]:
     which, value = marks(s, name)
     if value is None:
         return []
-    share = name == "accuracy"
-    form, guess = (".1%", "the largest class") if share else (".4g", "the mean target")
-    compared = []
-    if (guessed := naive(s.baselines, name).get(which)) is not None:
-        compared.append(f"{guessed:{form}} by always predicting {guess}")
-    if silent and (quiet := marks(s, name, silent)[1]) is not None:
-        compared.append(f"{quiet:{form}} without noise")
-    decision = "last decision" if s.judged == "last" else "running mean of its decisions"
-    metric = f"{'an accuracy' if share else 'a root mean squared error'} of {value:{form}} on the {SETS[which]}"
-    return [f"The {decision} has {metric}" + (f" ({', '.join(compared)})." if compared else ".")]
+    is_last = s.judged == "last"
+    metric = f"an accuracy of {value:.1%}" if name == "accuracy" else f"a root mean squared error of {value:.4g}"
+    others = compared(s, silent, f"{name}{'_last_decision' * is_last}.{which}")
+    decision = f"{'last decision' if is_last else 'running mean of its decisions'} has {metric} on the {SETS[which]}"
+    return [f"The {decision} ({others})." if others else f"The {decision}."]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,12 +28,16 @@ from mpinodes.summary.summary import NoiseFree, Summary
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
 
 STYLE: Any = {"font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True}
-STYLE |= {"grid.alpha": 0.25, "legend.frameon": False, "savefig.dpi": 144}
+STYLE |= {"grid.alpha": 0.4, "legend.frameon": False, "savefig.dpi": 144}
 STYLE |= {"pdf.fonttype": 42}  # TrueType, which publishers accept
 STYLE |= {"text.parse_math": False}  # a user-defined title may contain $
 
 
-WIDE = 34  # a legend with a longer label, in characters, has one column instead of two
+WIDTH = 4.8  # of a figure in inches; at this width, text of 8 points can be read on the screen of a phone
+LETTERS = 24  # a legend with a longer label has one column instead of two
+MOST_POINTS, MOST_CELLS = 60, 900  # of a curve, and of an image, whose values the page shows under the pointer
+
+Point = tuple[float, float, str]  # a position in a figure, as shares of its width and height from the top left; a text
 
 
 class Values(NamedTuple):
@@ -80,6 +86,12 @@ class Drawn(Reader):
         self._directory = run
 
     @cached_property
+    def agents(self) -> list[str]:
+        """Return the names of the agents: those of the graph file, or "0", "1", ..."""
+        graph = json.loads(self.attrs["topology"])
+        return graph.get("names") or [str(agent) for agent in range(graph["agents"])]
+
+    @cached_property
     def noise_free(self) -> NoiseFree | None:
         """Return the curves and results of the same run without noise; None if there is no noise_free.json."""
         return NoiseFree.read(self._directory)
@@ -107,10 +119,13 @@ def style(name: str = "", more: Mapping[str, Any] | None = None) -> Iterator[Non
         yield
 
 
-def pair() -> tuple[Figure, tuple[Axes, Axes]]:
-    """Return a new figure with two empty panels side by side, and the two panels."""
-    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
-    return figure, (figure.add_subplot(1, 2, 1), figure.add_subplot(1, 2, 2))
+def panels(number: int) -> tuple[Figure, list[Axes]]:
+    """Return a new figure with empty panels, one below the other, and the panels."""
+    figure = Figure(figsize=(WIDTH, 3.6 * number), layout="constrained")
+    made = list(figure.subplots(number, squeeze=False)[:, 0])
+    for axes in made:  # by default, the ticks depend on the height, which the layout chooses by the width of the ticks
+        axes.yaxis.set_major_locator(MaxNLocator(6))
+    return figure, made
 
 
 def line(axes: Axes, t: np.ndarray, values: Values, colour: str, **style: Any) -> None:
@@ -131,23 +146,51 @@ def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
     """Draw a band over time, in each round from the least to the largest value of all agents and repeats."""
     rest = [name for name in values.dims if name not in ("round", "horizon")]
     least, most = (values.reduced(combine, rest).values for combine in (np.nanmin, np.nanmax))
-    axes.fill_between(t, least, most, color=AGENT, alpha=0.3, lw=0, **style)
+    axes.fill_between(t, least, most, color=AGENT, alpha=0.45, lw=0, **style)
 
 
 def finished(axes: Axes, summary: Summary, title: str) -> Figure:
     """Add a title and a legend to a panel, and return its figure.
 
-    The title names the figure and the run. The legend is below the panel; there is no legend if no curve has a label.
+    The title names the figure and the run. The legend is below the panel; there is no legend for a single curve
+    without repeats.
     """
     figure = axes.figure
     assert isinstance(figure, Figure)
     repeats = f", {summary.repeats} seeds" if summary.repeats else ""
-    axes.set_title(f"{title}\n{summary.algorithm} on {summary.data}, {agents(summary)}{repeats}", fontsize=9)
+    run = textwrap.fill(f"{summary.algorithm} on {summary.data}, {agents(summary)}{repeats}", 60)
+    axes.set_title(f"{title}\n{run}", fontsize=9)
     curves, words = axes.get_legend_handles_labels()
-    if curves:
-        columns = 1 if max(map(len, words)) > WIDE else 2
+    if len(curves) > 1 or summary.repeats:
+        columns = 1 if max(map(len, words)) > LETTERS else 2
         figure.legend(handles=curves, loc="outside lower center", ncols=columns, fontsize=8)
+        figure.set_figheight(3.1 + 0.16 * -(-len(curves) // columns))
     return figure
+
+
+def points(figure: Figure) -> list[Point]:
+    """Return points of a saved figure whose values the page shows: points of curves, and cells of images.
+
+    A curve gives at most `MOST_POINTS` points, and an image with more than `MOST_CELLS` cells none.
+    """
+    marked: list[Point] = []
+    for axes in figure.axes:
+        marks, words = list[tuple[float, float, str]](), axes.get_xlabel() or "at"
+        for curve in axes.lines:
+            if curve.get_transform() == axes.transData:  # else the curve marks a value on the whole width of the panel
+                name, xy = str(curve.get_label()), np.asarray(curve.get_xydata(), float)
+                name = "" if name.startswith("_") else f": {name}"
+                chosen = np.unique(np.geomspace(1, len(xy), min(len(xy), MOST_POINTS)).astype(int)) - 1
+                marks += [(x, y, f"{y:.4g} ({words}: {x:g}){name}") for x, y in xy[chosen].tolist()]
+        for cells in [image.get_array() for image in axes.images]:
+            for (j, i), value in np.ndenumerate(cells) if cells is not None and cells.size <= MOST_CELLS else ():
+                at = f"{axes.get_ylabel()}: {axes.format_ydata(j)}, {axes.get_xlabel()}: {axes.format_xdata(i)}"
+                marks.append((i, j, f"{value:.4g} ({at})"))
+        if marks:
+            places = axes.transData.transform([(x, y) for x, y, _ in marks])
+            shares = figure.transFigure.inverted().transform(places).tolist()
+            marked += [(round(x, 4), round(1 - y, 4), mark[2]) for (x, y), mark in zip(shares, marks, strict=True)]
+    return [point for point in marked if 0 <= point[0] <= 1 and 0 <= point[1] <= 1]
 
 
 def save(figure: Figure, path: Path, **options: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,14 +17,18 @@ from matplotlib.ticker import MaxNLocator
 from mpinodes.metrics.built_in import BUILT_IN
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import privacy_words
-from mpinodes.presentation.findings import GUESSED, naive
-from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, Drawn, Values
+from mpinodes.presentation.findings import GUESSED, best, naive
+from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, Drawn, Point, Values
 from mpinodes.presentation.terminal import bounded
 from mpinodes.summary.summary import Summary
 
 INK = "#444444"  # the colour of edges in graphs
+LEAST_BAND = 0.02  # the least range of the agents, as a share of their mean, that is drawn as a band
+MOST_NAMES = 25  # the most agents whose names stand beside the axes of a figure
 MARKERS = ((NETWORK, "o"), (AVERAGE, "s"), (CLAIM, "^"), ("#CC79A7", "D"))
-BOUND_STYLES = ("--", ":", "-.", (0, (1, 3)))
+# No two curves of a figure have the same colour.
+BOUNDS: Any = ((CLAIM, "--"), ("#E69F00", ":"), ("#56B4E9", "-."), ("#7A4EAB", (0, (1, 3))))
+GUESS, BEST = "#E69F00", "#56B4E9"
 
 Table = tuple[str, list[str], list[tuple[str, ...]]]  # "horizon" or "agent", the titles of columns, and rows of cells
 
@@ -95,8 +100,8 @@ def drawers(summary: Summary) -> dict[str, tuple[str, Callable[[Drawn, Summary],
     return {**curves, **others, "topology": topology}
 
 
-def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[str, Path]:
-    """Draw all figures for which the run has the numbers, and return the PNG files by title.
+def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[str, tuple[Path, list[Point]]]:
+    """Draw all figures for which the run has the numbers, and return the PNG files, with their points, by title.
 
     Args:
         data: the record.
@@ -108,8 +113,9 @@ def draw_all(data: Drawn, summary: Summary, target: Path, vector: bool) -> dict[
     with drawing.style():
         for name, (title, drawer) in drawers(summary).items():
             if (figure := drawer(data, summary)) is not None:
-                path = drawn[title] = target / f"{name}.png"
+                path = target / f"{name}.png"
                 drawing.save(figure, path)
+                drawn[title] = path, drawing.points(figure)
                 if vector:
                     drawing.save(figure, path.with_suffix(".svg"), metadata={"Date": None})
                     drawing.save(figure, path.with_suffix(".pdf"), metadata={"CreationDate": None})
@@ -132,10 +138,13 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
     agents += [Curve(f"epsilon_{kind}", f"share of ε, {name}", "", False) for kind, name in kinds.items()]
     made = []
     for along, columns in (("horizon", curves), ("agent", agents)):
-        head, means = [along], [[str(name) for name in data[along].values.tolist()]]
+        named = data.agents if along == "agent" else [str(t) for t in data[along].values.tolist()]
+        head, means = [along], [named]
         for curve in columns:
             values = curve.values(data)[1]
             values = values.last("horizon") if along == "agent" else values
+            if np.isnan(values.values).all():
+                continue
             head.append(f"{curve.label}{' (%)' * (curve.unit == 'share')}")
             means.append([f"{x:.4g}" for x in _by(along, values, np.nanmean).tolist()])
         made.append((along, head, list(zip(*means, strict=True))))
@@ -143,12 +152,12 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
 
 
 def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -> Figure | None:
-    """Draw a figure of related metrics; return None if the run has none of the metrics.
+    """Draw a figure of related metrics; return None if the run has none of the metrics, or each of them is constant.
 
     A metric of single agents is drawn as a band over the agents. Every other metric is drawn as a curve, and so is the
     mean over agents if no other metric is shown. The figure also shows, as far as known, the run without noise, the
-    value of a constant prediction, and bounds of theorems whose assumptions hold. A bound per round is left out if it
-    ends above the largest measured value.
+    values of a constant prediction and of the best fixed decision, and bounds of theorems whose assumptions hold. A
+    bound per round is left out if it ends above the largest measured value.
 
     Args:
         name: the file name of the figure.
@@ -159,35 +168,41 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     curves = {curve.variable: curve for curve in figure.curves if curve.variable in data}
     if not curves:
         return None
-    axes = Figure(figsize=(6.4, 3.8), layout="constrained").add_subplot()
+    axes = drawing.panels(1)[1][0]
     shown = []
     for curve, (colour, marker) in zip(curves.values(), MARKERS, strict=False):
         t, values = curve.values(data)
         shown.append(values.values.ravel())
         of_agents, label = "agent" in values.dims, curve.label
         if of_agents:
-            drawing.band(axes, t, values, label="agents, least to most")
-            values, label = values.reduced(np.nanmean, ["agent"]), "mean over agents"
+            means = values.reduced(np.nanmean, ["agent"])
+            if np.nanmax(np.ptp(values.values, axis=values.dims.index("agent")) / np.abs(means.values)) > LEAST_BAND:
+                drawing.band(axes, t, values, label="agents, least to most")
+            values, label = means, "mean over agents"
         if not of_agents or len(curves) == 1:
             drawing.line(axes, t, values, colour, marker=marker if len(t) < 100 else "", ms=3, label=label)
+    if all(np.nanmin(values) == np.nanmax(values) for values in shown):
+        return None
     first = next(iter(curves.values()))
     silent, percent = data.noise_free, 100.0 if first.unit == "share" else 1.0
     if silent and (values_without := getattr(silent, first.variable, None)):
         t = np.array(silent.horizon)
         scale = percent / (t if first.per_round else 1.0)
         axes.plot(t, scale * np.array(values_without, float), color="black", ls="-.", lw=1, label="without noise")
-    sets = naive(summary.baselines, name)
-    if (guessed := sets.get("test" if first.variable == name else "train")) is not None:
-        axes.axhline(guessed * percent, color=AGENT, ls=":", label=GUESSED[name])
+    which = "test" if first.variable == name else "train"
+    horizontal = {"best fixed decision, not private": (best, BEST, "--"), GUESSED.get(name, ""): (naive, GUESS, ":")}
+    for label, (reference, colour, style) in horizontal.items():
+        if (value := reference(summary.baselines, name).get(which)) is not None:
+            axes.plot(t, np.full(len(t), value * percent), color=colour, ls=style, label=label)
     everything = np.concatenate(shown)
     most = float(np.nanmax(everything))
     applicable = [bound for bound in summary.bounds if bound.applies and bound.of in curves]
-    for bound, style in zip(applicable, BOUND_STYLES, strict=False):
+    for bound, (colour, style) in zip(applicable, BOUNDS, strict=False):
         values = data[bound.variable]
         values = values / data["horizon"] if curves[bound.of].per_round else values
         if not curves[bound.of].per_round or np.nanmax(values.last("horizon").values) <= most:
             label = f"{bound.name}: {bounded(bound)}"
-            drawing.line(axes, data["horizon"].values, values, CLAIM, ls=style, label=label)
+            drawing.line(axes, data["horizon"].values, values, colour, ls=style, label=label)
     drawing.log(axes, "x")
     if first.unit != "share":
         drawing.scale(axes, np.concatenate([everything, *(np.asarray(line.get_ydata(), float) for line in axes.lines)]))
@@ -199,16 +214,19 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
     """Draw the claimed ε, the proven pure ε and the proven ε at δ against rounds; return None if no ε above 0 is known.
 
-    One panel is for the network, and one panel for the worst agent.
+    One panel is for the network, and one panel for the worst agent, if the two panels differ.
     """
     t, proven = data["horizon"].values, f"proven at δ = {summary.privacy.delta:g}"
     kinds = {"epsilon_claimed": ("claimed", CLAIM, 8.0), "epsilon_proven_pure": ("proven, pure", AVERAGE, 4.5)}
     kinds |= {"epsilon_proven": (proven, NETWORK, 1.5)}  # the first lines are wider, so that all lines are visible
-    figure, panels = drawing.pair()
+    network, worst = ([_by("horizon", data[name + of], np.max) for name in kinds] for of in ("_network", ""))
+    drawn = {"Network": network, "Worst agent's share": worst}
+    if np.array_equal(network, worst, equal_nan=True):
+        drawn = {"Network and worst agent": network}
+    figure, panels = drawing.panels(len(drawn))
     everything = []
-    for axes, who, of in zip(panels, ("Network", "Worst agent's share"), ("_network", ""), strict=True):
-        for name, (words, colour, width) in kinds.items():
-            epsilon = _by("horizon", data[name + of], np.max)
+    for axes, (who, epsilons) in zip(panels, drawn.items(), strict=True):
+        for epsilon, (words, colour, width) in zip(epsilons, kinds.values(), strict=True):
             last = float(epsilon[-1]) if np.isfinite(epsilon[-1]) else None
             label = f"{words}: {privacy_words.number(last, 'none' if words == 'claimed' else 'unproven')}"
             shown = np.where(epsilon > 0, epsilon, np.nan)
@@ -231,43 +249,52 @@ def privacy(data: Drawn, summary: Summary) -> Figure | None:
 def views(data: Drawn, summary: Summary) -> Figure | None:
     """Draw bounds on how much every node learns of every agent's data: ε against distance, and ε as a heat map.
 
-    The distance of a node from an agent is counted in hops. The result is None if the record has no ε toward single
-    nodes, or if no node receives data of another agent.
+    The distance of a node from an agent is counted in hops. The heat map is left out if all its cells are equal. The
+    result is None if the record has no ε toward single nodes, if no node receives data of another agent, or if all
+    cells and all distances are equal.
     """
     if "epsilon_node" not in data or not np.any(data["distance"].values > 0):
         return None
-    figure, (left, right) = drawing.pair()
     hops, before = data["distance"].values, np.nanmax(data["epsilon_before_relaying"].values)
+    far = np.unique(hops[hops > 0])
+    name, label = ("epsilon_node_relayed", "ε from then on") if before > 0 else ("epsilon_node", "ε in all")
+    cells = data[name].values
+    has_map = bool(np.nanmax(cells) - np.nanmin(cells) > 1e-9 * np.nanmax(cells))
+    if len(far) == 1 and not has_map:
+        return None
+    figure, (left, *others) = drawing.panels(1 + has_map)
     total = f"in all, at δ = {summary.privacy.delta:g}"
     drawn = [
         (data["epsilon_node"], NETWORK, total),
         (data["epsilon_node_relayed"], AVERAGE, "from then on, given all before"),
     ]
-    for values, colour, label in drawn[: 2 if before > 0 else 1]:
-        far = np.unique(hops[hops > 0])
+    for values, colour, words in drawn[: 2 if before > 0 else 1]:
         epsilons = [values.values[hops == at] for at in far]
         left.fill_between(far, [v.min() for v in epsilons], [v.max() for v in epsilons], color=colour, alpha=0.2, lw=0)
-        left.plot(far, [v.max() for v in epsilons], color=colour, marker="o", ms=4, label=label)
+        left.plot(far, [v.max() for v in epsilons], color=colour, marker="o", ms=4, label=words)
     if before > 0:
         since = summary.privacy.views.relayed_from if summary.privacy.views else 1
         left.axhline(before, color=AGENT, lw=7, alpha=0.5, zorder=1, label=f"before round {since}, on all links")
     links = _by("horizon", data["epsilon_proven_network"], np.max)[-1]
     left.axhline(links, color="black", ls=":", label="in all, on all links")
-    left.set(
-        xlabel="distance (hops)", ylabel=f"ε toward one node, at most ({summary.privacy.adjacency})", ylim=(0, None)
-    )
+    left.set(xlabel="distance (hops)", ylabel=f"ε toward one node ({summary.privacy.adjacency})", ylim=(0, None))
     left.set_ylim(0, 1.12 * left.get_ylim()[1])
     left.xaxis.set_major_locator(MaxNLocator(integer=True))
-    left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
+    left.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     left.set_title("against distance", fontsize=9)
-    right.set_title("of every agent, to every node", fontsize=9)
-    right.grid(visible=False)
-    name, label = ("epsilon_node_relayed", "ε from then on") if before > 0 else ("epsilon_node", "ε in all")
-    for axis in (right.xaxis, right.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True))
-    shown = right.imshow(data[name].values, vmin=0, cmap="viridis")
-    right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
-    figure.colorbar(shown, ax=right, shrink=0.8, label=label)
+    names = data.agents
+    for right in others:
+        right.set_title("of every agent, to every node", fontsize=9)
+        right.grid(visible=False)
+        right.fmt_xdata = right.fmt_ydata = lambda agent: names[round(agent)]
+        for axis in (right.xaxis, right.yaxis):
+            axis.set_major_locator(MaxNLocator(integer=True))
+            if len(names) <= MOST_NAMES:
+                axis.set_ticks(range(len(names)), names)
+        right.tick_params("x", rotation=90 if max(map(len, names)) > 2 else 0)
+        shown = right.imshow(cells, vmin=0, cmap="viridis")
+        right.set(xlabel="agent whose data it is", ylabel="node that learns of it")
+        figure.colorbar(shown, ax=right, shrink=0.8, label=label)
     figure.suptitle(f"{summary.algorithm}, {summary.topology}: what one node learns of another", fontsize=10)
     return figure
 
@@ -277,23 +304,27 @@ def _by(along: str, values: Values, combine: Callable[..., Any]) -> np.ndarray:
     return values.reduced(combine, [name for name in values.dims if name != along]).values
 
 
-def draw_topology(graph: dict[str, Any]) -> Figure:
-    """Draw the communication graph, with a panel for each round in `graph`.
+def draw_topology(graph: dict[str, Any]) -> Figure | None:
+    """Draw the communication graph, with a panel for each round in `graph`; return None for a single agent.
 
     Args:
-        graph: a dictionary with four keys. `title` is the title of the figure, and `agents` the number of agents.
+        graph: a dictionary with five keys. `title` is the title of the figure, and `agents` the number of agents.
             `rounds` has a list of pairs (j, i) for each round: agent j sends to agent i. `period` is the number of
-            rounds after which the graph repeats; None if the graph does not repeat.
+            rounds after which the graph repeats; None if the graph does not repeat. `names` has the names of the
+            agents; if the key is missing or empty, the names are 0, 1, ...
     """
     rounds = graph["rounds"]
-    columns = min(4, len(rounds))
+    if graph["agents"] == 1:
+        return None
+    columns = min(3, len(rounds))
     rows = -(-len(rounds) // columns)
-    figure = Figure(figsize=(max(3.2, 2.4 * columns), 2.5 * rows + 0.4), layout="constrained")
-    period = graph["period"]
+    wide = min(drawing.WIDTH / columns, 2.8)
+    figure = Figure(figsize=(drawing.WIDTH, wide * rows + 0.4), layout="constrained")
+    period, names = graph["period"], graph.get("names") or [str(agent) for agent in range(graph["agents"])]
     angles = 2 * np.pi * np.arange(graph["agents"]) / graph["agents"]
     place = np.column_stack([np.cos(angles), np.sin(angles)])
-    crowded = graph["agents"] > 25
-    width, radius = (0.3, 0.03) if crowded else (1.0, 0.14)
+    crowded, beside = graph["agents"] > 25, 1.0 if max(map(len, names)) <= 2 else 1.25  # long names are outside
+    width, radius, size = (0.3, 0.03, 20) if crowded else (1.0, 0.34 / wide, 200 if beside == 1 else 60)
     for k, pairs in enumerate(rounds):
         edges = {(j, i) for j, i in pairs}
         axes = figure.add_subplot(rows, columns, k + 1)
@@ -307,13 +338,13 @@ def draw_topology(graph: dict[str, Any]) -> Figure:
             *start.T, *way.T, angles="xy", scale_units="xy", scale=1, color=INK, zorder=1, units="dots",
             width=0.6 if crowded else 1.6, headwidth=6, headlength=7, headaxislength=6,
         )  # fmt: skip
-        axes.scatter(place[:, 0], place[:, 1], s=20 if crowded else 200, c="#DDEAF3", edgecolors=NETWORK, zorder=2)
+        axes.scatter(place[:, 0], place[:, 1], s=size, c="#DDEAF3", edgecolors=NETWORK, zorder=2)
         if not crowded:
-            for agent, (x, y) in enumerate(place):
-                axes.text(x, y, str(agent), fontsize=8, ha="center", va="center", zorder=3)
+            for name, (x, y) in zip(names, beside * place, strict=True):
+                axes.text(x, y, name, fontsize=8, ha="center", va="center", zorder=3)
         axes.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal")
         axes.set_axis_off()
         if period != 1:
             axes.set_title(f"round {k + 1}" + (f", {k + 1 + period}, …" if period else ""), fontsize=9)
-    figure.suptitle(graph["title"], fontsize=10)
+    figure.suptitle(textwrap.fill(graph["title"], 60), fontsize=10)
     return figure

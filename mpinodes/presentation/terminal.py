@@ -6,10 +6,12 @@ from math import inf, nan
 from pathlib import Path
 from typing import NamedTuple
 
+from mpinodes.metrics.built_in import DATA
 from mpinodes.presentation import run_warnings
+from mpinodes.presentation.findings import compared
 from mpinodes.presentation.privacy_words import lines
 from mpinodes.runlog.progress import warn
-from mpinodes.summary.summary import BoundSummary, ShownMetric, Summary
+from mpinodes.summary.summary import BoundSummary, NoiseFree, ShownMetric, Summary, WorthSummary
 from mpinodes.summary.timing import PARTS
 
 NOT_REPRODUCIBLE = "Not reproducible: no seed regenerates this noise."
@@ -35,9 +37,17 @@ def text(summary: Summary, directory: Path) -> str:
         felt = ", ".join(f"{part} {seconds:.1f}" for part, seconds in timing if seconds >= 0.05)
         page = [f"{s.name}: {headline(s)}", f"  {setting(s)}: {speed(s)}", *(f"  {words}" for words in conditions(s))]
         page += [f"  {s.timing.total:.1f} s in all: {felt}"] if s.timing else []
-        page += ["", *(f"  {row.label:42}{row.value}" for row in [*measured(s), *bounds(s)])]
+        silent = quiet.summary if (quiet := NoiseFree.read(directory)) else None
+        rows = [row for row, bound in zip(bounds(s), s.bounds, strict=True) if bound.applies]
+        page += ["", *(f"  {row.label:42}{row.value}" for row in [*measured(s, silent), *rows])]
+        if idle := len(s.bounds) - len(rows):
+            why = "report.html" if (directory / "report.html").exists() else "summary.json"
+            page += [f"  {idle} bound{'s' * (idle > 1)} by theorems do{'es' * (idle == 1)} not apply: see {why}"]
         page += [f"  WARNING: {sentence}" for sentence in run_warnings.sentences(s)]
         page += ["", *lines(s.privacy, s.checked), "", *([] if s.reproducible else [f"  {NOT_REPRODUCIBLE}"])]
+        if s.privacy.noise and not silent and not s.partial:
+            page += [f"  the same run without noise: mpinodes report --noise-free {directory}"]
+        page += [f"  page: {file}"] if (file := directory / "report.html").exists() else []
         return "\n".join([*page, f"  run: {directory}"])
     except Exception as error:
         warn(directory, "the text with the results cannot be written", error)
@@ -115,20 +125,25 @@ class Row(NamedTuple):
     key: str
 
 
-def measured(s: Summary) -> list[Row]:
+def measured(s: Summary, silent: WorthSummary | None) -> list[Row]:
     """Return the results of a run as rows of text: each metric, then missing results, then local solvers.
 
     - The row of a missing result (the accuracy, or the best fixed decision) gives the reason.
     - The row on local solvers, which minimize agents' losses, gives the number of their steps.
+
+    Args:
+        s: the summary of the run.
+        silent: the results of the same run without noise; None if these results are unknown.
     """
-    rows = [_row(s, metric) for metric in s.metrics]
+    rows = [_row(s, metric, silent) for metric in s.metrics]
     for label, key in (("accuracy", "accuracy_left_out"), ("best fixed decision, and regret", "comparator_left_out")):
         if why := getattr(s, key):
             rows.append(Row(label, f"      none: {why}", key))
     for key, value in (s.model or {}).items():
         of, _, which = key.partition(".")
         shown = f"{value:>10.1%}" if of == "accuracy" else f"{value:>10.4g}"
-        rows.append(Row(f"{of}, model of releases, {which} data", f"{shown}    (model.npz)", f"model.{key}"))
+        others = "; ".join(filter(None, ["model.npz", compared(s, None, key)]))
+        rows.append(Row(f"{of}, model of releases, {DATA[which]}", f"{shown}    ({others})", f"model.{key}"))
     if solver := s.solver:
         residual = solver.largest_residual
         reached = "to no gradient" if residual is None else f"to gradients of norm {residual:.1g}"
@@ -138,7 +153,7 @@ def measured(s: Summary) -> list[Row]:
     return rows
 
 
-def _row(s: Summary, metric: ShownMetric) -> Row:
+def _row(s: Summary, metric: ShownMetric, silent: WorthSummary | None) -> Row:
     key, variable, share = metric.key, metric.variable, metric.unit == "share"
 
     def number(value: float | None) -> str:
@@ -148,7 +163,7 @@ def _row(s: Summary, metric: ShownMetric) -> Row:
     shown = f"{number(value):>10}"
     if (std := (s.spread or {}).get(f"{key}.std")) is not None:
         shown += f" ± {std:.1%}" if share else f" ± {std:.2g}"
-    remarks = []
+    remarks = [*filter(None, [compared(s, silent, key)])]
     if by_agent and None not in by_agent:
         remarks.append(f"agents {number(min(by_agent))} to {number(max(by_agent))}")
     if value is not None and (losses := s.losses_in_a_round(metric)) > 1:

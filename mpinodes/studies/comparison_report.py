@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +32,8 @@ from mpinodes.core.errors import BadInput
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished import joint_cost as spent
 from mpinodes.finished.runs import COLUMNS, PROVEN, PURE, TABLE, WARNINGS, columns_of, warned
-from mpinodes.presentation.draw import PAGES
+from mpinodes.presentation.draw import PAGES, encoded
+from mpinodes.presentation.findings import best, naive
 from mpinodes.presentation.privacy_words import number
 from mpinodes.runlog.directories import write_text
 from mpinodes.runlog.progress import write_stderr
@@ -121,7 +121,14 @@ def write(
         reasons = Counter(reason for run in comparison.runs if (reason := run.summary.comparator_left_out))
         adjacent = sorted({run.summary.privacy.adjacency for run in comparison.runs})
         differ = ": ε of different adjacencies cannot be compared" * (len(adjacent) > 1)
+        references = []
+        for who, reference in (("guessing", naive), ("the best fixed decision, which is not private", best)):
+            known = [reference(run.summary.baselines, "accuracy").get("test") for run in comparison.runs]
+            if shares := sorted(share for share in known if share is not None):
+                most = f" to {shares[-1]:.1%}" * (shares[-1] > shares[0])
+                references.append(f"Test accuracy of {who}: {shares[0]:.1%}{most}.")
         notes = [
+            *references,
             f"Adjacency of every ε: {' or '.join(adjacent)}{differ}.",
             *comparison.remarks,
             *(f"{n} runs have no regret: {reason}." for reason, n in reasons.most_common()),
@@ -138,7 +145,7 @@ def write(
             f"# {comparison.title}: {len(comparison.runs)} runs", "", rows, caption, "",
             *(line for remark in (*warnings, *notes, *left_out) for line in (remark, "")),
             *along_axis, "## Beyond the axes", "", *(beyond or ["The runs differ in nothing else."]), "",
-            "## Privacy", "", cost, "", *(f"![{title}]({path.name})" for path, title in drawn.items()), "",
+            "## Privacy", "", cost, "", *(f"![{title}]({path.name})" for path, (title, _) in drawn.items()), "",
         ]  # fmt: skip
         write_text(target / "compare.md", "\n".join(page))
         settings = f"{len(comparison.runs)} runs in {len(comparison.groups)} settings"
@@ -146,7 +153,7 @@ def write(
             name=comparison.title, what=settings, warnings=warned(comparison.runs).values(), caption=caption,
             results=labelled, words=words, codes=WARNINGS.label, notes=[*notes, *left_out], cost=cost, pairs=in_pairs,
             beyond=comparison.beyond(),
-            figures=[(title, False, b64encode(path.read_bytes()).decode()) for path, title in drawn.items()],
+            figures=[(title, encoded(path), points) for path, (title, points) in drawn.items()],
         ))  # fmt: skip
     except OSError as error:
         reason = f"{target}: cannot be written: {error.strerror or error}; set another --output"

@@ -25,11 +25,12 @@ from mpinodes.core.errors import BadInput
 from mpinodes.finished.runs import PROVEN, FinishedRun, warned
 from mpinodes.presentation import plots as drawing
 from mpinodes.presentation.findings import naive
-from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, Drawn
+from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, Drawn, Point
 from mpinodes.presentation.run_figures import Curve, curve_figures
 from mpinodes.studies.comparing import Comparison, compared_results, interval, shown
 
 COLOURS = [NETWORK, AVERAGE, CLAIM, "#CC79A7", "#E69F00", "#56B4E9", AGENT, "#000000"]  # Okabe and Ito's
+COLOURS += ["#7A4EAB", "#8C510A", "#5C7A00", "#9B1B30", "#1B2A6B", "#00A6A6", "#F08080", "#B8B800"]
 STYLES: list[dict[str, Any]] = [
     {"color": colour, "ls": line, "marker": marker, "ms": 2.5}
     for marker in "osD^" for line in ("-", "--", "-.") for colour in COLOURS
@@ -141,8 +142,9 @@ class Plot(NamedTuple):
 def draw_all(
     comparison: Comparison, target: Path, tell: Callable[[str], object] = str, width: str = "", style: str = "",
     ax: Axes | None = None,
-) -> dict[Path, str]:  # fmt: skip
-    """Draw the figures of a comparison, at most `MOST_FIGURES`, and return their files, each with its title.
+) -> dict[Path, tuple[str, list[Point]]]:  # fmt: skip
+    """Draw the figures of a comparison, at most `MOST_FIGURES`, and return their files, each with its title and its
+    points, whose values the page shows.
 
     The figures show results of the runs against rounds, and against keys with numeric values.
 
@@ -163,7 +165,7 @@ def draw_all(
         raise BadInput(f"style = {style!r}: neither a file nor a style of matplotlib; {suggest(style, available)}")
     tell(f"reading the records of {len(comparison.runs)} runs")
     plots = [plot for plot in _plots(comparison) if plot.lines]
-    drawn: dict[Path, str] = {}
+    drawn: dict[Path, tuple[str, list[Point]]] = {}
     if ax is not None and plots:
         by_key = [plot for plot in plots if plot.ticks] or plots
         plot = next((plot for plot in by_key if plot.y.endswith("(%)")), by_key[0])
@@ -178,7 +180,7 @@ def draw_all(
             figure = _drawn(comparison, plot, WIDTHS.get(width, 0.0))
             for suffix in (".png", ".pdf", ".svg"):
                 drawing.save(figure, path.with_suffix(suffix))
-            drawn[path] = f"{plot.y[0].upper()}{plot.y[1:]} against {plot.x}"
+            drawn[path] = f"{plot.y[0].upper()}{plot.y[1:]} against {plot.x}", drawing.points(figure)
     if names := ", ".join(plot.file for plot in plots[MOST_FIGURES:]):
         comparison.remarks.append(f"Figures left out: {names}; --along with fewer keys draws these figures.")
     if any(len(plot.axes) > 1 + plot.sides for plot in plots):

@@ -80,6 +80,24 @@ def test_every_privacy_curve_is_named_with_its_value(drawn, run):
         assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())
 
 
+def test_points_under_the_pointer_have_the_values_of_the_record(drawn, run):
+    with Drawn(run) as data:
+        last = data["horizon"].values[-1]
+        regret = (data["network_regret"] / data["horizon"]).last("horizon").values.mean()
+    for name, figure in drawn.items():
+        points = drawing.points(figure)
+        assert all(0 <= share <= 1 for point in points for share in point[:2])
+        assert bool(points) == (name != "topology")
+    assert any(text.startswith(f"{regret:.4g} (rounds: {last})") for *_, text in drawing.points(drawn["regret"]))
+
+
+def test_agents_have_the_names_of_their_file_and_one_agent_has_no_graph():
+    graph = {"title": "towns", "agents": 3, "period": 1, "rounds": [[[0, 1], [1, 2]]], "names": ["Rome", "Oslo", "A"]}
+    words = [text.get_text() for text in figures.draw_topology(graph).axes[0].texts]
+    assert words == ["Rome", "Oslo", "A"]
+    assert figures.draw_topology({"title": "one", "agents": 1, "period": 1, "rounds": [[]]}) is None
+
+
 def test_the_report_command_writes_what_a_paper_takes_too(tmp_path, capsys):
     run = run_of(tmp_path / "run", "rounds=4 data.total=700")
     assert report.main([str(run)]) == 0
@@ -100,5 +118,5 @@ def test_a_loss_that_is_proven_to_be_nothing_is_proven(tmp_path):
     assert summary.privacy.network.proven == 0
     with Drawn(run) as data, mpl.rc_context(drawing.STYLE):
         axes = figures.privacy(data, summary).axes[0]
-    assert axes.get_title() == "Network"
+    assert axes.get_title() == "Network and worst agent"
     assert {text.get_text().rpartition(": ")[2] for text in axes.get_legend().get_texts()} == {"0", "1"}

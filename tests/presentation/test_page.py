@@ -95,7 +95,11 @@ def test_bounds_that_do_not_apply_lie_behind_a_fold_and_words_come_first(tmp_pat
     assert page.index("an accuracy of") < page.index("<summary>Results</summary>") < fold
     assert "; does not apply" not in page[:fold]
     assert "; does not apply" in page[fold : page.index("</details>", fold)]
-    assert "; does not apply: " in text(Summary.read(run), run)
+    words = text(Summary.read(run), run)
+    assert "; does not apply" not in words
+    assert re.search(r"  \d+ bounds? by theorems do(es)? not apply: see report.html\n", words)
+    last = f"mpinodes report --noise-free {run}\n  page: {run}/report.html\n  run: {run}"
+    assert words.endswith(f"  the same run without noise: {last}")
     assert "outside the feasible set" in page
     assert "mpinodes report --noise-free RUN" in page
 
@@ -132,16 +136,27 @@ def test_a_run_that_loses_to_its_start_says_so_on_terminal_and_page(run):
     report.main([str(run)])
     page = (run / "report.html").read_text("utf-8")
     assert all(f'<p class="warning">{words}</p>' in page for words in said)
+    beside = findings.compared(summary, None, "accuracy.test")
+    assert re.fullmatch(r"guessing [\d.]+%, best fixed decision [\d.]+%", beside)
+    assert f"({beside})" in page
+    assert f"({beside})" in text(summary, run)
+    assert "<b>rounds = 8</b>" in page  # what the user set
+    assert "<b>seed" not in page
 
 
 def test_majority_and_start_are_counted(tmp_path):
     words = "rounds=3 data.total=350 data.batch=10"
     setup = setup_of(words)
-    baselines = json.loads((run_of(tmp_path / "run", words) / "summary.json").read_text())["baselines"]
+    run = run_of(tmp_path / "run", words)
+    baselines = json.loads((run / "summary.json").read_text())["baselines"]
+    best = mpinodes.load(run).comparator_point.values[-1]
     for name, source in setup.stream.labelled().items():
         share = float(np.mean(source.targets > 0))
         assert baselines["majority"][name] == pytest.approx(max(share, 1 - share))
         assert baselines["start"]["accuracy"][name] == pytest.approx(1 - share)  # 0 names the first class
+        rows = source.features(np.arange(len(source.targets)))
+        right = (rows @ best > 0) == (source.targets > 0)
+        assert baselines["best_fixed"][f"accuracy.{name}"] == pytest.approx(float(np.mean(right)))
     start = sum(setup.losses(i)(t).value(np.zeros(10)) for t in range(1, 4) for i in range(7)) / 3
     assert baselines["start"]["average_fitness"] == pytest.approx(start)
 

@@ -23,7 +23,7 @@ def test_a_short_run_has_it_and_it_is_that_run_without_noise(tmp_path, undrawn, 
     summary = json.loads((without / "summary.json").read_text())
     assert found["network_regret"][-1] == pytest.approx(summary["network_regret"], rel=1e-6)
     np.testing.assert_allclose(found["accuracy"][-1], summary["accuracy"]["test"])
-    assert f"{summary['accuracy']['test']:.1%} without noise" in (run / "report.html").read_text("utf-8")
+    assert f"without noise {summary['accuracy']['test']:.1%}" in (run / "report.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize("words", [

@@ -145,6 +145,10 @@ def test_everything_is_written_and_can_be_read(study, tmp_path):
     pandas.testing.assert_series_equal(read[REGRET], expected["mean"], check_names=False, check_like=True)
     assert_tabular((tmp_path / "table.tex").read_text(), rows=4)
     page = (tmp_path / "compare.html").read_text()
+    for who in ("guessing", "the best fixed decision, which is not private"):
+        accuracy = re.search(rf"Test accuracy of {who}: [\d.]+%", page)
+        assert accuracy
+        assert accuracy[0] in said
     assert not re.search(r"(src|href)=\"(?!data:)", page)
     assert page.count("data:image/png;base64,") == len({name for name in names if name.endswith(".png")})
     head, *rows = re.findall(r"<tr>.*?</tr>", page, re.DOTALL)[:5]
