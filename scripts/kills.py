@@ -34,7 +34,7 @@ WORDS = (
     "algorithm.name=dola", "topology.name=ring", "data.epochs=100", "data.total=200", "checkpoint.every=50",
     "report=false",
 )  # fmt: skip
-TIMES = {"seconds", "rounds_per_second", "timing", "versions"}
+TIMES = {"seconds", "rounds_per_second", "timing", "versions", "asked"}
 LIMIT = 120.0  # seconds
 
 

@@ -34,7 +34,7 @@ GRADIENTS = (
     "algorithm.name=dp-dsgd data.total=400 topology.agents=3 rounds=24 checkpoint.every=5 data.sampling=poisson "
     "data.rate=0.1 privacy.adjacency=zero-out algorithm.momentum=0.5 algorithm.local_steps=2"
 )
-TIMES = {"seconds", "rounds_per_second", "timing", "spread"}  # in which a run and the same again differ
+TIMES = {"seconds", "rounds_per_second", "timing", "spread", "asked"}  # in which a run and the same again differ
 
 
 class Killed(BaseException):
