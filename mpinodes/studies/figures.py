@@ -143,10 +143,10 @@ def draw_all(
     comparison: Comparison, target: Path, tell: Callable[[str], object] = str, width: str = "", style: str = "",
     ax: Axes | None = None,
 ) -> dict[Path, tuple[str, list[Point]]]:  # fmt: skip
-    """Draw the figures of a comparison, at most `MOST_FIGURES`, and return their files, each with its title and its
-    points, whose values the page shows.
+    """Draw the figures of a comparison, at most `MOST_FIGURES`, and return their files, with their titles and points.
 
-    The figures show results of the runs against rounds, and against keys with numeric values.
+    The page shows the values of the points. The figures show results of the runs against rounds, and against keys with
+    numeric values.
 
     Args:
         comparison: the runs. If some figures are not drawn, a remark that names them is added to the comparison.
