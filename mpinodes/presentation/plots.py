@@ -124,7 +124,7 @@ def panels(number: int) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(WIDTH, 3.6 * number), layout="constrained")
     made = list(figure.subplots(number, squeeze=False)[:, 0])
     for axes in made:  # by default, the ticks depend on the height, which the layout chooses by the width of the ticks
-        axes.yaxis.set_major_locator(MaxNLocator(6))
+        axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     return figure, made
 
 

@@ -6,6 +6,7 @@ import json
 import textwrap
 from collections.abc import Callable
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -146,7 +147,7 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
             if np.isnan(values.values).all():
                 continue
             head.append(f"{curve.label}{' (%)' * (curve.unit == 'share')}")
-            means.append([f"{x:.4g}" for x in _by(along, values, np.nanmean).tolist()])
+            means.append(["none" if isnan(x) else f"{x:.4g}" for x in _by(along, values, np.nanmean).tolist()])
         made.append((along, head, list(zip(*means, strict=True))))
     return made
 
