@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 
 import tomli_w
@@ -39,7 +40,8 @@ def experiment(files: Sequence[str], asked: Tree) -> tuple[Tree, str, str]:
     if "path" in asked.get("algorithm", {}):
         tree["algorithm"].pop("name")
     compose(tree, None)
-    return tree, HEAD + tomli_w.dumps(tree), line
+    comment = textwrap.fill(line, 120, initial_indent="# ", subsequent_indent="# ")
+    return tree, f"{HEAD}{comment}\n{tomli_w.dumps(tree)}", line
 
 
 def _common_name(files: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Vector
 from mpinodes.data import libsvm, table
-from mpinodes.data.source import lines, number_of
+from mpinodes.data.source import lines, listed, number_of
 
 FEW = 20  # whole numbers are classes if there are at most so many different targets; otherwise real targets
 LOSSES = {"labels": "logistic", "classes": "softmax", "real": "least-squares"}  # the default loss, by data.targets
@@ -59,13 +59,14 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         BadInput: a file cannot be read, or its number of columns differs from the first file.
     """
     targets, norms, low, high, widths = [], list[Vector](), np.inf, -np.inf, set[int]()
-    is_dense = paths[0].suffix in table.DENSE
+    is_dense, names = paths[0].suffix in table.DENSE, ""
     if header is None and paths[0].suffix == ".csv":
         header = _has_names(paths[0], target)
     for path in paths:
         if is_dense:
             content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
             features, some = np.asarray(content.features, float), content.targets
+            names = f": {listed(content.names[:-1])}" if content.names else ""
             if widths <= {features.shape[1]}:
                 low, high = np.minimum(low, features.min(axis=0)), np.maximum(high, features.max(axis=0))
         else:
@@ -86,7 +87,7 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
     labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
-    return Facts(settings, how, f"{len(targets)} samples, {max(widths)} features ({scale}), {labels}")
+    return Facts(settings, how, f"{len(targets)} samples, {max(widths)} features{names} ({scale}), {labels}")
 
 
 def read_targets(targets: Sequence[Any]) -> Targets:

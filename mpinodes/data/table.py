@@ -216,9 +216,13 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
         remedy = "; data.header says whether the first line holds names" if row == 0 else ""
         if column == len(order) - 1:
             remedy += """; data.labels states labels that are words: type 'data.labels=["no", "yes"]', quotes and all"""
-        elif entries[order[column]].strip():
-            numbered = f"pandas.get_dummies(pandas.read_csv({path.name!r}), dtype=int).to_csv('new.csv', index=False)"
-            remedy += f"; make numbers of words by {numbered}, and type data.file=new.csv data.target=<column>"
+        elif not entries[order[column]].strip():
+            remedy += "; fill in missing values by a public constant, or leave out their samples"
+        elif names:
+            name, dummies = names[column], f"pandas.get_dummies(pandas.read_csv({path.name!r}), columns="
+            remedy += f"; if {name!r} is the target, set data.target={name}" * (not stated.target)
+            remedy += f"; leave an identifier out; make numbers of words: {dummies}[{name!r}], dtype=int)"
+            remedy += ".to_csv('new.csv', index=False), and type data.file=new.csv data.target=<column>"
         return f"line {places[row]}, column {order[column] + 1}", shown(entries[order[column]].strip()), remedy
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)

@@ -127,7 +127,10 @@ MISTAKES = [
     ("algorithm.path=plain.py", ["line 6: Mine must be a dataclass: put @dataclass(frozen=True) before it"]),
     ("algorithm.path=unnamed.py", ["must name its one class in __all__"]),
     (f"{DOLA} data.file=samples.csv", ["samples.csv: line 4, column 2: 'x' is not a finite number"]),
-    (f"{DOLA} data.file=samples.csv data.target=label", ["pandas.read_csv('samples.csv')", "data.file=new.csv"]),
+    (
+        f"{DOLA} data.file=samples.csv data.target=label",
+        ["pandas.read_csv('samples.csv'), columns=['b']", "data.file=new.csv"],
+    ),
     # Files that are not where they belong
     ("nofile.toml", ["nofile.toml: cannot be read: No such file or directory"]),
     ("rounds=3 nofile.toml", ["nofile.toml: there is no such file"]),

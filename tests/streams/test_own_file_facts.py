@@ -68,7 +68,8 @@ def test_other_reasons_still_refuse_a_budget(tmp_path):
 def test_init_writes_an_experiment_that_learns_and_is_proven_once_its_facts_are_stated(tmp_path, capsys):
     file, out = write(tmp_path / "three.csv"), tmp_path / "experiment.toml"
     assert init([str(file), "topology.agents=3", "--output", str(out)]) == 0
-    assert "240 samples, 3 features" in capsys.readouterr().out
+    assert "240 samples, 3 features: a, b, c (" in capsys.readouterr().out
+    assert "240 samples, 3 features: a, b, c (" in out.read_text().replace("\n# ", " ")
     read = summary_of(run_lockstep(parse(str(out), [f"output.dir={tmp_path}/read"])))
     assert read["privacy"]["network"]["proven"] is None
     assert "features-not-scaled" not in read["warnings"]
