@@ -83,7 +83,7 @@ class PlannedRun:
     @property
     def setting(self) -> str:
         """Return the values of all varied keys except the seed, as text."""
-        return repr({key: value for key, value in self.settings.items() if key != SEED})
+        return shown({key: value for key, value in self.settings.items() if key != SEED})
 
     @property
     def group(self) -> str:
