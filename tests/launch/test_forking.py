@@ -179,7 +179,7 @@ def test_signals_that_are_ignored_stay_so(tmp_path: Path):
 STOPPING = """
 import os, runpy, signal
 from mpinodes.launch import launching
-end_in, launching.LEAST_START, launching.RANK_STARTS = launching.end_in, 3, 0.5
+end_in, launching.LEAST_START, launching.RANK_STARTS = launching.end_in, 1, 0.5
 
 def stop_after(seconds):
     end_in(seconds)

@@ -138,7 +138,7 @@ def test_two_checkpoints_stay(repeats, tmp_path):
 SOON = """
 import runpy
 from mpinodes.launch import launching
-launching.LEAST_START = 3
+launching.LEAST_START, launching.RANK_STARTS = 1, 0.5
 runpy.run_module("mpinodes.run", run_name="__main__", alter_sys=True)
 """
 
