@@ -349,7 +349,7 @@ class LabelledStream(Stream):
             everything = np.arange(len(train.targets))
             alike = self.partition == "shared" and all(np.array_equal(share, rows) for share in self.shares)
             dealt = np.concatenate([everything[share] for share in self.shares[: 1 if alike else None]])
-            if len(np.unique(dealt)) < len(dealt):
+            if np.bincount(dealt, minlength=1).max() > 1:
                 raise BadInput(f"{self.name}: a training sample is in `shares` twice; only one agent may have a sample")
         features = doubles(self._everything if self.partition == "shared" else train.features(rows))
         targets = doubles(train.targets[rows])
