@@ -76,7 +76,9 @@ def simulate(*asked: str | Path | Mapping[str, Any], **keys: Any) -> Result:
     Args:
         asked: any number of settings: paths of TOML files, words as on the command line ("privacy.epsilon=0.5"), and
             dictionaries, nested or with dotted keys. Later arguments override earlier arguments. `data.file` may be a
-            pandas data frame, which is stored as a .csv file in runs/frames.
+            pandas data frame, which is stored as a .csv file in runs/frames. Wherever a part is named, as in
+            `algorithm.name`, a class may take the place of the name. The source of a class that a notebook defines is
+            stored in runs/classes, with all that the class uses, so the run can be repeated.
         keys: sections and keys of the experiment, which override `asked`: rounds=200, privacy={"epsilon": 0.5}.
 
     Returns:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from mpinodes.config import presets, registry
+from mpinodes.config.classes import as_words
 from mpinodes.config.requirements import shows_all
 from mpinodes.config.schema import Key, Problems, checked, decode, is_section, keys_of
 from mpinodes.core.asked import Request, Tree, flat, merge, nested
@@ -68,7 +69,7 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
         BadInput: the algorithm cannot be loaded, so that the other parts cannot be checked; or the settings have the
             section study, which defines many runs. All other mistakes are added to `problems`.
     """
-    asked, retired = current(asked)
+    asked, retired = current(as_words(asked))
     for key, value in retired.items():
         default, remedy = RETIRED[key]
         if value == default:

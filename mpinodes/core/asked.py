@@ -18,6 +18,7 @@ from mpinodes.core.errors import BadInput
 Tree = dict[str, Any]
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte-order marks
 LINE = re.compile(r"""\s*(?:\[+\s*([\w."' -]+?)\s*\]|([\w."'-]+(?:\s*\.\s*[\w."'-]+)*)\s*=)""")
+NAMED = ("algorithm", "data", "topology")  # sections whose part is chosen by the key `name`
 COMMANDS = "run|init|tune|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
 
@@ -202,7 +203,8 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
 def _plain(value: Any) -> Any:
     """Convert a Python value to types of TOML: NumPy numbers to numbers, arrays and tuples to lists, paths to text.
 
-    A mapping with nested or dotted keys becomes nested dictionaries. Other values are returned unchanged.
+    A mapping with nested or dotted keys becomes nested dictionaries. A class as the value of a section counts as the
+    value of `name` in this section. Other values are returned unchanged.
 
     Raises:
         BadInput: a key of a mapping is not a dotted name.
@@ -211,7 +213,9 @@ def _plain(value: Any) -> Any:
         for key in value:
             if not isinstance(key, str) or not all(key.split(".")):
                 raise BadInput(f"{key!r}: expected the name of a key, as in 'privacy.epsilon'")
-        return nested({key: _plain(inner) for key, inner in value.items()})
+        return nested({f"{k}.name" if isinstance(v, type) and k in NAMED else k: _plain(v) for k, v in value.items()})
+    if isinstance(value, type):
+        return value
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):

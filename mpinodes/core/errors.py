@@ -38,11 +38,18 @@ def place_in_users_files(text: str) -> str:
     return next(places, "")
 
 
+def one_line(error: BaseException) -> list[str]:
+    """Return the lines that IPython shows in place of the traceback, as the method `_render_traceback_` of an error."""
+    return [f"mpinodes: error: {line}" for line in str(error).split("\n")]
+
+
 class BadInput(ValueError):
     """Signal one or more mistakes in the user's input. The error message has a line for each mistake.
 
-    The commands of mpinodes print the message and exit with code 2.
+    The commands of mpinodes print the message and exit with code 2. A notebook shows the message without a traceback.
     """
+
+    _render_traceback_ = one_line
 
 
 class Overdue(Exception):

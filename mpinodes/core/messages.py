@@ -37,7 +37,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from mpinodes.core.errors import BadInput
+from mpinodes.core.errors import BadInput, one_line
 
 Vector = NDArray[np.float64]
 HEADER = 3  # floats in a frame before the releases: round, kind, and which agents still change (as bits)
@@ -81,6 +81,8 @@ def doubles(numbers: Any) -> Features:
 
 class Diverged(RuntimeError):
     """Signal that a run diverges, or violates an assumption of its method."""
+
+    _render_traceback_ = one_line
 
 
 class Neighborhood(NamedTuple):

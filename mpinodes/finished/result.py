@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpinodes.core.errors import BadInput
+from mpinodes.presentation import run_warnings
 from mpinodes.presentation import terminal as words
+from mpinodes.presentation.privacy_words import lines
 from mpinodes.summary.summary import FILE, Summary
 
 if TYPE_CHECKING:
@@ -34,6 +39,26 @@ class Result:
     def __repr__(self) -> str:
         """Return the text that a run prints at its end."""
         return words.text(Summary.read(self.directory), self.directory)
+
+    def _repr_html_(self) -> str:
+        """Return HTML that a notebook shows: the numbers, the warnings, the privacy loss, and the main figure."""
+        from mpinodes.presentation.run_figures import drawers
+
+        s = Summary.read(self.directory)
+        left = '<td style="text-align: left; white-space: pre">'
+        rows = "".join(f"<tr>{left}{escape(row.label)}{left}{escape(row.value)}" for row in words.measured(s))
+        warnings = "".join(f"<p><b>Warning:</b> {escape(sentence)}" for sentence in run_warnings.sentences(s))
+        privacy = escape("\n".join(lines(s.privacy, s.checked)))
+        image = ""
+        for name in drawers(s):  # the most important figure first
+            with suppress(BadInput):  # the run may have no numbers for this figure
+                image = b64encode(vars(getattr(self.plot, name)())["_repr_png_"]()).decode()
+                break
+        return (
+            f"<b>{escape(words.headline(s))}</b><br>{escape(words.setting(s))}"
+            f'<table>{rows}</table>{warnings}<pre style="font-family: monospace">{privacy}</pre>'
+            f'<img width="560" src="data:image/png;base64,{image}"><p>{escape(str(self.directory))}'
+        )
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Show the progress of a run or a study: a bar on a terminal, otherwise a line of text every few seconds.
+"""Show the progress of a run or a study: a bar on a terminal or in a notebook, otherwise a line every few seconds.
 
 A run also writes its progress to progress.jsonl, which programs can read. The function `warn` prints a warning if the
 report or the printed text of a finished run cannot be made.
@@ -40,8 +40,24 @@ def on_terminal() -> bool:
     return False
 
 
+class Cell:
+    """Show a bar in the output of a notebook's cell. Each text replaces the text before."""
+
+    def __init__(self) -> None:
+        from IPython.display import display  # type: ignore[import-not-found]
+
+        self._handle = display({"text/plain": ""}, raw=True, display_id=True)
+
+    def write(self, text: str) -> None:
+        """Show the part of a text that a terminal would show: the part after the last carriage return."""
+        self._handle.update({"text/plain": text.replace("\x1b[K", "").rpartition("\r")[2].strip()}, raw=True)
+
+    def flush(self) -> None:
+        """Do nothing, because each text is shown at once."""
+
+
 class Bar:
-    """Show how much of a run or study is done: by a bar on a terminal, otherwise by a line every few seconds.
+    """Show how much of a run or study is done: by a bar on a terminal or in a notebook, otherwise by lines.
 
     Args:
         title: the name of the task.
@@ -55,12 +71,11 @@ class Bar:
         self._start = self._last_line = time.perf_counter()
         self._bar: Any = None
         with suppress(Exception):  # importing tqdm fails if an environment variable TQDM_... has a wrong value
-            if on_terminal():
+            out = Cell() if type(sys.stderr).__module__.startswith("ipykernel.") else sys.stderr
+            if out is not sys.stderr or on_terminal():
                 from tqdm import tqdm
 
-                self._bar = tqdm(
-                    total=total, initial=done, desc=title, unit=unit, file=sys.stderr, ncols=90, leave=False
-                )
+                self._bar = tqdm(total=total, initial=done, desc=title, unit=unit, file=out, ncols=90, leave=False)
 
     def show(self, done: int, note: str = "", left: float | None = None) -> float:
         """Show how many units are done, with a note and the remaining time.
@@ -102,7 +117,7 @@ class Bar:
         line = f"{self._title}: {text}"
         if self._bar is not None:
             end = "\r\x1b[K" * is_last
-            write_stderr(f"\r{line}\x1b[K{end}")
+            write_stderr(f"\r{line}\x1b[K{end}", self._bar.fp)
         elif now - self._last_line > SECONDS_BETWEEN_LINES:
             self._last_line = now
             write_stderr(f"{line}\n")
@@ -186,11 +201,11 @@ class Progress:
         self._bar.close()
 
 
-def write_stderr(text: str) -> None:
-    """Write to stderr. If stderr is full, closed, or None (in a daemon), do nothing."""
+def write_stderr(text: str, out: Any = None) -> None:
+    """Write to stderr, or to `out`. If the stream is full, closed, or None (in a daemon), do nothing."""
     with suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(text)
-        sys.stderr.flush()
+        (out or sys.stderr).write(text)
+        (out or sys.stderr).flush()
 
 
 def warn(directory: Path, failure: str, error: Exception) -> None:

@@ -113,6 +113,9 @@ def test_the_result_is_the_run_directory(here):
 
 def test_figures_are_shown_by_a_notebook(here):
     result = mpinodes.simulate(SMALL)
+    html = result._repr_html_()
+    assert all(word in html for word in ("network regret per round", "privacy loss, ε", str(result.directory)))
+    assert len(html) < 150_000
     for figure in (result.plot.regret(), result.plot.topology()):
         assert isinstance(figure, Figure)
         assert figure._repr_png_()[:4] == b"\x89PNG"

@@ -91,3 +91,22 @@ def test_what_comes_after_the_rounds_is_told_too(tmp_path, monkeypatch, capsys):
     first, last = capsys.readouterr().err.split("\r")[1:3]
     assert first == "dola: comparators, 1 of 2 horizons\x1b[K"
     assert last == "dola: comparators, 2 of 2 horizons\x1b[K"
+
+
+def test_a_notebook_shows_one_output_whose_text_is_replaced(tmp_path, monkeypatch):
+    """Without IPython: a kernel's stderr is known by its module, and `display` returns a handle to the output."""
+    shown = []
+    handle = SimpleNamespace(update=lambda data, raw: shown.append(data["text/plain"]))
+    display = SimpleNamespace(display=lambda data, raw, display_id: handle)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=display))
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    stderr = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr(progress.sys, "stderr", stderr)
+    bar = progress.Progress(tmp_path, "dola", 10)
+    bar.show(5, 0.25)
+    bar.close()
+    bar.finishing("comparators", 1, 2)
+    bar.finishing("comparators", 2, 2)
+    assert stderr.getvalue() == ""
+    assert shown[0].startswith("dola:   0%|")
+    assert shown[-2:] == ["dola: comparators, 1 of 2 horizons", ""]
