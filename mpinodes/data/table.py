@@ -42,9 +42,7 @@ class FileFacts:
         columns: the number of features of a sample; 0: as many as the file has.
         labels: the possible labels. Two labels become the targets −1 and +1, and more labels become 0, 1, ... If
             `labels` is empty, the targets in the file must be numbers.
-        header: whether the first line of a .csv contains column names; None: the reader decides. The line then contains
-            names if no entry is a finite number (the last entry does not count if `labels` are stated and `target` is
-            not). If all entries are finite numbers, the reader raises an error.
+        header: whether the first line of a .csv contains column names; None: the reader decides (`_seem_names`).
         target: the name of the target's column; empty: the last column is the target.
     """
 
@@ -191,15 +189,9 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
     order = list(range(len(first)))
     if number:
         place, has_names = f"{path}: line {number}", stated.header
-        finite = [isfinite(number_of(entry)) for entry in first]
         if stated.target and has_names is False:
             raise BadInput(f"{place}: data.target = {stated.target!r} names a column: leave data.header=false out")
-        if has_names is None and all(finite):
-            remedy = "set data.header=true or data.header=false"
-            raise BadInput(f"{place}: only numbers, which may be column names or the first sample: {remedy}")
-        if has_names is None:
-            has_names = not any(finite[:-1] if stated.labels and not stated.target else finite)
-        if has_names:
+        if has_names or (has_names is None and _seem_names(first, stated.target)):
             names, order = _ordered(place, stated.target, first)
         else:
             rows = chain([(number, first)], rows)
@@ -227,6 +219,16 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
 
     features = np.frombuffer(numbers).reshape(len(targets), -1)
     return _Table(features, targets if stated.labels else np.array([*map(number_of, targets)]), names, where)
+
+
+def _seem_names(entries: Sequence[str], target: str) -> bool:
+    """Return whether the first line of a .csv seems to contain the names of columns.
+
+    The line contains names in three cases: the user states the target's name; no entry is a number; or the entries
+    count the columns from 0, as pandas names columns without names.
+    """
+    numbers = [number_of(entry) for entry in entries]
+    return bool(target) or not any(map(isfinite, numbers)) or numbers == list(range(len(numbers)))
 
 
 def _ordered(place: str, target: str, names: Sequence[str]) -> tuple[list[str], list[int]]:

@@ -180,7 +180,7 @@ NO_NUMBER = "line 1, column 1: 'size' is not a finite number; data.header says w
         ("", ["data.header=false"], (1.0, "")),
         ("size,bought\n", ["data.header=true"], (1.0, "")),
         ("7,bought\n", ["data.header=true"], (1.0, "")),  # names may have numbers in them
-        ("7,8\n", [], "line 1: only numbers, which may be column names or the first sample: set data.header=true or"),
+        ("7,8\n", [], "line 1, column 2: label '8' is neither 'no' nor 'yes'"),
         ("7,8\n", ["data.header=true"], (1.0, "")),
         ("", ["data.header=true"], "the data last 5 rounds"),  # a sample is taken for names
         ("size,bought\n", ["data.header=false"], NO_NUMBER),
