@@ -122,7 +122,8 @@ class Consensus(Algorithm[S]):
 
     def theta(self, agent: int, t: Rounds) -> Rounds:
         """Return the dual step θ_i(t) of an agent in iteration t."""
-        return of(self.dual_step, agent) * np.power(self.dual_growth, t - 1.0)
+        with np.errstate(over="ignore"):  # an infinite step is rejected before the first round
+            return of(self.dual_step, agent) * np.power(self.dual_growth, t - 1.0)
 
     def eta(self, agent: int, t: Rounds) -> Rounds:
         """Return the penalty η_i(t) of an agent in iteration t. In this class η_i(t) equals the dual step θ_i(t)."""
