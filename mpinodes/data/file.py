@@ -16,7 +16,7 @@ import numpy as np
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Vector
 from mpinodes.data import libsvm, table
-from mpinodes.data.source import lines, listed, number_of
+from mpinodes.data.source import listed, number_of
 
 FEW = 20  # whole numbers are classes if there are at most so many different targets; otherwise real targets
 LOSSES = {"labels": "logistic", "classes": "softmax", "real": "least-squares"}  # the default loss, by data.targets
@@ -48,7 +48,8 @@ class Facts(NamedTuple):
 def read(paths: Sequence[Path], target: str = "", header: bool | None = None) -> Facts:
     """Return the facts about one data file, or about the files of all agents.
 
-    Features with a largest norm above 1, or a median norm below 0.1, get a `scaling` by bounds of each column.
+    Features with a largest norm above 1, or a median norm below 0.1, get a `scaling` by bounds of each column. Real
+    targets whose largest size is above 1, or below 0.1, get a `scaling` by their bounds.
 
     Args:
         paths: the files.
@@ -60,13 +61,12 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     """
     targets, norms, low, high, widths = [], list[Vector](), np.inf, -np.inf, set[int]()
     is_dense, names = paths[0].suffix in table.DENSE, ""
-    if header is None and paths[0].suffix == ".csv":
-        header = _has_names(paths[0], target)
     for path in paths:
         if is_dense:
             content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
             features, some = np.asarray(content.features, float), content.targets
             names = f": {listed(content.names[:-1])}" if content.names else ""
+            header = bool(content.names) if path.suffix == ".csv" else None
             if widths <= {features.shape[1]}:
                 low, high = np.minimum(low, features.min(axis=0)), np.maximum(high, features.max(axis=0))
         else:
@@ -84,6 +84,11 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         facts["scaling"] = {"norm": 1.0}
         if is_dense:
             facts["scaling"] = {"lower": _rounded(low, np.floor), "upper": _rounded(high, np.ceil), "norm": 1.0}
+    if how.kind == "real":
+        numbers = np.array([number_of(str(target)) for target in targets])
+        if not 0.1 <= abs(numbers).max() <= 1:
+            bounds = [*_rounded(numbers.min(keepdims=True), np.floor), *_rounded(numbers.max(keepdims=True), np.ceil)]
+            facts["scaling"] = facts.get("scaling", {}) | {"targets": bounds}
     settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
     labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
@@ -103,18 +108,6 @@ def read_targets(targets: Sequence[Any]) -> Targets:
     labels: list[Any] = [int(number) if number % 1 == 0 else number for number in numbers]
     labels = labels or sorted(words)
     return Targets("labels" if len(labels) == 2 else "classes", labels)
-
-
-def _has_names(path: Path, target: str) -> bool:
-    """Return whether the first line of a .csv contains names.
-
-    If all entries are numbers, the line contains names only if it counts the columns from 0, as pandas writes them.
-    """
-    entries = next(lines(path), (0, b""))[1].decode("utf-8-sig", errors="replace").split(",")
-    numbers = [number_of(entry) for entry in entries]
-    if all(map(isfinite, numbers)):
-        return numbers == list(range(len(numbers)))
-    return bool(target) or not any(map(isfinite, numbers[:-1]))
 
 
 def _rounded(bounds: Any, outward: Any) -> list[float]:

@@ -41,6 +41,7 @@ class Source:
         files: the files from which the samples are read.
         records: the number of records in `files`; -1 stands for N.
         columns: the names of the features, then the name of the target; empty if the file has no names.
+        units: (a, b): a + b * target is the target in the units of the file.
     """
 
     targets: NDArray[np.float64]
@@ -50,6 +51,7 @@ class Source:
     files: tuple[Path, ...] = ()
     records: int = -1
     columns: tuple[str, ...] = ()
+    units: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         if self.records < 0:

@@ -141,7 +141,7 @@ class Labelled(Examined):
 
 
 class RealValued(Examined):
-    """Compute the root mean squared error of points on a data set with real targets.
+    """Compute the root mean squared error of points on a data set with real targets, in the units of the file.
 
     Args:
         source: the samples.
@@ -154,7 +154,7 @@ class RealValued(Examined):
 
     def naive(self) -> float:
         """Return the root mean squared error of always predicting the mean target, which is the argument `mean`."""
-        return float(np.sqrt(np.mean((self._source.targets - self._mean) ** 2)))
+        return float(np.sqrt(np.mean((self._source.targets - self._mean) ** 2)) * self._source.units[1])
 
     def marks(self, points: Vector) -> Vector:
         """Return the root mean squared error of k points, as an array (k,).
@@ -165,7 +165,7 @@ class RealValued(Examined):
         Args:
             points: (d, k), one point per column.
         """
-        return np.asarray(np.sqrt(super().marks(points)))
+        return np.asarray(np.sqrt(super().marks(points)) * self._source.units[1])
 
     def _summed(self, features: Features, targets: Vector, points: Vector) -> Vector:
         return np.asarray(((np.asarray(features @ points) - targets) ** 2).sum(axis=0))

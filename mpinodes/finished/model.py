@@ -1,7 +1,8 @@
 """Write the model of a run, which is made of releases alone, to model.npz; read the file again, and predict with it.
 
 The file has the arrays `point` (d,), the model, and `features`, the names of the features (empty if the data have no
-names). The array `labels` has the values that the model predicts; it is empty for real targets.
+names). The array `labels` has the values that the model predicts; it is empty for real targets. The array `units` has
+two numbers a and b: a + b * prediction is a real target in the units of the data file.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ class Model:
         point: (d,) the parameters of the model; for classes, the parameters of the first class first.
         labels: the values that `predict` returns, as in the data file; empty for real targets.
         features: the names of the features; empty if the data have no names.
+        units: (a, b): a + b * prediction is a real target in the units of the data file.
     """
 
     point: Vector
     labels: NDArray[Any]
     features: tuple[str, ...]
+    units: tuple[float, float]
     _loss: type[SampleLoss] = field(repr=False)
     _scale: Any = field(repr=False)
 
@@ -73,7 +76,7 @@ class Model:
             raise BadInput("X: a feature is not a finite number: fill in missing values, or leave out their samples")
         features = self._scale(features)
         if not len(self.labels):
-            return np.asarray(features @ self.point)
+            return np.asarray(self.units[0] + self.units[1] * (features @ self.point))
         codes = np.arange(float(len(self.labels))) if self._loss.per_class else np.array([-1.0, 1.0])
         return np.asarray(self.labels[self._loss.predict(features, self.point[:, None], codes)[:, 0].astype(int)])
 
@@ -106,7 +109,8 @@ def write(directory: Path, setup: Setup, point: Vector) -> None:
     stream, file = setup.stream, BytesIO()
     labels = [] if stream.real_valued() else list(stream.target_values)
     source = next(iter({**stream.labelled(), **stream.real_valued()}.values()))
-    np.savez(file, point=point, labels=np.array(labels), features=np.array(source.columns[:-1], str))
+    names = np.array(source.columns[:-1], str)
+    np.savez(file, point=point, labels=np.array(labels), features=names, units=source.units)
     write_bytes(directory / FILE, file.getvalue())
 
 
@@ -121,6 +125,7 @@ def load_model(run: Path) -> Model:
     try:
         with np.load(run / FILE) as stored:
             point, labels, features = (stored[name] for name in ("point", "labels", "features"))
+            units = tuple(stored.get("units", (0.0, 1.0)))
     except FileNotFoundError as error:
         reasons = "the run is not finished, it has no targets to predict, or its messages state no model"
         raise BadInput(f"{run}: no {FILE}: {reasons} (Algorithm.released)") from error
@@ -129,4 +134,4 @@ def load_model(run: Path) -> Model:
     experiment = Experiment.read(run / "experiment.toml")
     classes = Classes.of(experiment)
     scale = classes.stream.scaling_of(experiment.data)
-    return Model(point, labels, tuple(features.tolist()), classes.loss, scale)
+    return Model(point, labels, tuple(features.tolist()), units, classes.loss, scale)

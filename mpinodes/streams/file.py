@@ -38,17 +38,26 @@ BLOCK = 1 << 22  # the largest number of floats that `scaled_by_themselves` read
 
 
 class Scaling(Struct, forbid_unknown_fields=True, frozen=True):
-    """Scale the features of each sample by public numbers.
+    """Scale the features and the target of each sample by public numbers.
 
     Attributes:
         lower, upper: bounds on the features: one number for each column, or one number for all columns. The interval
             from `lower` to `upper` becomes [-1, 1]. A feature outside the interval is set to the nearest bound.
         norm: the L2 norm of every scaled sample; a sample of zeros stays. None: the norms are left as they are.
+        targets: bounds on real targets: the interval between them becomes [-1, 1]. Targets outside are not changed to a
+            bound. Errors and predictions are still in the units of the file.
     """
 
     lower: float | tuple[float, ...] | None = None
     upper: float | tuple[float, ...] | None = None
     norm: Annotated[float, Meta(gt=0)] | None = None
+    targets: tuple[float, float] | None = None
+
+    @property
+    def units(self) -> tuple[float, float]:
+        """Return (a, b): a + b * (scaled target) is the target in the units of the file."""
+        low, high = self.targets or (-1.0, 1.0)
+        return (low + high) / 2, (high - low) / 2
 
     def scaled(self, features: Features) -> Features:
         """Return scaled features (k, d)."""
@@ -111,8 +120,8 @@ class File(LabelledStream):
     header: Annotated[
         bool | Literal["inferred"],
         Meta(
-            description="data.name=file, .csv: whether the first line contains names. inferred: it does if none of its "
-            "entries is a number, and nothing is proven then; if all entries are numbers, true or false must be stated"
+            description="data.name=file, .csv: whether the first line contains names. inferred: it does if no entry "
+            "is a number, if the entries count the columns from 0, or if data.target is stated; nothing is proven then"
         ),
     ] = "inferred"
     target: Annotated[
@@ -127,7 +136,8 @@ class File(LabelledStream):
         Meta(
             description="scale the features by public bounds, as {lower=0, upper=[1, 250], norm=1}. "
             "The interval from lower to upper (a number, or one for each column) becomes [-1, 1]. Then every sample is "
-            "scaled to the L2 norm `norm`. State lower and upper, or norm, or all three"
+            "scaled to the L2 norm `norm`. State lower and upper, or norm, or all three. targets=[25, 346] scales real "
+            "targets: this interval becomes [-1, 1], and errors and predictions stay in the units of the file"
         ),
     ] = None
     facts: Annotated[
@@ -166,6 +176,8 @@ class File(LabelledStream):
         scaling = self._scaling
         if scaling and (scaling.lower is None) != (scaling.upper is None):
             raise BadInput("data.scaling: state both lower and upper, or neither")
+        if scaling and scaling.targets and (self.targets != "real" or scaling.units[1] <= 0):
+            raise BadInput("data.scaling.targets: two bounds, the smaller first, expected; for data.targets=real only")
 
     @classmethod
     def inferred(cls, settings: Mapping[str, Any], is_alone: bool) -> Mapping[str, Any]:
@@ -274,16 +286,20 @@ class File(LabelledStream):
 
     @property
     def warning(self) -> str:
-        """Return a sentence that warns of features with norms far from 1, and says how to scale; "" if all is well."""
+        """Return a sentence that warns of samples far from 1, and says how to scale them; "" if all is well."""
         with suppress(BadInput):  # the file may be gone
             train = self._sources[0]
             norm = float(np.median(row_norms(doubles(train.features(np.arange(min(1000, len(train.targets))))))))
-            if not 0.1 <= norm <= 10:
-                return (
-                    f"The features of a sample have a median norm of {norm:.3g}, but methods work best with norms near "
-                    f"1. Type `mpinodes init {self.file}`, and run the experiment that it writes; or set data.scaling="
-                    "{lower=..., upper=..., norm=1} with bounds that you know without looking at the data."
-                )
+            size = float(np.median(abs(train.targets))) if self.targets == "real" else 1.0
+            facts = [("features of a sample have a median norm", norm, 0.1), ("targets have a median size", size, 0.01)]
+            for far, number, least in facts:
+                if not least <= number <= 10:
+                    return (
+                        f"The {far} of {number:.3g}, but methods work best near 1. Type `mpinodes init {self.file}`, "
+                        "and run the experiment that it writes; or set data.scaling={lower=..., upper=..., norm=1"
+                        + ", targets=[..., ...]" * (self.targets == "real")
+                        + "} with bounds that you know without looking at the data."
+                    )
         return ""
 
     @property
@@ -398,7 +414,9 @@ class File(LabelledStream):
                     f"dense features, and one number or {source.dimension} numbers for lower and for upper, expected"
                 )
                 raise BadInput(f"data.scaling: {expected}") from error
-            source = replace(source, features=lambda rows: scaling.scaled(features(rows)))
+            targets = (source.targets - scaling.units[0]) / scaling.units[1]
+            scaled = lambda rows: scaling.scaled(features(rows))  # noqa: E731
+            source = replace(source, targets=targets, features=scaled, units=scaling.units)
         return split(source, self.train) if self.train != 1 else (source, None)
 
     @property

@@ -102,6 +102,28 @@ def test_init_reads_how_targets_are_read(tmp_path, targets, settings, top):
     assert (data["facts"], data["header"], data["columns"]) == ("read", bool(top), 3)
 
 
+def test_init_scales_real_targets_and_errors_stay_in_the_units_of_the_file(tmp_path):
+    targets = FEATURES @ [3.0, -2.0, 1.0] + RNG.normal(0, 30, 240)
+    file, out = write(tmp_path / "some.csv", targets), tmp_path / "e.toml"
+    words = f"data.file={file} privacy.budget.epsilon=8 topology.agents=3 data.scaling={{norm=1}}"
+    raw = summary_of(run_of(tmp_path / "raw", words))
+    assert "targets have a median size" in raw["warnings"]["features-not-scaled"]
+    assert init([str(file), "topology.agents=3", "--output", str(out)]) == 0
+    low, high = tomllib.loads(out.read_text())["data"]["scaling"]["targets"]
+    assert low <= targets.min() < targets.max() <= high
+    done = summary_of(run_lockstep(parse(str(out), [f"output.dir={tmp_path}/run"])))
+    assert "features-not-scaled" not in done["warnings"]
+    error, guessed = done["rmse_last_decision"]["test"], done["baselines"]["mean_target"]["test"]
+    assert 0.8 < guessed / targets.std() < 1.2
+    assert error < 0.6 * guessed < 0.6 * raw["rmse_last_decision"]["train"]
+    model = load_model(tmp_path / "run")
+    marks, predicted = done["model"], model.predict(FEATURES)
+    squares = 0.8 * marks["rmse.train"] ** 2 + 0.2 * marks["rmse.test"] ** 2
+    assert ((predicted - targets) ** 2).mean() == pytest.approx(squares)
+    with pytest.raises(BadInput, match=r"data.scaling.targets: two bounds, the smaller first"):
+        setup_of(f"data.file={file} data.targets=real data.scaling={{targets=[3,2]}}")
+
+
 def test_init_takes_an_algorithm_of_ones_own_in_place_of_the_default(tmp_path, capsys):
     source = Path(dp_dsgd.__file__).read_text().replace("class DPDSGD", "class Own").replace('"DPDSGD"', '"Own"')
     (tmp_path / "own.py").write_text(source)
