@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import shutil
 from contextlib import suppress
@@ -22,7 +23,7 @@ from typing import Any
 from mpinodes.config import registry
 from mpinodes.config.noise_key import files_behind
 from mpinodes.config.schema import options
-from mpinodes.core.experiment import Experiment, is_file
+from mpinodes.core.experiment import Experiment, Tuning, is_file
 from mpinodes.core.parts import Setup
 from mpinodes.core.version import __version__
 
@@ -93,6 +94,17 @@ def is_same(before: Stamp, now: Stamp) -> bool:
     If the two hashes were made with different keys, or without a key, the modification times are compared instead.
     """
     return before[0] == now[0] and (before[3] == now[3] if before[2] and before[2] == now[2] else before[1] == now[1])
+
+
+def tag_of(setup: Setup, tuning: Tuning) -> str:
+    """Return the value of `privacy.tuning.tag`; empty if the user has no key.
+
+    The value begins with `SHORT` digits that identify the trials, and ends with a hash of these digits, of all keys of
+    `privacy.tuning`, and of the contents of the data files, with the user's key.
+    """
+    trials = tuning.tag[:SHORT]
+    facts = [trials, tuning.mode, tuning.trials, tuning.mu, tuning.adjacency, [stamp[3] for stamp in stamps(setup)]]
+    return trials + hmac.new(secret, json.dumps(facts).encode(), "sha256").hexdigest() if (secret := _secret()) else ""
 
 
 def _secret() -> bytes:

@@ -67,12 +67,14 @@ class Tuning(Struct, forbid_unknown_fields=True, frozen=True):
         trials: the number of trials, which was fixed beforehand.
         mu: for mode=accounted: trials and scores together satisfy mu-GDP.
         adjacency: the adjacency for which mu holds. With another privacy.adjacency, no epsilon of tuning is proven.
+        tag: a hash of these keys and the data files with a key of the user, by which mpinodes notices changes of mu.
     """
 
     mode: Literal["public", "private", "accounted"]
     trials: Count
     mu: Size = 0.0
     adjacency: Adjacency | None = None
+    tag: str = ""
 
 
 class Privacy(Struct, forbid_unknown_fields=True, frozen=True):

@@ -18,6 +18,7 @@ from msgspec import UNSET, UnsetType, structs
 from numpy.typing import NDArray
 
 from mpinodes.config.compose import compose
+from mpinodes.config.own_files import tag_of
 from mpinodes.core import RELEASED, Query, Setup, Vector
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment, log_spaced
@@ -178,6 +179,8 @@ class Accounting:
                 # The worst case is a sample of the run that is used by tuning, too.
                 both = cost._replace(pure=np.full_like(cost.pure, np.inf), rho=cost.rho + tuned.mu**2 / 2)
                 tuning.epsilon = _number(both.settled().loss(e.privacy.delta).epsilon)
+                if not tuned.tag or tuned.tag != tag_of(setup, tuned):
+                    tuning.stated = True
         unsent: Literal["gradient", "message"] = "gradient" if setup.algorithm.noises_gradients else "message"
         return typed.PrivacySummary(
             delta=e.privacy.delta, adjacency=e.privacy.adjacency,

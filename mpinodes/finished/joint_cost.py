@@ -29,11 +29,11 @@ from msgspec.structs import replace
 from mpinodes.config import registry
 from mpinodes.config.building import build
 from mpinodes.core.errors import BadInput, is_users
-from mpinodes.core.experiment import UNITS, Checkpoint, Deadline, Experiment, Record
+from mpinodes.core.experiment import UNITS, Checkpoint, Deadline, Experiment, Record, Tuning
 from mpinodes.evaluation.accounting import proven
 from mpinodes.finished.runs import FinishedRun
 from mpinodes.finished.siblings import at_one_place, files_mark, files_mark_of, noise_of
-from mpinodes.presentation.privacy_words import condition, number
+from mpinodes.presentation.privacy_words import UNCONFIRMED, condition, number
 from mpinodes.privacy.accountant import UNPROVEN, PrivacyLoss, accountant_of
 from mpinodes.privacy.curves import ORDERS, gdp_mu, pure_rdp
 from mpinodes.privacy.together import UNMAPPED, Cost, composed, cost_of, same_things, whole
@@ -77,6 +77,12 @@ class Finished(FinishedRun):
         if privacy.network.proven is not None:
             return None
         return privacy.unproven_because or "no privacy loss is proven for this run alone"
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """Return `privacy.tuning`, if the cost of tuning is known and adds up with the cost of the run."""
+        tuning = self.summary.privacy.tuning
+        return self.experiment.privacy.tuning if tuning and tuning.epsilon is not None else None
 
     @property
     def noise(self) -> Hashable:
@@ -273,7 +279,12 @@ def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
         del run.__dict__["cost"]
     if len(by_things) > 1 and (because := UNMAPPED[runs[0].experiment.privacy.adjacency]):
         raise Unproven(because)
-    return whole(list(by_things.values())).loss(delta), len(by_things) == 1
+    cost = whole(list(by_things.values()))
+    if rho := sum(tuning.mu**2 / 2 for tuning in {run.tuning for run in runs} if tuning):
+        if not cost.is_gaussian:
+            raise Unproven("the cost of tuning adds up with that of Gaussian noise only")
+        cost = cost._replace(pure=np.full_like(cost.pure, np.inf), rho=cost.rho + rho).settled()
+    return cost.loss(delta), len(by_things) == 1
 
 
 def text(runs: Sequence[Finished], delta: float | None) -> str:
@@ -341,7 +352,11 @@ def in_all(runs: Sequence[Finished], delta: float | None) -> tuple[PrivacyLoss, 
         notes.append(f"Nothing is proven: {error}.")
     if any(run.summary.privacy.key == "rehearsal" for run in runs):
         notes.append("Not private as run: anyone with the seeds can regenerate the noise (use noise.entropy=os).")
-    if any(run.summary.privacy.tuning for run in runs):
+    tuned = [(run, tuning) for run in runs if (tuning := run.summary.privacy.tuning) and tuning.mode != "public"]
+    if any(run.tuning for run, _ in tuned):
+        rests = f", as privacy.tuning states it: {UNCONFIRMED}" if any(tuning.stated for _, tuning in tuned) else ""
+        notes.append(f"The cost of choosing settings by mpinodes tune is included{rests}.")
+    if not all(run.tuning for run, _ in tuned):
         notes.append("The cost of choosing settings by mpinodes tune is not included.")
     conditions = {condition(run.summary.checked) for run in runs} - {""}
     notes += [f"The proof is {condition}." for condition in sorted(conditions)]

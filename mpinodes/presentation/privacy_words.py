@@ -23,6 +23,7 @@ CEILING = (
     "The privacy loss assumes the largest possible effect of hidden state on later messages, which may be far above "
     "the true effect: no finite smoothness of the losses is known, or there are too many effects to compute one by one."
 )
+UNCONFIRMED = "it was changed, comes from another computer, or omits earlier trials"
 SOLVERS = "The proof assumes that the local solvers reach their tolerance on adjacent data too."
 DIFFERENCE = {
     "one-sample": "one sample",
@@ -165,7 +166,9 @@ def remarks(privacy: typed.PrivacySummary, noise: typed.NoiseSummary) -> list[st
         where = on.get(privacy.tuning.mode, "the same data")
         notes.append(f"The settings were chosen by {privacy.tuning.trials} trials on {where}.")
         if privacy.tuning.mode == "accounted":
-            notes.append(f"Tuning and one such run together: ε = {number(privacy.tuning.epsilon)} at δ = {delta:g}.")
+            rests = f", which rests on what privacy.tuning states: {UNCONFIRMED}" if privacy.tuning.stated else ""
+            whole = number(privacy.tuning.epsilon)
+            notes.append(f"Tuning and one such run together: ε = {whole} at δ = {delta:g}{rests}.")
     if budget := privacy.budget:
         of, stops = f" for all {together.runs} runs together" if together else "", budget.stops or []
         text = f"The budget is ε = {budget.epsilon:g} ({privacy.adjacency}) at δ = {budget.delta:g}{of}, kept by "

@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from math import isinf, sqrt
 from pathlib import Path
 from typing import Any, Literal
@@ -19,9 +20,10 @@ import tomli_w
 
 from mpinodes.config.building import build
 from mpinodes.config.compose import compose
+from mpinodes.config.own_files import tag_of
 from mpinodes.core.asked import Tree, merge, nested
 from mpinodes.core.errors import BadInput
-from mpinodes.core.experiment import Noise
+from mpinodes.core.experiment import Noise, Tuning
 from mpinodes.core.parts import Setup
 from mpinodes.core.seeds import Draws, Purpose
 from mpinodes.data import Source
@@ -142,6 +144,7 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
         mu = gdp_mu(budget.epsilon, delta)
         part, final = mu * sqrt(SHARE / len(chosen)), gdp_epsilon(mu * sqrt(1 - SHARE), delta)
         common |= {"privacy": {"budget": {"epsilon": gdp_epsilon(part, delta)}}, "record": {"decisions": True}}
+    compose(merge(base, nested(first), common), None)  # so that a mistake in all trials is reported in a line
     cases = [nested(settings) | {"name": f"trial-{k}"} for k, settings in enumerate(chosen)]
     fixed = {key: value for key, value in flat(base) if key not in {key for case in chosen for key in case}}
     tree = merge(nested(fixed), common, {"comparator": False})
@@ -158,10 +161,13 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     if np.isnan(scores).all():
         raise BadInput(f"{place}: all trials failed: {next(iter(swept.failed.values()), 'no score is finite')}")
     best = chosen[int(np.nanargmax(scores))]
-    adjacency = setup.experiment.privacy.adjacency
-    tuning = {"mode": mode, "trials": len(chosen), "mu": part * sqrt(len(chosen)), "adjacency": adjacency}
-    tuned = merge(base, nested(best), {"privacy": {"budget": {"epsilon": final}, "tuning": tuning}})
     others = {run.name for run in (place / RUNS).iterdir()} - {plan.name for plan in swept.plans} if part else ()
+    tuning: Tree = {"mode": mode, "trials": len(chosen), "mu": part * sqrt(len(chosen))}
+    tuning["adjacency"] = setup.experiment.privacy.adjacency
+    if part and not others:
+        trials_of = " ".join(sorted(f"{plan.name} {plan.noise}" for plan in swept.plans))
+        tuning["tag"] = tag_of(setup, Tuning(**tuning, tag=sha256(trials_of.encode()).hexdigest()))
+    tuned = merge(base, nested(best), {"privacy": {"budget": {"epsilon": final}, "tuning": tuning}})
     runs, seconds = (len(swept.plans), swept.before), (time.perf_counter() - begun, swept.cpu)
     made = Tuned(output, mode, best, scores, (final, budget.epsilon), runs, seconds, place, len(others))
     write_text(output, f"{HEAD}: {len(chosen)} trials {WORDS[mode]}.\n# {made.cost}.\n{tomli_w.dumps(tuned)}")

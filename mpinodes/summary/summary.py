@@ -151,11 +151,14 @@ class TuningSummary(Struct, kw_only=True):
         trials: the number of trials.
         epsilon: for mode "accounted", the ε of tuning and this run together at the run's δ; None if it is not proven,
             or if no ε includes tuning.
+        stated: set if this ε rests on `privacy.tuning` as it is: the section was changed, comes from another computer,
+            or omits earlier trials.
     """
 
     mode: Literal["public", "private", "accounted"]
     trials: int
     epsilon: float | None = None
+    stated: Literal[True] | UnsetType = UNSET
 
 
 class NoiseSummary(Struct, kw_only=True):

@@ -13,11 +13,13 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from mpinodes import load, run_lockstep, spent
+from mpinodes import load, run_lockstep
 from mpinodes.config.building import build
 from mpinodes.core.asked import parse
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment
+from mpinodes.finished import joint_cost
+from mpinodes.finished.result import Result
 from mpinodes.studies import pools, tuning
 from mpinodes.tune import main
 from tests.helpers.records import summary_of
@@ -152,6 +154,7 @@ def test_trials_are_fixed_beforehand_and_begin_with_the_given_settings():
 @pytest.mark.parametrize(
     ("words", "mode", "message"),
     [
+        ([], "--public=none.csv", "none.csv: cannot be read: No such file"),
         (["noise.key=1"], "--accounted", "leave out data.sampling, noise.key and"),
         (["algorithm.name=dola", "data.batch=1"], "--accounted", "only methods that add Gaussian noise to gradients"),
         (["data.targets=real", "data.labels=[]", "problem.loss=least-squares"], "--accounted", "counts of correct"),
@@ -164,7 +167,8 @@ def test_trials_are_fixed_beforehand_and_begin_with_the_given_settings():
 )
 def test_what_cannot_be_tuned_is_refused(capfd, words, mode, message):
     assert main(["e.toml", *words, mode]) == 2
-    assert message in capfd.readouterr().err
+    (line,) = capfd.readouterr().err.splitlines()
+    assert message in line
     assert main(["--private"]) == 2
     tuning.Path("n.toml").write_text(EXPERIMENT.replace(", budget = {epsilon = 6.0}", ""))
     with pytest.raises(BadInput, match=r"privacy.budget.epsilon is missing"):
@@ -184,9 +188,18 @@ def test_the_cost_of_tuning_is_neither_lost_nor_proven_for_another_adjacency(cap
         privacy = summary_of(run_lockstep(asked))["privacy"]
         assert privacy["network"]["proven"] is not None
         assert (privacy["tuning"]["epsilon"] is not None) is is_proven
-    capfd.readouterr()
-    assert spent.main(["zero-out"]) == 0
-    assert "choosing settings by mpinodes tune is not included" in " ".join(capfd.readouterr().out.split())
+    for name, words in (("seed", ["seed=1"]), ("changed", ["privacy.tuning.mu=0.01"])):
+        asked = parse("t.toml", [*words, f"output.dir={name}", "report=false"])
+        assert ("stated" in summary_of(run_lockstep(asked))["privacy"]["tuning"]) is (name == "changed")
+    assert "was changed, comes from another computer" in " ".join(repr(Result(Path("changed"))).split())
+    mu = tomllib.loads(Path("t.toml").read_text())["privacy"]["tuning"]["mu"]
+    final = brentq(lambda mu: epsilon(mu) - summary_of(Path("zero-out"))["privacy"]["network"]["proven"], 0.1, 9)
+    runs = joint_cost.read([Path("zero-out"), Path("seed")])  # tuning is counted once
+    loss, notes, _ = joint_cost.in_all(runs, None)
+    assert loss.epsilon == pytest.approx(epsilon((mu**2 + 2 * final**2) ** 0.5), rel=1e-3)
+    assert "The cost of choosing settings by mpinodes tune is included." in notes
+    notes = joint_cost.in_all(joint_cost.read([Path("changed")]), None)[1]
+    assert any("as privacy.tuning states it: " in note for note in notes)
 
 
 def test_trials_of_an_earlier_tuning_are_named(capsys):
