@@ -28,6 +28,8 @@ def main(argv: list[str]) -> int:
         raise BadInput(f"the data file is missing; see {parser.prog} --help")
     if options.output.exists():
         raise BadInput(f"{options.output}: this file exists; delete the file, or choose another --output")
+    if not options.output.parent.is_dir():
+        raise BadInput(f"--output {options.output}: the folder does not exist")
     from mpinodes.config.initial import experiment
     from mpinodes.core.asked import as_typed, parse
     from mpinodes.runlog.directories import write_text

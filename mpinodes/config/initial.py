@@ -10,7 +10,7 @@ import tomli_w
 
 from mpinodes.config import registry
 from mpinodes.config.compose import compose
-from mpinodes.core.asked import Tree, merge
+from mpinodes.core.asked import Tree, merge, overridden
 from mpinodes.core.errors import BadInput
 
 AGENT = "{agent}"
@@ -36,9 +36,7 @@ def experiment(files: Sequence[str], asked: Tree) -> tuple[Tree, str, str]:
         BadInput: the files cannot be used; the message says what to do.
     """
     settings, line = registry.find(registry.STREAMS, "file").initial(_common_name(files), asked.get("data", {}))
-    tree = merge(settings, {"privacy": {"delta": DELTA, "budget": {"epsilon": BUDGET}}}, asked)
-    if "path" in asked.get("algorithm", {}):
-        tree["algorithm"].pop("name")
+    tree = overridden(merge(settings, {"privacy": {"delta": DELTA, "budget": {"epsilon": BUDGET}}}), asked)
     compose(tree, None)
     comment = textwrap.fill(line, 120, initial_indent="# ", subsequent_indent="# ")
     return tree, f"{HEAD}{comment}\n{tomli_w.dumps(tree)}", line

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from mpinodes.core.errors import BadInput
 Tree = dict[str, Any]
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte-order marks
 LINE = re.compile(r"""\s*(?:\[+\s*([\w."' -]+?)\s*\]|([\w."'-]+(?:\s*\.\s*[\w."'-]+)*)\s*=)""")
+# Sections, each followed by keys that choose the same part
+CHOICES = "algorithm name path, data name path, topology name file path, step kind path, problem loss path"
+CHOICES += ", problem set set_path"
 NAMED = ("algorithm", "data", "topology")  # sections whose part is chosen by the key `name`
 COMMANDS = "run|init|tune|report|sweep|compare|check|audit|replay|spent|watch|doctor"
 
@@ -81,6 +85,19 @@ def merge(*trees: Mapping[str, Any]) -> Tree:
     return merged
 
 
+def overridden(tree: Tree, later: Tree) -> Tree:
+    """Return the settings of `tree` and `later`. Where `later` chooses a part, `tree` no longer chooses this part.
+
+    For example, `algorithm.path` of the command line replaces `algorithm.name` of the file.
+    """
+    kept = merge(tree)
+    for section, *choosers in map(str.split, CHOICES.split(", ")):
+        below, above = kept.get(section), later.get(section)
+        if isinstance(below, dict) and isinstance(above, dict) and {*choosers} & above.keys():
+            kept[section] = {key: value for key, value in below.items() if key not in choosers}
+    return merge(kept, later)
+
+
 def flat(tree: Mapping[str, Any], prefix: str = "", whole: str = "") -> Iterator[tuple[str, Any]]:
     """Yield all values of nested dictionaries, as pairs (dotted key, value), such as ("privacy.epsilon", 0.5).
 
@@ -125,6 +142,7 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
     import tomllib
 
     asked: Tree = {}
+    words: Tree = {}
     if file := next((word for word in (path, *overrides) if word and word.endswith(".py") and "=" not in word), ""):
         raise BadInput(f"{file}: a Python file is the value of a key; for an algorithm, type algorithm.path={file}")
     if path is not None:
@@ -148,8 +166,8 @@ def parse(path: str | None, overrides: list[str]) -> Tree:
             value = tomllib.loads(f"value = {text}")["value"]
         except ValueError:
             value = text
-        asked = merge(asked, nested({key: value}))
-    return asked
+        words = merge(words, nested({key: value}))
+    return overridden(asked, words)
 
 
 def _places(path: str, text: str) -> dict[str, str]:
@@ -197,7 +215,7 @@ def gathered(*asked: str | Path | Mapping[str, Any]) -> Tree:
             trees.append(parse(str(source), []))
         else:
             raise BadInput(f"{source!r}: expected the path of a file, a text key=value, or a dictionary")
-    return merge(*trees)
+    return reduce(overridden, trees, merge())
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ the user has checked that the facts may be public.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
@@ -38,11 +39,13 @@ class Facts(NamedTuple):
         targets: how targets are read.
         samples: the number of samples in all files.
         line: a line that describes the samples.
+        twice: the names that several columns of a file have.
     """
 
     settings: dict[str, Any]
     targets: Targets
     line: str
+    twice: list[str]
 
 
 def read(paths: Sequence[Path], target: str = "", header: bool | None = None) -> Facts:
@@ -60,13 +63,14 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
         BadInput: a file cannot be read, or its number of columns differs from the first file.
     """
     targets, norms, low, high, widths = [], list[Vector](), np.inf, -np.inf, set[int]()
-    is_dense, names = paths[0].suffix in table.DENSE, ""
+    is_dense, names, twice = paths[0].suffix in table.DENSE, "", list[str]()
     for path in paths:
         if is_dense:
             content = table.DENSE[path.suffix](path, table.FileFacts(labels=("",), header=header, target=target))
             features, some = np.asarray(content.features, float), content.targets
             names = f": {listed(content.names[:-1])}" if content.names else ""
             header = bool(content.names) if path.suffix == ".csv" else None
+            twice += [name for name, number in Counter(content.names).items() if number > 1]
             if widths <= {features.shape[1]}:
                 low, high = np.minimum(low, features.min(axis=0)), np.maximum(high, features.max(axis=0))
         else:
@@ -92,7 +96,8 @@ def read(paths: Sequence[Path], target: str = "", header: bool | None = None) ->
     settings = {key: value for key, value in facts.items() if value not in ("", [], None)}
     scale = f"median norm {np.median(norm):.3g}, scaled to 1" if "scaling" in facts else "norms at most 1"
     labels = f"{len(how.labels)} {how.kind}" if how.labels else "real targets"
-    return Facts(settings, how, f"{len(targets)} samples, {max(widths)} features{names} ({scale}), {labels}")
+    line = f"{len(targets)} samples, {max(widths)} features{names} ({scale}), {labels}"
+    return Facts(settings, how, line, twice)
 
 
 def read_targets(targets: Sequence[Any]) -> Targets:
@@ -100,7 +105,7 @@ def read_targets(targets: Sequence[Any]) -> Targets:
 
     Whole numbers with at most `FEW` different values are classes.
     """
-    words = {str(target).strip().strip('"') for target in targets}
+    words = {str(target).strip().strip('"') for target in targets} - {""}  # a missing target is no label
     numbers = sorted({number_of(word) for word in words})
     numbers = numbers if all(map(isfinite, numbers)) else []
     if numbers and (len(numbers) > FEW or any(number % 1 for number in numbers)) and len(numbers) != 2:

@@ -31,6 +31,7 @@ INDEX = ("unnamed: 0", "__index_level_0__")  # the names that libraries give to 
 _may_be_index = re.compile(r"x|v1||index|level_\d+|unnamed\W*_*\d+|row[._]?(names?|nr|index|id)|\.\.\.1").fullmatch
 SEEMS_AN_INDEX = "seems to be the index of a data frame: drop this column (index=False), or give the column a name"
 FOLDER = Path("runs", "frames")  # the folder to which data frames are written
+MISSING = ("", "?", "na", "n/a", "nan", "null", "none")  # entries, in lower case, that stand for a missing value
 SPARSE = (".libsvm", ".svm", ".txt")
 
 
@@ -205,10 +206,10 @@ def _csv(path: Path, stated: FileFacts) -> _Table:
 
     def where(row: int, column: int) -> tuple[str, str, str]:
         entries = next(entries for number, entries in _rows(path, stated) if number == places[row])
-        remedy = "; data.header says whether the first line holds names" if row == 0 else ""
+        remedy = "; data.header says whether the first line holds names" if row == 0 and not names else ""
         if column == len(order) - 1:
             remedy += """; data.labels states labels that are words: type 'data.labels=["no", "yes"]', quotes and all"""
-        elif not entries[order[column]].strip():
+        elif entries[order[column]].strip().lower() in MISSING:
             remedy += "; fill in missing values by a public constant, or leave out their samples"
         elif names:
             name, dummies = names[column], f"pandas.get_dummies(pandas.read_csv({path.name!r}), columns="

@@ -168,6 +168,9 @@ class File(LabelledStream):
                 f"data.labels = {list(self.labels)}: data.targets=real has no labels; leave one of the two keys out"
             )
         distinct = {label.strip() if isinstance(label, str) else label for label in self.labels}
+        if len(self.labels) == 1 and self.facts == "read":
+            reason = "two different labels or more expected; data.target names the column of the targets"
+            raise BadInput(f"{self.file}: all targets are {self.labels[0]!r}: {reason}")
         if len(distinct) < len(self.labels) or (self.labels and not self._fits(len(self.labels))):
             expected = "two different labels expected, as [0, 1]; for more labels, set data.targets=classes"
             if self.targets == "classes":
@@ -213,6 +216,8 @@ class File(LabelledStream):
         if not (paths := files_of(Path(file).expanduser())):
             raise BadInput(f"{file}: there is no such file")
         about = facts.read(paths, str(settings.get("target", "")), settings.get("header"))
+        if about.twice:
+            raise BadInput(f"{file}: several columns have the name {about.twice[0]!r}: give each a name of its own")
         agents = {"topology": {"agents": len(paths)}} if AGENT in file else {}
         data = cls.method["data"] | {"file": file, "train": 0.8} | about.settings
         problem = cls.method["problem"] | {"loss": facts.LOSSES[about.targets.kind]}

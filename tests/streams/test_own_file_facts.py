@@ -11,7 +11,7 @@ import pytest
 from mpinodes import load_model, run_lockstep
 from mpinodes.algorithms import dp_dsgd
 from mpinodes.config.compose import compose
-from mpinodes.core.asked import parse
+from mpinodes.core.asked import gathered, parse
 from mpinodes.core.errors import BadInput
 from mpinodes.init import main as init
 from tests.helpers.parts import run_of, setup_of
@@ -149,6 +149,34 @@ def test_init_takes_the_files_of_agents(tmp_path):
                 assert owner[np.abs(scaling - x).sum(axis=1).argmin()] == agent
     assert sum(len(stream.held_by(agent)) for agent in range(3)) == 36
     assert init([files[0], files[2], "--output", str(tmp_path / "f.toml")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        ("a,b,y\n1,2,no\n2,3,no\n", [], "some.csv: all targets are 'no': two different labels or more expected"),
+        ("a,b,y\n1,,no\n2,3,yes\n", [], "line 2, column 2: '' is not a finite number; fill in missing values by"),
+        ("a,b,y\n1,NA,no\n2,3,yes\n", [], "line 2, column 2: 'NA' is not a finite number; fill in missing values by"),
+        ("a,b,y\n1,2,no\n2,3,\n3,4,yes\n", [], "line 3, column 3: label '' is neither 'no' nor 'yes'"),
+        ("a,a,y\n1,2,no\n2,3,yes\n", [], "some.csv: several columns have the name 'a': give each a name of its own"),
+        ("a,b,y\n1,2,no\n2,3,yes\n", ["--output", "none/x"], "--output none/x: the folder does not exist"),
+    ],
+)
+def test_init_refuses_a_file_in_one_line(tmp_path, monkeypatch, capfd, text, words, message):
+    monkeypatch.chdir(tmp_path)
+    Path("some.csv").write_text(text)
+    assert init(["some.csv", "topology.agents=1", *words]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_the_command_line_replaces_the_part_that_a_file_chooses(tmp_path):
+    file, mine = tmp_path / "e.toml", Path(dp_dsgd.__file__)
+    file.write_text('[algorithm]\nname = "dola"\nmixing = "metropolis"\n')
+    assert parse(str(file), [f"algorithm.path={mine}"])["algorithm"] == {"path": str(mine), "mixing": "metropolis"}
+    both = parse(str(file), [f"algorithm.path={mine}", "algorithm.name=dpps"])
+    assert {"path", "name"} < both["algorithm"].keys()  # refused later
+    assert gathered(file, {"algorithm.path": mine})["algorithm"] == {"path": str(mine), "mixing": "metropolis"}
 
 
 def test_scaling_maps_bounds_to_one_and_then_the_norm(tmp_path):
