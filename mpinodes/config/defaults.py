@@ -16,6 +16,7 @@ sections, and all mistakes are collected.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -148,6 +149,15 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
             in_preset |= {key: place_of(part, "defaults") for key, _ in flat(defaults) if key not in typed}
     problems[:] = map(Request({}, in_preset).located, problems)
     return decoded, by_name
+
+
+def unlike_first(asked: Tree) -> str:
+    """Return a line for users who name the algorithm that runs by default, and so change its other settings; or ""."""
+    name = FIRST["algorithm"]["name"]
+    if asked.get("algorithm", {}).get("name") != name or {"data", "problem", "privacy"} & asked.keys():
+        return ""
+    settings = [f"{key}={json.dumps(value)}" for key, value in flat(FIRST) if key != "algorithm.name"]
+    return f"{name} runs with the defaults of its paper; without algorithm.name: {' '.join(settings)}"
 
 
 @cache

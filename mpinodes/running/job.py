@@ -251,12 +251,16 @@ class Job(ExitStack):
         """
 
         def open_run() -> None:
+            from mpinodes.config.defaults import unlike_first
             from mpinodes.running.setup import set_up
 
             if resumed:
                 self.reopen(resumed, words)
             else:
-                self.open_new(lambda: set_up(asked_for(words), self._ranks))
+                asked = asked_for(words)
+                self.open_new(lambda: set_up(asked, self._ranks))
+                if note := unlike_first(asked):
+                    launching.say(note)
 
         gc.enable()
         self._start = launching.BEGAN

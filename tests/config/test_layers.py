@@ -11,6 +11,7 @@ import tomli_w
 import mpinodes
 from mpinodes.auditing.transcripts import Recorded
 from mpinodes.config.compose import compose
+from mpinodes.config.defaults import unlike_first
 from mpinodes.core.asked import asked_for, merge
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import RETIRED, Experiment
@@ -21,6 +22,17 @@ from mpinodes.running.resuming import reopen
 from tests.helpers.running import run_here
 
 PRESET = '[data]\nname = "unit-ball"\nbatch = 5\n'
+
+
+def test_naming_the_default_algorithm_says_which_settings_this_changes():
+    line = unlike_first(asked_for(["algorithm.name=dola", "rounds=3"]))
+    assert line.endswith(
+        'data.name="unit-ball" data.total=25000 data.batch=25 problem.average=true privacy.delta=1e-06'
+    )
+    named = compose(asked_for(["algorithm.name=dola", *line.split(": ")[1].split()]), None).experiment
+    assert named == compose({}, None).experiment
+    for words in ([], ["algorithm.name=dpps"], ["algorithm.name=dola", "data.batch=25"]):
+        assert unlike_first(asked_for(words)) == ""
 
 
 @pytest.mark.parametrize(
