@@ -152,12 +152,11 @@ def resolve(asked: Tree, ranks: int | None, problems: Problems) -> tuple[Tree, d
 
 
 def unlike_first(asked: Tree) -> str:
-    """Return a line for users who name the algorithm that runs by default, and so change its other settings; or ""."""
-    name = FIRST["algorithm"]["name"]
-    if asked.get("algorithm", {}).get("name") != name or {"data", "problem", "privacy"} & asked.keys():
+    """Return a line for users who name the default algorithm, and thereby change other settings; otherwise ""."""
+    if asked.get("algorithm", {}).get("name") != "dola" or {"data", "problem", "privacy"} & asked.keys():
         return ""
-    settings = [f"{key}={json.dumps(value)}" for key, value in flat(FIRST) if key != "algorithm.name"]
-    return f"{name} runs with the defaults of its paper; without algorithm.name: {' '.join(settings)}"
+    first = " ".join(f"{key}={json.dumps(value)}" for key, value in flat(FIRST) if key != "algorithm.name")
+    return f"dola runs with the defaults of its paper; without algorithm.name: {first}"
 
 
 @cache

@@ -281,9 +281,8 @@ def lost(runs: Sequence[Finished], delta: float) -> tuple[PrivacyLoss, bool]:
         raise Unproven(because)
     cost = whole(list(by_things.values()))
     if rho := sum(tuning.mu**2 / 2 for tuning in {run.tuning for run in runs} if tuning):
-        if not cost.is_gaussian:
-            raise Unproven("the cost of tuning adds up with that of Gaussian noise only")
-        cost = cost._replace(pure=np.full_like(cost.pure, np.inf), rho=cost.rho + rho).settled()
+        tuning = cost._replace(pure=np.inf + cost.pure, rho=np.full_like(cost.rho, rho), is_gaussian=True, distance=0)
+        cost = composed([cost, tuning.settled()]).settled()
     return cost.loss(delta), len(by_things) == 1
 
 

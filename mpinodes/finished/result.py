@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mpinodes.core.errors import BadInput
-from mpinodes.presentation import run_warnings
 from mpinodes.presentation import terminal as words
-from mpinodes.presentation.privacy_words import lines
 from mpinodes.summary.summary import FILE, Summary
 
 if TYPE_CHECKING:
@@ -41,24 +39,16 @@ class Result:
         return words.text(Summary.read(self.directory), self.directory)
 
     def _repr_html_(self) -> str:
-        """Return HTML that a notebook shows: the numbers, the warnings, the privacy loss, and the main figure."""
+        """Return HTML that a notebook shows: the text that the run prints at its end, and the most important figure."""
         from mpinodes.presentation.run_figures import drawers
 
-        s = Summary.read(self.directory)
-        left = '<td style="text-align: left; white-space: pre">'
-        rows = "".join(f"<tr>{left}{escape(row.label)}{left}{escape(row.value)}" for row in words.measured(s))
-        warnings = "".join(f"<p><b>Warning:</b> {escape(sentence)}" for sentence in run_warnings.sentences(s))
-        privacy = escape("\n".join(lines(s.privacy, s.checked)))
-        image = ""
-        for name in drawers(s):  # the most important figure first
+        figures, image = drawers(Summary.read(self.directory)), ""
+        for name in figures:  # the most important figure first
             with suppress(BadInput):  # the run may have no numbers for this figure
-                image = b64encode(vars(getattr(self.plot, name)())["_repr_png_"]()).decode()
+                png = b64encode(vars(self.plot._drawn(name))["_repr_png_"]()).decode()
+                image = f'<img width="560" src="data:image/png;base64,{png}">'
                 break
-        return (
-            f"<b>{escape(words.headline(s))}</b><br>{escape(words.setting(s))}"
-            f'<table>{rows}</table>{warnings}<pre style="font-family: monospace">{privacy}</pre>'
-            f'<img width="560" src="data:image/png;base64,{image}"><p>{escape(str(self.directory))}'
-        )
+        return f'<pre style="font-family: monospace">{escape(repr(self))}</pre>{image}'
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -166,6 +166,7 @@ def tune(file: str | Path, words: Sequence[str], mode: Mode, trials: int, public
     tuning["adjacency"] = setup.experiment.privacy.adjacency
     if part and not others:
         trials_of = " ".join(sorted(f"{plan.name} {plan.noise}" for plan in swept.plans))
+        trials_of += os.urandom(16).hex() if setup.experiment.secret else ""  # the same settings have other noise
         tuning["tag"] = tag_of(setup, Tuning(**tuning, tag=sha256(trials_of.encode()).hexdigest()))
     tuned = merge(base, nested(best), {"privacy": {"budget": {"epsilon": final}, "tuning": tuning}})
     runs, seconds = (len(swept.plans), swept.before), (time.perf_counter() - begun, swept.cpu)

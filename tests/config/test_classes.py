@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import linecache
 import sys
 from collections.abc import Callable, Iterator
@@ -102,7 +103,7 @@ def test_a_class_of_a_notebook_is_an_algorithm_whose_file_repeats_the_run(cell):
     np.testing.assert_array_equal(first.record.loss, again.record.loss)
     assert first.summary["algorithm"].endswith("/Mine.py")
     (copy,) = (first.directory / "sources").iterdir()
-    assert "HALF = 0.5" in copy.read_text()
+    assert "HALF, NAMES, table = root(0.25)" in copy.read_text()
     assert "factor: float = 1.0" in copy.read_text()
     cell("HALF = 0.25")
     changed = mpinodes.simulate(SMALL, algorithm=names["Mine"])
@@ -131,12 +132,20 @@ def test_a_class_that_cannot_be_written_is_refused_in_a_line(cell):
     cell(IMPORTS)
     names = cell(CLASSES)
     names["HALF"] = pandas.DataFrame()
-    with pytest.raises(BadInput, match=r"HALF: the class uses this variable, but a DataFrame cannot be written"):
+    with pytest.raises(BadInput, match=r"HALF: no cell of the notebook has the source of this name"):
         mpinodes.simulate(SMALL, algorithm=names["Mine"])
-    local = cell("def make():\n    class Inner(DOLA):\n        pass\n    return Inner\nInner = make()\n")["Inner"]
-    with pytest.raises(BadInput, match="Inner: the source of this class or function is not found: put the class into"):
-        mpinodes.simulate(SMALL, algorithm=local)
+    names["Unknown"] = type("Unknown", (DOLA,), {"__module__": "notebook"})
+    with pytest.raises(BadInput, match="Unknown: no cell of the notebook has the source of this name: put"):
+        mpinodes.simulate(SMALL, algorithm=names["Unknown"])
     assert not Path("runs/classes").exists()
+
+
+def test_a_class_of_a_module_is_imported(cell, tmp_path, monkeypatch):
+    (tmp_path / "own_module.py").write_text(f"{IMPORTS}{CLASSES}")
+    monkeypatch.syspath_prepend(tmp_path)
+    run = mpinodes.simulate(SMALL, algorithm=importlib.import_module("own_module").Mine)
+    (copy,) = (run.directory / "sources").iterdir()
+    assert "from own_module import Mine" in copy.read_text()
 
 
 @pytest.mark.parametrize("error", [BadInput("rounds = 0: too few"), Diverged("rounds = 0: too few")])
