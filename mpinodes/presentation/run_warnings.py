@@ -126,7 +126,10 @@ def of_numbers(s: Summary) -> dict[str, str]:
             ("loss-above-start", "doing nothing", f"{losses} at the start", lost, stayed),
         ):
             if high is not None and low is not None and (high > low or (high == low and code.startswith("no-better"))):
-                add(made, code, f"{'No better' if high == low else 'Worse'} than {than}: {words.format(high, low)}.")
+                is_large = code == "no-better-than-mean-target" and low > 10
+                advice = " Large targets need data.scaling={targets=[lower, upper]}." if is_large else ""
+                how = "No better" if high == low else "Worse"
+                add(made, code, f"{how} than {than}: {words.format(high, low)}.{advice}")
     if noise is None:
         add(made, "no-noise")
         return made.warnings or {}

@@ -291,20 +291,17 @@ class File(LabelledStream):
 
     @property
     def warning(self) -> str:
-        """Return a sentence that warns of samples far from 1, and says how to scale them; "" if all is well."""
+        """Return a sentence that warns of features with norms far from 1, and says how to scale; "" if all is well."""
         with suppress(BadInput):  # the file may be gone
             train = self._sources[0]
             norm = float(np.median(row_norms(doubles(train.features(np.arange(min(1000, len(train.targets))))))))
-            size = float(np.median(abs(train.targets))) if self.targets == "real" else 1.0
-            facts = [("features of a sample have a median norm", norm, 0.1), ("targets have a median size", size, 0.01)]
-            for far, number, least in facts:
-                if not least <= number <= 10:
-                    return (
-                        f"The {far} of {number:.3g}, but methods work best near 1. Type `mpinodes init {self.file}`, "
-                        "and run the experiment that it writes; or set data.scaling={lower=..., upper=..., norm=1"
-                        + ", targets=[..., ...]" * (self.targets == "real")
-                        + "} with bounds that you know without looking at the data."
-                    )
+            if not 0.1 <= norm <= 10:
+                return (
+                    f"The features of a sample have a median norm of {norm:.3g}, but methods work best with norms near "
+                    f"1. Type `mpinodes init {self.file}`, and run the experiment that it writes; or set data.scaling="
+                    f"{{lower=..., upper=..., norm=1{', targets=[..., ...]' * (self.targets == 'real')}}} with bounds "
+                    "that you know without looking at the data."
+                )
         return ""
 
     @property

@@ -107,7 +107,7 @@ def test_init_scales_real_targets_and_errors_stay_in_the_units_of_the_file(tmp_p
     file, out = write(tmp_path / "some.csv", targets), tmp_path / "e.toml"
     words = f"data.file={file} privacy.budget.epsilon=8 topology.agents=3 data.scaling={{norm=1}}"
     raw = summary_of(run_of(tmp_path / "raw", words))
-    assert "targets have a median size" in raw["warnings"]["features-not-scaled"]
+    assert "Large targets need data.scaling" in raw["warnings"]["no-better-than-mean-target"]
     assert init([str(file), "topology.agents=3", "--output", str(out)]) == 0
     low, high = tomllib.loads(out.read_text())["data"]["scaling"]["targets"]
     assert low <= targets.min() < targets.max() <= high
