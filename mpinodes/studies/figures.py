@@ -171,7 +171,7 @@ def draw_all(
         plot = next((plot for plot in by_key if plot.y.endswith("(%)")), by_key[0])
         plot.draw(ax, plot.lines, comparison.points(plot.axes[0]) if plot.axes else [])
         plot.arrange(ax, plot.values(plot.lines))
-        ax.set(xlabel=plot.x, ylabel=plot.y)
+        ax.set(xlabel=plot.x, ylabel=textwrap.fill(plot.y, MOST_LETTERS))
         ax.legend(title=phrase(comparison, plot.axes[0]) if plot.axes else None)
     with drawing.style(style, {"font.size": 7.5} if width else {}):
         for plot in plots[:MOST_FIGURES]:

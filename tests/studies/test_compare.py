@@ -478,7 +478,7 @@ def test_a_study_for_a_paper_has_vector_figures_a_wide_table_and_axes_of_the_use
         path.name for path in done.directory.iterdir()
     }
     assert [text.get_text() for text in axes.get_legend().get_texts()][:2] == ["dola", "dpsda-c"]
-    assert axes.get_xlabel() == "nominal ε"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("nominal ε", "accuracy, running mean, test\ndata (%)")
     (head, _, *rows) = (done.directory / "table.md").read_text().splitlines()
     assert head == "| nominal ε | dola | dpsda-c |"
     means = done.means.set_index(["algorithm.name", "privacy.epsilon"])["accuracy_test"]
