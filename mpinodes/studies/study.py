@@ -28,6 +28,7 @@ from typing import Annotated, Any, NamedTuple
 import tomli_w
 from msgspec import Meta
 
+from mpinodes.config.classes import as_words
 from mpinodes.config.schema import checked, suggest
 from mpinodes.core.asked import Tree, gathered, merge, nested, parse
 from mpinodes.core.asked import flat as every_key
@@ -105,7 +106,8 @@ class Study:
         source = words.pop(0) if has_source else {}
         file = None if isinstance(source, Mapping) else Path(os.path.expanduser(source))
         where = file if file is not None and file.is_dir() else None
-        tree = gathered(source) if isinstance(source, Mapping) else parse(str(where / FILE if where else file), [])
+        is_tree, path = isinstance(source, Mapping), str(where / FILE if where else file)
+        tree = as_words(gathered(source)) if is_tree else parse(path, [])
         for word in words:
             tree = _with(tree, str(word))
         name = checked(tree.get(NAME, where.absolute().name if where else file.stem if file else "study"), str, NAME)

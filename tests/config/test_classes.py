@@ -18,6 +18,7 @@ import mpinodes
 from mpinodes.algorithms.dola import DOLA
 from mpinodes.core.errors import BadInput
 from mpinodes.core.messages import Diverged
+from mpinodes.studies.study import Study
 
 IMPORTS = """
 import numpy as np
@@ -105,6 +106,8 @@ def test_a_class_of_a_notebook_is_an_algorithm_whose_file_repeats_the_run(cell):
     (copy,) = (first.directory / "sources").iterdir()
     assert "HALF, NAMES, table = root(0.25)" in copy.read_text()
     assert "factor: float = 1.0" in copy.read_text()
+    path = Study.of([{"algorithm": names["Mine"]}, "seed=0,1"]).tree["algorithm"]["path"]
+    assert Path(path).read_text() == copy.read_text()
     cell("HALF = 0.25")
     changed = mpinodes.simulate(SMALL, algorithm=names["Mine"])
     assert (changed.record.loss != first.record.loss).any()
