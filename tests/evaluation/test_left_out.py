@@ -128,7 +128,7 @@ def test_a_loss_that_is_not_known_to_be_convex_has_no_comparator(point, more, tm
         return
     other = run_of(tmp_path / "other", f"{SMALL} {regression(tmp_path)} problem.path={file} seed=1 {more}")
     third = run_of(tmp_path / "third", f"{SMALL} data.total=200 comparator=false")
-    monkeypatch.setattr("mpinodes.studies.figures.draw_all", lambda *_, **look: [])
+    monkeypatch.setattr("mpinodes.studies.figures.draw_all", lambda *_, **look: {})
     said = compared([run, other, third], None, tmp_path / "compared")
     assert "2 runs have no regret: Mine is not known to be convex" in said
     assert "1 runs have no regret: comparator=false." in said

@@ -245,7 +245,7 @@ def test_every_number_that_people_read_stands_in_the_summary(words, tmp_path, un
     directory, found = run(words, tmp_path)
     names = [bound["name"] for bound in found["bounds"]]  # which have numbers of theorems
     numbers = numbers_of(found)
-    rows = [*summary.measured(typed(found)), *summary.bounds(typed(found))]
+    rows = [*summary.measured(typed(found), None), *summary.bounds(typed(found))]
     assert len(rows) > 8
     for row in rows:
         why = [bound["why_not"] for bound in found["bounds"] if bound["name"] == row.label]
