@@ -18,6 +18,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from mpinodes.auditing.changes import Change
 from mpinodes.auditing.games import Canary, pairs, sights
@@ -25,7 +26,6 @@ from mpinodes.auditing.statistics import told_apart
 from mpinodes.auditing.transcripts import simulate
 from mpinodes.config.compose import compose
 from mpinodes.core import Setup
-from mpinodes.presentation import plots as drawing
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, STYLE
 from mpinodes.privacy.curves import gdp_epsilon
 from mpinodes.privacy.views import Relayed, epsilons, views
@@ -85,7 +85,8 @@ def draw(kind: str, folder: Path, number: int, most: int) -> None:
         number: the number of pairs of runs in an audit.
         most: the number of distances that are audited.
     """
-    figure, panels = drawing.pair()
+    figure = Figure(figsize=(9.6, 4.0), layout="constrained")
+    panels = figure.subplots(1, 2)
     with tempfile.TemporaryDirectory() as data:
         for axes, algorithm in zip(panels, (GOSSIP, TWO), strict=True):
             setup, viewer = setup_of(kind, algorithm, Path(data)), GRAPHS[kind][1]
