@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,10 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from mpinodes.presentation.terminal import agents
 from mpinodes.runlog.directories import write_bytes
 from mpinodes.runlog.reader import Reader
-from mpinodes.summary.summary import NoiseFree, Summary
+from mpinodes.summary.summary import NoiseFree
 
 # The colours of Okabe and Ito, which people with most kinds of colour blindness can distinguish.
 NETWORK, AVERAGE, AGENT, CLAIM = "#0072B2", "#D55E00", "#999999", "#009E73"
@@ -34,7 +32,6 @@ STYLE |= {"text.parse_math": False}  # a user-defined title may contain $
 
 
 WIDTH = 4.8  # of a figure in inches; at this width, text of 8 points can be read on the screen of a phone
-LETTERS = 24  # a legend with a longer label has one column instead of two
 MOST_POINTS, MOST_CELLS = 60, 900  # of a curve, and of an image, whose values the page shows under the pointer
 
 Point = tuple[float, float, str]  # a position in a figure, as shares of its width and height from the top left; a text
@@ -149,25 +146,6 @@ def band(axes: Axes, t: np.ndarray, values: Values, **style: Any) -> None:
     axes.fill_between(t, least, most, color=AGENT, alpha=0.45, lw=0, **style)
 
 
-def finished(axes: Axes, summary: Summary, title: str) -> Figure:
-    """Add a title and a legend to a panel, and return its figure.
-
-    The title names the figure and the run. The legend is below the panel; there is no legend for a single curve
-    without repeats.
-    """
-    figure = axes.figure
-    assert isinstance(figure, Figure)
-    repeats = f", {summary.repeats} seeds" if summary.repeats else ""
-    run = textwrap.fill(f"{summary.algorithm} on {summary.data}, {agents(summary)}{repeats}", 60)
-    axes.set_title(f"{title}\n{run}", fontsize=9)
-    curves, words = axes.get_legend_handles_labels()
-    if len(curves) > 1 or summary.repeats:
-        columns = 1 if max(map(len, words)) > LETTERS else 2
-        figure.legend(handles=curves, loc="outside lower center", ncols=columns, fontsize=8)
-        figure.set_figheight(3.1 + 0.16 * -(-len(curves) // columns))
-    return figure
-
-
 def points(figure: Figure) -> list[Point]:
     """Return points of a saved figure whose values the page shows: points of curves, and cells of images.
 
@@ -186,10 +164,9 @@ def points(figure: Figure) -> list[Point]:
             for (j, i), value in np.ndenumerate(cells) if cells is not None and cells.size <= MOST_CELLS else ():
                 at = f"{axes.get_ylabel()}: {axes.format_ydata(j)}, {axes.get_xlabel()}: {axes.format_xdata(i)}"
                 marks.append((i, j, f"{value:.4g} ({at})"))
-        if marks:
-            places = axes.transData.transform([(x, y) for x, y, _ in marks])
-            shares = figure.transFigure.inverted().transform(places).tolist()
-            marked += [(round(x, 4), round(1 - y, 4), mark[2]) for (x, y), mark in zip(shares, marks, strict=True)]
+        places = axes.transData.transform(np.reshape([mark[:2] for mark in marks], (-1, 2)))
+        shares = figure.transFigure.inverted().transform(places).tolist()
+        marked += [(round(x, 4), round(1 - y, 4), mark[2]) for (x, y), mark in zip(shares, marks, strict=True)]
     return [point for point in marked if 0 <= point[0] <= 1 and 0 <= point[1] <= 1]
 
 

@@ -20,12 +20,13 @@ from mpinodes.presentation import plots as drawing
 from mpinodes.presentation import privacy_words
 from mpinodes.presentation.findings import GUESSED, best, naive
 from mpinodes.presentation.plots import AGENT, AVERAGE, CLAIM, NETWORK, Drawn, Point, Values
-from mpinodes.presentation.terminal import bounded
+from mpinodes.presentation.terminal import agents, bounded
 from mpinodes.summary.summary import Summary
 
 INK = "#444444"  # the colour of edges in graphs
 LEAST_BAND = 0.02  # the least range of the agents, as a share of their mean, that is drawn as a band
-MOST_NAMES = 25  # the most agents whose names stand beside the axes of a figure
+MOST_NAMES = 25  # the most names of agents beside an axis of a figure
+LETTERS = 24  # a legend with a longer label has one column instead of two
 MARKERS = ((NETWORK, "o"), (AVERAGE, "s"), (CLAIM, "^"), ("#CC79A7", "D"))
 # No two curves of a figure have the same colour.
 BOUNDS: Any = ((CLAIM, "--"), ("#E69F00", ":"), ("#56B4E9", "-."), ("#7A4EAB", (0, (1, 3))))
@@ -139,8 +140,7 @@ def tables(data: Drawn, summary: Summary) -> list[Table]:
     agents += [Curve(f"epsilon_{kind}", f"share of ε, {name}", "", False) for kind, name in kinds.items()]
     made = []
     for along, columns in (("horizon", curves), ("agent", agents)):
-        named = data.agents if along == "agent" else [str(t) for t in data[along].values.tolist()]
-        head, means = [along], [named]
+        head, means = [along], [data.agents if along == "agent" else [str(t) for t in data[along].values.tolist()]]
         for curve in columns:
             values = curve.values(data)[1]
             values = values.last("horizon") if along == "agent" else values
@@ -169,7 +169,7 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
     curves = {curve.variable: curve for curve in figure.curves if curve.variable in data}
     if not curves:
         return None
-    axes = drawing.panels(1)[1][0]
+    drawn, (axes,) = drawing.panels(1)
     shown = []
     for curve, (colour, marker) in zip(curves.values(), MARKERS, strict=False):
         t, values = curve.values(data)
@@ -209,7 +209,15 @@ def draw_curves(name: str, figure: CurveFigure, data: Drawn, summary: Summary) -
         drawing.scale(axes, np.concatenate([everything, *(np.asarray(line.get_ydata(), float) for line in axes.lines)]))
     title = figure.title.lower().replace("rmse", "RMSE")
     axes.set(xlabel="rounds", ylabel=title + " (%)" * (figure.curves[0].unit == "share"))
-    return drawing.finished(axes, summary, figure.title)
+    repeats = f", {summary.repeats} seeds" if summary.repeats else ""
+    run = textwrap.fill(f"{summary.algorithm} on {summary.data}, {agents(summary)}{repeats}", 60)
+    axes.set_title(f"{figure.title}\n{run}", fontsize=9)
+    lines, words = axes.get_legend_handles_labels()
+    if len(lines) > 1 or repeats:  # the legend of a single curve says no more than the title
+        columns = 1 if max(map(len, words)) > LETTERS else 2
+        drawn.legend(handles=lines, loc="outside lower center", ncols=columns, fontsize=8)
+        drawn.set_figheight(3.1 + 0.16 * -(-len(lines) // columns))
+    return drawn
 
 
 def privacy(data: Drawn, summary: Summary) -> Figure | None:
@@ -287,11 +295,9 @@ def views(data: Drawn, summary: Summary) -> Figure | None:
     for right in others:
         right.set_title("of every agent, to every node", fontsize=9)
         right.grid(visible=False)
-        right.fmt_xdata = right.fmt_ydata = lambda agent: names[round(agent)]
         for axis in (right.xaxis, right.yaxis):
-            axis.set_major_locator(MaxNLocator(integer=True))
-            if len(names) <= MOST_NAMES:
-                axis.set_ticks(range(len(names)), names)
+            axis.set_major_locator(MaxNLocator(MOST_NAMES, integer=True))
+            axis.set_major_formatter(lambda agent, _: names[round(agent)] if 0 <= agent < len(names) else "")
         right.tick_params("x", rotation=90 if max(map(len, names)) > 2 else 0)
         shown = right.imshow(cells, vmin=0, cmap="viridis")
         right.set(xlabel="agent whose data it is", ylabel="node that learns of it")

@@ -41,8 +41,7 @@ def text(summary: Summary, directory: Path) -> str:
         rows = [row for row, bound in zip(bounds(s), s.bounds, strict=True) if bound.applies]
         page += ["", *(f"  {row.label:42}{row.value}" for row in [*measured(s, silent), *rows])]
         if idle := len(s.bounds) - len(rows):
-            why = "report.html" if (directory / "report.html").exists() else "summary.json"
-            page += [f"  {idle} bound{'s' * (idle > 1)} by theorems do{'es' * (idle == 1)} not apply: see {why}"]
+            page += [f"  {'theorems that do not apply':42}{idle:>6}    (report.html and summary.json say why)"]
         page += [f"  WARNING: {sentence}" for sentence in run_warnings.sentences(s)]
         page += ["", *lines(s.privacy, s.checked), "", *([] if s.reproducible else [f"  {NOT_REPRODUCIBLE}"])]
         if s.privacy.noise and not silent and not s.partial:

@@ -123,8 +123,8 @@ def write(
         differ = ": ε of different adjacencies cannot be compared" * (len(adjacent) > 1)
         references = []
         for who, reference in (("guessing", naive), ("the best fixed decision, which is not private", best)):
-            known = [reference(run.summary.baselines, "accuracy").get("test") for run in comparison.runs]
-            if shares := sorted(share for share in known if share is not None):
+            known = [reference(run.summary.baselines, "accuracy") for run in comparison.runs]
+            if shares := sorted(accuracy["test"] for accuracy in known if "test" in accuracy):
                 most = f" to {shares[-1]:.1%}" * (shares[-1] > shares[0])
                 references.append(f"Test accuracy of {who}: {shares[0]:.1%}{most}.")
         notes = [

@@ -97,7 +97,7 @@ def test_bounds_that_do_not_apply_lie_behind_a_fold_and_words_come_first(tmp_pat
     assert "; does not apply" in page[fold : page.index("</details>", fold)]
     words = text(Summary.read(run), run)
     assert "; does not apply" not in words
-    assert re.search(r"  \d+ bounds? by theorems do(es)? not apply: see report.html\n", words)
+    assert re.search(r"  theorems that do not apply +\d+    \(report.html and summary.json say why\)\n", words)
     last = f"mpinodes report --noise-free {run}\n  page: {run}/report.html\n  run: {run}"
     assert words.endswith(f"  the same run without noise: {last}")
     assert "outside the feasible set" in page
