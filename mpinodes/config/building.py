@@ -32,17 +32,21 @@ from mpinodes.topology.stored import file_of
 Losses: TypeAlias = Callable[[int], Callable[[int], Loss]]  # maps an agent, then a round, to a loss
 
 
-def build(experiment: Experiment) -> Setup:
+def build(experiment: Experiment, stream: Stream | None = None) -> Setup:
     """Return the set-up of a complete experiment (all keys have values), without checking the experiment.
 
     The experiment must have been checked by `compose` before, for example in another process or with another seed.
+
+    Args:
+        experiment: the experiment.
+        stream: the data, if another set-up already has the stream of these data.
 
     Raises:
         BadInput: a file is missing or malformed, or the parts of the experiment do not fit together.
     """
     classes = Classes.of(experiment)
     graph = topology_of(experiment.topology, experiment.seed)
-    return assembled(experiment, classes, graph, stream_of(experiment, classes, graph.agents))
+    return assembled(experiment, classes, graph, stream or stream_of(experiment, classes, graph.agents))
 
 
 def rebuilt(setup: Setup, experiment: Experiment) -> Setup:

@@ -32,13 +32,8 @@ def cached(compute: Callable[[], T], of: Callable[[], Any]) -> T:
             computation, so that different computations never share a result.
     """
     global _size
-    try:
-        content = pickle.dumps(of()) if is_on else USERS
-    except (pickle.PicklingError, TypeError, AttributeError):  # a value has no pickle
-        content = USERS
-    if USERS in content:
+    if not (key := _key(of)):
         return compute()
-    key = blake2b(content).digest()
     data = _stored.get(key)
     if data is None:
         data = _stored[key] = pickle.dumps(compute())
@@ -46,3 +41,17 @@ def cached(compute: Callable[[], T], of: Callable[[], Any]) -> T:
         while _size > MOST:
             _size -= len(_stored.pop(next(iter(_stored))))
     return pickle.loads(data)  # type: ignore[no-any-return]
+
+
+def is_known(of: Callable[[], Any]) -> bool:
+    """Return whether the result that depends on the values of `of` is stored."""
+    return _key(of) in _stored
+
+
+def _key(of: Callable[[], Any]) -> bytes:
+    """Return a hash of the values of `of`; empty if a result that depends on them is never cached."""
+    try:
+        content = pickle.dumps(of()) if is_on else USERS
+    except (pickle.PicklingError, TypeError, AttributeError):  # a value has no pickle
+        content = USERS
+    return b"" if USERS in content else blake2b(content).digest()

@@ -23,7 +23,7 @@ from mpinodes.core import RELEASED, Query, Setup, Vector
 from mpinodes.core.events import Events
 from mpinodes.core.experiment import Experiment, log_spaced
 from mpinodes.core.seeds import Draws, Purpose
-from mpinodes.privacy.accountant import UNPROVEN, Accountant, PrivacyLoss, PrivacyLosses, accountant_of, prove_together
+from mpinodes.privacy.accountant import UNPROVEN, PrivacyLoss, PrivacyLosses, accountant_of, prove_together
 from mpinodes.privacy.together import Together, cost_of, same_things
 from mpinodes.privacy.views import Relayed, epsilons, views
 from mpinodes.runlog.log import Variable, Variables
@@ -203,13 +203,11 @@ def account_together(runs: Sequence[Setup], rows: Sequence[Vector]) -> None:
         runs: the set-ups of the runs, which differ in the seed or in `privacy.epsilon`.
         rows: for each run, the rows of all rounds, (agents, rounds, row width).
     """
-    by_events: dict[bytes, list[Accountant]] = {}
-    for run, own in zip(runs, rows, strict=True):
-        _, events, _ = run.layout.open(own.transpose(1, 0, 2))
-        by_events.setdefault(events.data.tobytes(), []).append(accountant_of(run, events))
+    accountants = [
+        accountant_of(run, run.layout.open(own.transpose(1, 0, 2))[1]) for run, own in zip(runs, rows, strict=True)
+    ]
     privacy, horizons = runs[0].experiment.privacy, log_spaced(runs[0].experiment.rounds)
-    for same in by_events.values():
-        prove_together(same, horizons, privacy.delta, privacy.tight)
+    prove_together(accountants, horizons, privacy.delta, privacy.tight)
 
 
 def proven(loss: PrivacyLoss) -> typed.ProvenSummary:

@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 from mpinodes.core import ALL, Features, SampleLoss, Setup, Vector
 from mpinodes.core.messages import stack
 from mpinodes.evaluation.gathered import IN_CACHE, blocks
-from mpinodes.evaluation.samples import Samples, Total
+from mpinodes.evaluation.samples import Total, samples_of
 from mpinodes.losses.linear import LinearLoss
 from mpinodes.losses.two_point import Directions
 
@@ -160,7 +160,7 @@ class Changing(Losses):
 
     def __init__(self, setup: Setup, owners: int) -> None:
         super().__init__(setup)
-        self._samples = Samples(setup.stream, owners, setup.experiment.rounds)
+        self._samples = samples_of(setup.stream, owners, setup.experiment.rounds)
         first = self._samples.first
         self.kind, self.is_dense = type(first), isinstance(first.features, np.ndarray)
 

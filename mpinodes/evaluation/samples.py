@@ -232,3 +232,17 @@ class Samples:
                 weights = np.broadcast_to(loss.divisor, loss.targets.shape)[rows]
                 divisors.append(np.where(place < number, weights, np.inf))
         return doubles(stack(features)), np.concatenate(of_targets), np.concatenate(divisors)
+
+
+def samples_of(stream: Stream, owners: int, rounds: int) -> Samples:
+    """Return the samples of a stream. Runs that have one stream object share the result, and so read samples once.
+
+    Args:
+        stream: the data.
+        owners: as in `Samples`.
+        rounds: as in `Samples`.
+    """
+    known: dict[tuple[int, int], Samples] = vars(stream).setdefault("_samples_of", {})
+    if (owners, rounds) not in known:
+        known[owners, rounds] = Samples(stream, owners, rounds)
+    return known[owners, rounds]

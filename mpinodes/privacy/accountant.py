@@ -40,7 +40,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpinodes.core.cached import cached
+from mpinodes.core.cached import cached, is_known
 from mpinodes.core.errors import is_users
 from mpinodes.core.events import STRETCH, Events
 from mpinodes.core.messages import Vector
@@ -322,7 +322,7 @@ def accountant_of(setup: Setup, events: Events) -> Accountant:
 def prove_together(runs: Sequence[Accountant], horizons: Indices, delta: float, tight: bool) -> None:
     """Compute the privacy losses of several runs at once, for the cache from which `losses` reads.
 
-    Nothing is computed if the privacy losses of all runs are equal.
+    A run is left out if its privacy losses are stored already, or if no other run is computed together with it.
 
     Args:
         runs: the accountants of the runs, whose events are in memory and have equal layouts.
@@ -330,14 +330,20 @@ def prove_together(runs: Sequence[Accountant], horizons: Indices, delta: float, 
         delta: δ of the proven ε.
         tight: whether to compose numerically (PLD), too, at the last horizon.
     """
-    runs = [*{tuple(run._content): run for run in runs}.values()]
-    if len(runs) == 1:
-        return
-    (first, *_), of_agents = runs, [groups for run in runs for groups in run._groups]
-    events = Events(np.concatenate([run.history.data for run in runs], axis=1), first.history.dimension)
-    proven = Accountant(events, of_agents.__getitem__, first._shared, len(runs))._proven(horizons, delta, tight)
-    for run, losses in zip(runs, proven, strict=True):
-        cached(lambda losses=losses: losses, lambda run=run: run._key(horizons, delta, tight))  # type: ignore[misc]
+    asked, by_events = (horizons, delta, tight), dict[bytes, list[Accountant]]()
+    for run in {tuple(run._content): run for run in runs}.values():
+        if not is_known(partial(run._key, *asked)):
+            # Agents with hidden state are computed together even if their events differ.
+            by_events.setdefault(b"" if run.history.hidden else run.history.data.tobytes(), []).append(run)
+    for first, *others in by_events.values():
+        if not others:
+            continue
+        same = [first, *others]
+        events = Events(np.concatenate([run.history.data for run in same], axis=1), first.history.dimension)
+        of_agents = [groups for run in same for groups in run._groups]
+        proven = Accountant(events, of_agents.__getitem__, first._shared, len(same))._proven(*asked)
+        for run, losses in zip(same, proven, strict=True):
+            cached(lambda losses=losses: losses, partial(run._key, *asked))  # type: ignore[misc]
 
 
 def distances(history: Events, horizons: Sequence[int] | Indices) -> Vector:

@@ -12,12 +12,13 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
-from h5py import h5a, h5d, h5ds, h5g, h5p, h5s, h5t
+from h5py import h5a, h5d, h5ds, h5f, h5g, h5p, h5s, h5t
 from numpy.typing import NDArray
 
 from mpinodes.core.cached import cached
@@ -28,6 +29,8 @@ from mpinodes.runlog.reader import DIMS, RECORD, Reader
 from mpinodes.runlog.versions import VERSION
 
 CHUNK = 1 << 17  # largest size of an HDF5 chunk, in bytes
+IN_MEMORY = 1 << 24  # largest size of a record that is made in memory, in bytes
+TO_CHANGE = 1  # of `h5f.open_file_image`: the file may be changed
 WORTH = 0.7  # a variable is compressed if the compressed size is at most this fraction of its size
 
 
@@ -117,12 +120,17 @@ def _empty_record(labels: Sequence[tuple[str, NDArray[Any]]], frames: Sequence[F
         frames: the variables.
     """
     with h5py.File("record", "w", track_order=True, driver="core", backing_store=False) as file:
-        for name, values in labels:
-            add_dimension(file, name, values)
-        for frame in frames:
-            _add_empty(file, frame)
+        _define(file, labels, frames)
         file.flush()
         return bytes(file.id.get_file_image())
+
+
+def _define(file: h5py.File, labels: Sequence[tuple[str, NDArray[Any]]], frames: Sequence[Frame]) -> None:
+    """Add dimensions and variables without values, which are the arguments of `_empty_record`, to a record."""
+    for name, values in labels:
+        add_dimension(file, name, values)
+    for frame in frames:
+        _add_empty(file, frame)
 
 
 @contextmanager
@@ -134,7 +142,8 @@ def new_record(run: Path, words: Mapping[str, str], empty: bytes = b"") -> Itera
     Args:
         run: the run directory.
         words: the attributes of the record, by name; the attribute `version` is added.
-        empty: the bytes of an HDF5 file with which the record begins; empty if it begins without variables.
+        empty: the bytes of an HDF5 file with which the record begins; the record is then made in memory, which is
+            faster. If it is empty, the record begins without variables.
 
     Raises:
         OSError: the file cannot be written.
@@ -143,12 +152,14 @@ def new_record(run: Path, words: Mapping[str, str], empty: bytes = b"") -> Itera
     draft = draft_of(path)
     try:
         with _Draft(draft, "w+") as disk:
-            disk.write(empty)
-            disk.raise_failure()
-            with h5py.File(disk, "r+" if empty else "w", track_order=True, rdcc_nbytes=0) as file:
+            opened = h5f.open_file_image(empty, TO_CHANGE) if empty else disk
+            with h5py.File(opened, "w", track_order=True, rdcc_nbytes=0) as file:
                 write_words(file.id, words)
                 file.attrs["version"] = VERSION
                 yield file
+                if empty:
+                    file.flush()
+                    disk.write(file.id.get_file_image())
             disk.raise_failure()
         os.replace(draft, path)
     except BaseException:
@@ -181,9 +192,12 @@ def export(record: Reader, run: Path, horizons: NDArray[np.int64], variables: Va
     frames = [Frame.of(name, variable, record.rounds) for name, variable in first.items()]
     frames += [Frame.of(name, variable) for name, variable in variables.items()]
     of = [*labels, ("horizon", horizons)], frames
-    empty = cached(partial(_empty_record, *of), lambda: (_empty_record, of))
+    is_small = sum(8 * prod(frame.shape) for frame in frames) <= IN_MEMORY
+    empty = cached(partial(_empty_record, *of), lambda: (_empty_record, of)) if is_small else b""
     texts = {name: word for name, word in record.attrs.items() if isinstance(word, str)}
     with new_record(run, texts, empty) as file:
+        if not is_small:
+            _define(file, *of)
         for name, variable in (first | dict(variables)).items():
             dataset, at_once = h5d.open(file.id, name.encode()), len(variable.values)
             write_rows(dataset, 0, variable.values)
@@ -233,9 +247,11 @@ def _add_empty(file: h5py.File, frame: Frame) -> h5d.DatasetID:
 
 def write_rows(dataset: h5d.DatasetID, start: int, values: NDArray[Any]) -> None:
     """Write values into a variable, beginning at the entry `start` of its first axis."""
-    space = dataset.get_space()
-    space.select_hyperslab((start, *(0 for _ in values.shape[1:])), values.shape)
-    dataset.write(h5s.create_simple(values.shape), space, np.ascontiguousarray(values))
+    own = into = h5s.ALL
+    if values.shape != dataset.shape:
+        own, into = h5s.create_simple(values.shape), dataset.get_space()
+        into.select_hyperslab((start, *(0 for _ in values.shape[1:])), values.shape)
+    dataset.write(own, into, np.ascontiguousarray(values))
 
 
 def write_words(of: h5d.DatasetID | h5g.GroupID, words: Mapping[str, str]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from mpinodes.core import Setup
 from mpinodes.core.errors import BadInput
 from mpinodes.core.events import STRETCH
-from mpinodes.evaluation.samples import Samples
+from mpinodes.evaluation.samples import samples_of
 from mpinodes.rounds.plan import longest_chunk
 from mpinodes.runlog.directories import RUNS
 
@@ -44,7 +44,7 @@ def logger_bytes(setup: Setup) -> tuple[int, int]:
     buffers = 4 * 8 * n * layout.width * longest_chunk(setup) + BYTES_AT_ONCE
     events = (8 * (layout.message_end - layout.dimension) + PRICED) * n * min(e.rounds, STRETCH)
     owners = n if setup.algorithm.decomposable else 1
-    samples = 0 if setup.stream.batch == "all" else Samples(setup.stream, owners, e.rounds).held_at_the_end
+    samples = 0 if setup.stream.batch == "all" else samples_of(setup.stream, owners, e.rounds).held_at_the_end
     return buffers, buffers + events + samples
 
 

@@ -27,7 +27,7 @@ from mpinodes.config.noise_key import noise_name
 from mpinodes.core import cached
 from mpinodes.core.errors import BadInput
 from mpinodes.core.experiment import Experiment, Output
-from mpinodes.core.parts import LOCATIONS, Setup
+from mpinodes.core.parts import LOCATIONS, Setup, Stream
 from mpinodes.evaluation.accounting import account_together
 from mpinodes.finished.runs import summary_of
 from mpinodes.finished.siblings import at_one_place, files_mark, noise_of
@@ -194,9 +194,14 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
         places: the directories of the runs.
     """
 
+    streams: dict[int, Stream] = {}  # by the seed of the data
+
     def set_up(k: int) -> Setup:
         plan, output = plans[k], Output(str(places[k]))
-        setup = set_up_again(replace(plan.experiment, output=output), plan.connected_over)
+        e = replace(plan.experiment, output=output)
+        seed = e.data.get("seed", e.seed)
+        setup = set_up_again(e, plan.connected_over, streams.get(seed))
+        streams[seed] = setup.stream
         return setup if plan.is_ready else kept_in_budget(setup, plan.near)
 
     if len(plans) == 1:

@@ -95,7 +95,7 @@ def test_repeats_keep_it_too_each_of_them(tmp_path):
 @pytest.mark.parametrize("words", RUNS[:1] + RUNS[3:9])
 def test_the_events_of_a_dry_run_are_those_of_the_run(words):
     setup = setup_of(words)
-    dry, real = dry_events(setup), events(setup)
+    (dry,), real = dry_events(setup, None), events(setup)
     assert dry.priced() == real.priced()  # all but what a solver tells of itself
     assert real.scale.any()
 
