@@ -193,7 +193,6 @@ def in_lockstep(plans: Sequence[PlannedRun], places: Sequence[Path]) -> list[str
         plans: the plans of the runs, which differ in the seed and in ε only.
         places: the directories of the runs.
     """
-
     streams: dict[int, Stream] = {}  # by the seed of the data
 
     def set_up(k: int) -> Setup:
